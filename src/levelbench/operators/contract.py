@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
@@ -24,10 +25,29 @@ if TYPE_CHECKING:
 
     from levelbench.operators.node import OperatorNode
 
-__all__ = ["Array", "Framework", "Operator", "OperatorBackend", "Pullback", "known_upstream"]
+__all__ = [
+    "Array",
+    "DType",
+    "Framework",
+    "Function",
+    "Operator",
+    "OperatorBackend",
+    "Pullback",
+    "Value",
+    "known_upstream",
+]
 
 Array = Any
 """A framework's own array. Opaque here: a numpy.ndarray, a torch.Tensor, a jax.Array, ..."""
+
+Value = Any
+"""What a value of a graph may be: an array, a list of values (ONNX's sequence), ``None`` (an empty optional)."""
+
+Function = Callable[..., Any]
+"""Arrays in (``None`` for one that is left out, NumPy's for structural ones), an array or a tuple of them out."""
+
+DType = np.dtype[Any]
+"""The type of an array's elements: NumPy's, or one of ``ml_dtypes``."""
 
 Pullback = Callable[..., tuple[Array | None, ...]]
 """Takes one gradient an output (``None``: zero) and answers with one an input (``None``: not differentiable)."""

@@ -14,14 +14,17 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax import Array, Device
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from levelbench.distributed.packing import Packer
 from levelbench.errors import UnsupportedError
 from levelbench.measure.meters.base import Meter, Reading
+from levelbench.operators.contract import DType
 
 __all__ = [
+    "DType",
     "DeviceMemoryMeter",
     "JaxPacker",
     "device_of",
@@ -44,7 +47,7 @@ _DTYPES = frozenset(
 )
 
 
-def device_of(name: str) -> Any:
+def device_of(name: str) -> Device:
     """JAX's device of ``cpu``, ``cuda`` or ``cuda:N``, which :func:`lacking_device` does not lack."""
     kind, _, index = name.partition(":")
     return jax.local_devices(backend=kind)[int(index or 0)]
@@ -62,7 +65,7 @@ def lacking_device(name: str) -> str | None:
     return None if int(index or 0) < count else f"JAX sees {count} {kind} devices here"
 
 
-def numpy_dtype(code: int) -> np.dtype[Any]:
+def numpy_dtype(code: int) -> DType:
     """NumPy's name for ONNX's number of a type (``TensorProto.DataType``); ``UnsupportedError`` where JAX lacks it."""
     found: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(code))
     if found not in _DTYPES:
@@ -71,7 +74,7 @@ def numpy_dtype(code: int) -> np.dtype[Any]:
     return found
 
 
-def from_numpy(host: NDArray[Any], device: Any) -> Any:
+def from_numpy(host: NDArray[Any], device: Device) -> Array:
     """An array with the same type and values on ``device``; ``UnsupportedError`` for strings."""
     if host.dtype not in _DTYPES:
         raise UnsupportedError(f"an array of {host.dtype} on jax", "JAX has no such elements", "use another framework")
@@ -79,13 +82,13 @@ def from_numpy(host: NDArray[Any], device: Any) -> Any:
     return jax.device_put(host.copy(), device)
 
 
-def to_numpy(array: Any) -> NDArray[Any]:
+def to_numpy(array: Array) -> NDArray[Any]:
     """A copy on the host with the same type, once it has been computed."""
     return np.array(array)
 
 
 @cache
-def is_differentiable(dtype: np.dtype[Any]) -> bool:
+def is_differentiable(dtype: DType) -> bool:
     """Whether JAX takes derivatives by arrays of this type: floating-point and complex ones."""
     return bool(jax.numpy.issubdtype(dtype, np.inexact))
 
@@ -96,23 +99,23 @@ def is_differentiable(dtype: np.dtype[Any]) -> bool:
 class JaxPacker(Packer):
     """One call instead of one for each array."""
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
         super().__init__(arrays)
         self._joined = jax.jit(_joined)
         self._scaled = jax.jit(lambda parts, factor: _joined(parts) * factor)
         self._cut = jax.jit(self.layout.unpack)
 
-    def pack(self, arrays: Mapping[str, Any], factor: float = 1.0) -> Any:
+    def pack(self, arrays: Mapping[str, Array], factor: float = 1.0) -> Array:
         """Joined, and multiplied."""
         parts = [arrays[name] for name in self.layout.shapes]
         return self._joined(parts) if factor == 1.0 else self._scaled(parts, factor)
 
-    def unpack(self, flat: Any) -> dict[str, Any]:
+    def unpack(self, flat: Array) -> dict[str, Array]:
         """New arrays, as JAX has no views."""
         return dict(self._cut(flat))
 
 
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: list[Array]) -> Array:
     return jnp.concatenate([jnp.ravel(each) for each in parts])
 
 
@@ -128,7 +131,7 @@ class DeviceMemoryMeter(Meter):
     name = "peak_memory"
     unit = "B"
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
 
     def start(self) -> None:

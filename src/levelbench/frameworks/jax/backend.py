@@ -14,13 +14,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array, Device
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.frameworks.jax import JaxFramework
 from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor
-from levelbench.frameworks.jax.operator import CompiledKernel, JaxOperator, signature
+from levelbench.frameworks.jax.operator import CompiledKernel, Draw, JaxOperator, signature
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
@@ -110,11 +111,11 @@ class JaxBackend(Backend):
             del self._kernels[next(iter(self._kernels))]
         return JaxOperator(node, kernel)
 
-    def array(self, host: NDArray[Any]) -> Any:
+    def array(self, host: NDArray[Any]) -> Array:
         """An array on the device, with memory of its own."""
         return from_numpy(host, self.device)
 
-    def host(self, array: Any) -> NDArray[Any]:
+    def host(self, array: Array) -> NDArray[Any]:
         """A copy on the host."""
         return to_numpy(array)
 
@@ -137,37 +138,37 @@ class JaxBackend(Backend):
         with jax.default_device(self.device):
             self._key = jnp.asarray(np.array(key, np.uint32))
 
-    def take(self, array: Any, indices: Any) -> Any:
+    def take(self, array: Array, indices: Array) -> Array:
         """Rows at ``indices``, which must be there: JAX does not look."""
         return _take(array, indices)
 
-    def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Any]:
+    def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Array]:
         """All at once from the host: a slice on the device is a program's call, and costs more than a gather."""
         slices = [order[start:stop] for start, stop in pairwise(bounds)]
         return list(jax.device_put(slices, self.device))
 
-    def normalise(self, array: Any, shift: Any, scale: Any) -> Any:
+    def normalise(self, array: Array, shift: Array, scale: Array) -> Array:
         """One compiled program."""
         return _normalise(array, shift, scale)
 
-    def stepper(self, rule: Any, parameters: MutableMapping[str, Any]) -> Any | None:
+    def stepper(self, rule: Any, parameters: MutableMapping[str, Array]) -> Any | None:
         """All arrays in one compiled program, whose memory is written anew; optax's optimizers."""
         from levelbench.frameworks.jax.optimizers import make_stepper
 
         return make_stepper(rule, self, parameters)
 
-    def packer(self, arrays: Mapping[str, Any]) -> Any:
+    def packer(self, arrays: Mapping[str, Array]) -> Any:
         """Compiled programs: joined and cut in one call each."""
         from levelbench.frameworks.jax.arrays import JaxPacker
 
         return JaxPacker(arrays)
 
-    def mean(self, scalars: Sequence[Any]) -> float:
+    def mean(self, scalars: Sequence[Array]) -> float:
         """The mean, accumulated in float64 on the host: joining them on the device would compile for each number."""
         return float(np.mean(np.array(jax.device_get(list(scalars)), np.float64)))
 
     @contextmanager
-    def drawing(self, draw: tuple[Any, Any]) -> Iterator[None]:
+    def drawing(self, draw: Draw) -> Iterator[None]:
         """While it lasts, draws follow from ``draw``, which may be traced: a compiled network takes it as an argument.
 
         Otherwise a draw would become a constant of the program, and the same at each call.
@@ -178,7 +179,7 @@ class JaxBackend(Backend):
         finally:
             self._traced = before
 
-    def draw(self) -> tuple[Any, Any]:
+    def draw(self) -> Draw:
         """The key of the seed and the number of this draw; an operator folds the one into the other."""
         if self._traced is not None:
             key, count = self._traced
@@ -203,25 +204,25 @@ class JaxBackend(Backend):
         """A clock that waits for what was dispatched, on the CPU too: JAX returns before it has computed."""
         return DeviceClock(_Dispatched(self.device), host)
 
-    def finish(self, arrays: Sequence[Any]) -> None:
+    def finish(self, arrays: Sequence[Array]) -> None:
         """Wait for these arrays."""
         jax.block_until_ready(list(arrays))
 
 
 @jax.jit
-def _take(array: Any, indices: Any) -> Any:
+def _take(array: Array, indices: Array) -> Array:
     return array.at[indices].get(mode="promise_in_bounds")
 
 
 @jax.jit
-def _normalise(array: Any, shift: Any, scale: Any) -> Any:
+def _normalise(array: Array, shift: Array, scale: Array) -> Array:
     return (array.astype(jnp.float32) - shift) * scale
 
 
 class _Dispatched:
     """A device as a clock sees it. JAX has no barrier of a device, but it knows which arrays are alive on it."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Device) -> None:
         self.name = str(device)
         self._platform = device.platform
 

@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnsupportedError
-from levelbench.operators.contract import Array, Operator
+from levelbench.frameworks.shared.registry import Function
+from levelbench.operators.contract import Operator
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledCall, CompiledOperator, address_of, expect, failure_of
@@ -36,10 +38,10 @@ _STATUS = {"INVALID_ARGUMENT": 1, "UNIMPLEMENTED": 2, "FAILED_PRECONDITION": 3}
 _SAID = re.compile(r"(?P<code>[A-Z_]+): (?P<what>(?:forward|backward) of (?P<name>\w+)): (?P<said>.*)", re.DOTALL)
 
 
-def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+def kept(function: Function) -> Function:
     """The function, for JAX to call back; what it raises is kept for :func:`translated`."""
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Array) -> Array:
         try:
             return function(*arguments)
         except Exception as error:
@@ -92,7 +94,7 @@ class Ways(NamedTuple):
     backward: Callable[..., tuple[Any, ...]]
 
 
-def spec_of(array: Any) -> Spec:
+def spec_of(array: Array) -> Spec:
     """Shape and NumPy's dtype of an array or a tracer."""
     return Spec(tuple(array.shape), np.dtype(array.dtype))
 
@@ -109,7 +111,7 @@ def ways_of(operator: CustomOperator) -> Ways:
     return _called_back(operator)
 
 
-def _structures(specs: Sequence[Spec], operator: CustomOperator) -> tuple[Any, ...]:
+def _structures(specs: Sequence[Spec], operator: CustomOperator) -> tuple[Array, ...]:
     """JAX's descriptions of the results; ``UnsupportedError`` for 64 bits where JAX is set to 32."""
     for each in specs:
         if each.dtype.itemsize == 8 and each.dtype.kind in "iuf" and not jax.config.jax_enable_x64:
@@ -123,7 +125,7 @@ def _structures(specs: Sequence[Spec], operator: CustomOperator) -> tuple[Any, .
 
 
 def _traced(operator: CustomOperator) -> Ways:
-    def forward(*inputs: Any) -> tuple[Any, ...]:
+    def forward(*inputs: Array) -> tuple[Array, ...]:
         specs = infer_outputs(operator, [spec_of(each) for each in inputs])
         _structures(specs, operator)
         found = host.as_tuple(operator.forward(*inputs))
@@ -133,7 +135,7 @@ def _traced(operator: CustomOperator) -> Ways:
         named = zip(operator.outputs, found, specs, strict=True)
         return tuple(_held(each, spec, f"output {name} of {operator.name}") for name, each, spec in named)
 
-    def backward(gradients: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
+    def backward(gradients: Array, inputs: Array, outputs: Array) -> tuple[Array, ...]:
         found = host.as_tuple(operator.backward(tuple(gradients), tuple(inputs), tuple(outputs)))
         if len(found) != len(inputs):
             what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
@@ -148,7 +150,7 @@ def _traced(operator: CustomOperator) -> Ways:
     return Ways(forward, backward)
 
 
-def _held(found: Any, spec: Spec, what: str) -> Any:
+def _held(found: Any, spec: Spec, what: str) -> Array:
     """The array, if it is as inferred."""
     array = jnp.asarray(found)
     if spec_of(array) != spec:
@@ -161,18 +163,18 @@ def _held(found: Any, spec: Spec, what: str) -> Any:
 
 
 def _called_back(operator: CustomOperator) -> Ways:
-    def ahead(*inputs: Any) -> tuple[Any, ...]:
+    def ahead(*inputs: Array) -> tuple[Array, ...]:
         return host.forward(operator, [np.asarray(each) for each in inputs])
 
-    def forward(*inputs: Any) -> tuple[Any, ...]:
+    def forward(*inputs: Array) -> tuple[Array, ...]:
         specs = infer_outputs(operator, [spec_of(each) for each in inputs])
         found = jax.pure_callback(kept(ahead), _structures(specs, operator), *inputs, vmap_method="sequential")
         return tuple(found)
 
-    def backward(gradients: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
+    def backward(gradients: Array, inputs: Array, outputs: Array) -> tuple[Array, ...]:
         wanted = [differentiable(spec_of(each)) for each in inputs]
 
-        def back(slopes: Any, given: Any, made: Any) -> tuple[Any, ...]:
+        def back(slopes: Array, given: Array, made: Array) -> tuple[Array, ...]:
             arrays = [[None if each is None else np.asarray(each) for each in group] for group in (slopes, given, made)]
             found = host.backward(operator, *arrays)  # type: ignore[arg-type]  # only gradients may be None
             zeros = (np.zeros(each.shape, each.dtype) for each in arrays[1] if each is not None)
@@ -206,13 +208,13 @@ def _handler() -> bool:
 
 
 def _foreign(operator: CompiledOperator) -> Ways:
-    def forward(*inputs: Any) -> tuple[Any, ...]:
+    def forward(*inputs: Array) -> tuple[Array, ...]:
         specs = infer_outputs(operator, [spec_of(each) for each in inputs])
         call = _call(_structures(specs, operator))
         size = _plan(operator, tuple(spec_of(each) for each in inputs)).workspace_bytes
         return tuple(call(*inputs, **_attributes(operator, "forward", len(specs), 0, 0, size)))
 
-    def backward(gradients: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
+    def backward(gradients: Array, inputs: Array, outputs: Array) -> tuple[Array, ...]:
         given = tuple(spec_of(each) for each in inputs)
         plan = _plan(operator, given)
         expect(f"the outputs of {operator.name}", [spec_of(each) for each in outputs], plan.outputs)
@@ -234,7 +236,7 @@ def _plan(operator: CompiledOperator, specs: tuple[Spec, ...]) -> CompiledCall:
     return plan
 
 
-def _call(results: tuple[Any, ...]) -> Any:
+def _call(results: tuple[Array, ...]) -> Array:
     return jax.ffi.ffi_call(_TARGET, results, vmap_method="sequential")
 
 
@@ -262,7 +264,7 @@ def _mask(flags: Sequence[bool], operator: CustomOperator) -> int:
     return sum(1 << at for at, flag in enumerate(flags) if flag)
 
 
-def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., Any]:
+def function(operator: CustomOperator | type[CustomOperator]) -> Function:
     """The operator as a function of arrays, one array or a tuple out; its gradients are those of its ``backward``.
 
     It is compiled for each set of shapes. Operators in C++ run on the CPU, on XLA's own buffers; those written for
@@ -272,7 +274,7 @@ def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., A
     forward = jax.jit(_differentiable(made, ways_of(made)))
     single = len(made.outputs) == 1
 
-    def call(*inputs: Array) -> Any:
+    def call(*inputs: Array) -> Array:
         host.count_inputs(made, len(inputs))
         with translated(made):
             found = forward(*(jnp.asarray(each) for each in inputs))
@@ -316,18 +318,18 @@ class JaxCustom(Operator):
         return found
 
 
-def _differentiable(operator: CustomOperator, ways: Ways) -> Any:
+def _differentiable(operator: CustomOperator, ways: Ways) -> Array:
     """The forward with the operator's backward as its derivative rule; arrays in, a tuple out."""
 
     @jax.custom_vjp
-    def call(*inputs: Any) -> tuple[Any, ...]:
+    def call(*inputs: Array) -> tuple[Array, ...]:
         return ways.forward(*inputs)
 
-    def ahead(*inputs: Any) -> tuple[Any, Any]:
+    def ahead(*inputs: Array) -> tuple[Array, Array]:
         outputs = ways.forward(*inputs)
         return outputs, (inputs, outputs)
 
-    def back(kept: Any, gradients: Any) -> tuple[Any, ...]:
+    def back(kept: Array, gradients: Array) -> tuple[Array, ...]:
         host.need_backward(operator)
         inputs, outputs = kept
         with translated(operator):
@@ -337,7 +339,7 @@ def _differentiable(operator: CustomOperator, ways: Ways) -> Any:
     return call
 
 
-def _filled(gradients: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+def _filled(gradients: Sequence[Array], outputs: Sequence[Array]) -> tuple[Array, ...]:
     """Zero for a gradient that is left out, ``None`` for that of an output that is not floating-point."""
     return tuple(
         (jnp.zeros_like(output) if slope is None else slope) if differentiable(spec_of(output)) else None

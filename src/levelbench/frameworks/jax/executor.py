@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import onnx
+from jax import Array
+from jax.stages import Wrapped
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
+from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
 from levelbench.networks.executor import (
@@ -43,14 +46,14 @@ class ReplaceableArrays(LiveMapping):
     JAX's arrays are immutable: ``parameters["w"] -= step`` makes a new one and assigns it here.
     """
 
-    def __init__(self, slots: list[Any], places: Mapping[str, int], native: Callable[[Any], Any]) -> None:
+    def __init__(self, slots: list[Array], places: Mapping[str, int], native: Callable[[Array], Array]) -> None:
         """``native`` makes an array on the device of what is none of JAX's."""
         self._slots, self._places, self._native = slots, dict(places), native
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         return self._slots[self._places[name]]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Array) -> None:
         """Raises ``UnknownNameError`` for a name that is not there, ``UsageError`` for another shape."""
         if name not in self._places:
             raise UnknownNameError("parameter", name, self._places)
@@ -70,7 +73,7 @@ class ReplaceableArrays(LiveMapping):
     def __len__(self) -> int:
         return len(self._places)
 
-    def list(self, names: Sequence[str]) -> list[Any]:
+    def list(self, names: Sequence[str]) -> list[Array]:
         """The arrays of these names."""
         return [self[name] for name in names]
 
@@ -81,14 +84,14 @@ class ReplaceableArrays(LiveMapping):
 class Drawn:
     """A compiled function that takes a draw of the backend first."""
 
-    def __init__(self, function: Any, backend: JaxBackend) -> None:
+    def __init__(self, function: Wrapped, backend: JaxBackend) -> None:
         self._function, self._backend = function, backend
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Array) -> Array:
         """One call, with a draw of its own."""
         return self._function(self._backend.draw(), *arguments)
 
-    def lower(self, *arguments: Any) -> Any:
+    def lower(self, *arguments: Array) -> Array:
         """JAX's own lowering."""
         return self._function.lower(self._backend.draw(), *arguments)
 
@@ -159,7 +162,7 @@ class JaxExecutor(Executor):
         self._infer = self._compiled(self._lowered.function, is_random(inference))
         self._training: _Training | None = None
 
-    def infer(self, *inputs: Any) -> tuple[Any, ...]:
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
         """The network's outputs."""
         try:
             found: tuple[Any, ...] = self._infer(*inputs, *self._read())
@@ -170,7 +173,7 @@ class JaxExecutor(Executor):
             raise
         return found
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Array) -> Array:
         """The loss; in mode ``jit`` its gradients are computed by the same program."""
         training = self._training or self._ready_to_train()
         try:
@@ -178,14 +181,14 @@ class JaxExecutor(Executor):
         except _VALUE_NEEDED as error:
             raise self._untraceable(error) from error
 
-    def backward(self) -> Mapping[str, Any]:
+    def backward(self) -> Mapping[str, Array]:
         """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
         gradients = self._training.backward() if self._training else None
         if gradients is None:
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
         return gradients
 
-    def compile(self, *inputs: Any) -> None:
+    def compile(self, *inputs: Array) -> None:
         """Compile :meth:`infer` for inputs of these shapes and types, without computing anything.
 
         In mode ``eager`` there is nothing to compile ahead.
@@ -200,7 +203,7 @@ class JaxExecutor(Executor):
             require_inputs(self._lowered.inputs, len(inputs), error)
             raise
 
-    def operator_times(self, *inputs: Any, repeats: int = 1) -> list[OperatorTime]:
+    def operator_times(self, *inputs: Array, repeats: int = 1) -> list[OperatorTime]:
         """The time of each operator, each waited for; mode ``eager`` alone, for XLA fuses operators."""
         if self.mode != "eager":
             raise UnsupportedError(
@@ -217,7 +220,7 @@ class JaxExecutor(Executor):
         """Values of the network as a function; what it calls is bare where it will be compiled as a whole."""
         return Lowered(network, self._backend, outputs=outputs, call=None if self.mode == "eager" else self._bare)
 
-    def _reader(self, names: Sequence[str]) -> Callable[[], list[Any]]:
+    def _reader(self, names: Sequence[str]) -> Callable[[], list[Array]]:
         """What answers with the arrays of these names, now."""
         slots, places = self._slots, [self._places[name] for name in names]
         return (lambda: slots) if places == list(range(len(slots))) else (lambda: [slots[at] for at in places])
@@ -230,7 +233,7 @@ class JaxExecutor(Executor):
         if not random:
             return _placed(jax.jit(function), backend) if not self._arguments() else jax.jit(function)
 
-        def drawing(draw: tuple[Any, Any], *arguments: Any) -> Any:
+        def drawing(draw: Draw, *arguments: Array) -> Array:
             with backend.drawing(draw):
                 return function(*arguments)
 
@@ -275,7 +278,7 @@ class _Training:
     def __init__(
         self,
         executor: JaxExecutor,
-        reader: Callable[[Sequence[str]], Callable[[], list[Any]]],
+        reader: Callable[[Sequence[str]], Callable[[], list[Array]]],
         compiled: Callable[[Function, bool], Function],
     ) -> None:
         network = executor.network
@@ -294,7 +297,7 @@ class _Training:
         self._found: Sequence[Any] | None = None
         self._pull: Callable[[], Sequence[Any]] | None = None
 
-        def objective(*arguments: Any) -> tuple[Any, Any]:
+        def objective(*arguments: Array) -> tuple[Array, Sequence[Array]]:
             loss, *updates = lowered.function(*arguments)
             return loss, updates
 
@@ -302,7 +305,7 @@ class _Training:
         both = jax.value_and_grad(objective, tuple(self._places), has_aux=True) if self._places else None
         self._step = compiled(both or (lambda *arguments: (objective(*arguments), ())), is_random(network))
 
-    def forward(self, inputs: Sequence[Any]) -> Any:
+    def forward(self, inputs: Sequence[Array]) -> Array:
         """The loss; what :meth:`backward` answers with is found here or, in mode ``eager``, prepared."""
         if len(inputs) != len(self._names):
             require_inputs(self._names, len(inputs))
@@ -318,7 +321,7 @@ class _Training:
                 buffers[name] = value
         return loss
 
-    def backward(self) -> dict[str, Any] | None:
+    def backward(self) -> dict[str, Array] | None:
         """The gradients by name, once; ``None`` where no forward came before."""
         if self._pull is not None:
             pull, self._pull = self._pull, None
@@ -332,10 +335,10 @@ class _Training:
             gradients |= {name: jnp.zeros_like(parameters[name]) for name in self._unreached}
         return gradients
 
-    def _recorded(self, arguments: list[Any]) -> tuple[Any, Any, Callable[[], Sequence[Any]]]:
+    def _recorded(self, arguments: list[Array]) -> tuple[Array, Array, Callable[[], Sequence[Array]]]:
         """One operator after another; each leaves its pullback."""
 
-        def narrowed(*trained: Any) -> tuple[Any, Any]:
+        def narrowed(*trained: Array) -> tuple[Array, Sequence[Array]]:
             full = list(arguments)
             for at, value in zip(self._places, trained, strict=True):
                 full[at] = value
@@ -345,10 +348,10 @@ class _Training:
         return loss, updates, lambda: pullback(jnp.ones_like(loss))
 
 
-def _placed(function: Any, backend: JaxBackend) -> Function:
+def _placed(function: Function, backend: JaxBackend) -> Function:
     """For a function without arguments: nothing but this tells JAX where to compute."""
 
-    def placed() -> Any:
+    def placed() -> Array:
         with jax.default_device(backend.device):
             return function()
 
@@ -360,7 +363,7 @@ def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Functio
     single = len(node.outputs) == 1
     expanded: list[Primitive] = []
 
-    def call(*inputs: Any) -> Any:
+    def call(*inputs: Array) -> Array:
         try:
             found = function(*inputs)
         except UnsupportedError:

@@ -6,17 +6,19 @@ user says otherwise, so the function is traced in that mode, whatever the rest o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.jax.arrays import is_differentiable
 from levelbench.frameworks.jax.executor import ReplaceableArrays
+from levelbench.frameworks.shared.registry import Function
 from levelbench.networks.executor import Executor
 from levelbench.networks.native import NativeModel
 
@@ -61,12 +63,12 @@ class JaxFunction(Executor):
         self._step = self._ready(self._loss_and_gradients)
         self._gradients: Sequence[Any] | None = None
 
-    def infer(self, *inputs: Any) -> tuple[Any, ...]:
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
         """The arrays in the function's answer, in the order in which they lie in tuples and dictionaries."""
         found: tuple[Any, ...] = self._call(self._infer, inputs)
         return found
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Array) -> Array:
         """The loss. Takes the function's inputs, then what the loss takes besides its answer.
 
         The gradients are computed along with it: in mode ``jit`` by the same program.
@@ -74,29 +76,29 @@ class JaxFunction(Executor):
         loss, self._gradients = self._call(self._step, inputs)
         return loss
 
-    def backward(self) -> Mapping[str, Any]:
+    def backward(self) -> Mapping[str, Array]:
         """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
         gradients, self._gradients = self._gradients, None
         if gradients is None:
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
         return dict(zip(self._trained, gradients, strict=True))
 
-    def compile(self, *inputs: Any) -> None:
+    def compile(self, *inputs: Array) -> None:
         """Compile :meth:`infer` for inputs of these shapes and types; in mode ``eager`` there is nothing to compile."""
         if self.mode == "jit":
             self._call(self._infer.lower, inputs).compile()  # type: ignore[attr-defined]
 
-    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    def _call(self, function: Function, inputs: Sequence[Array]) -> Array:
         try:
             return function(inputs, self._slots)
         except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
             found = f"it needs the value of an array while it is traced ({str(error).splitlines()[0][:120]})"
             raise UnsupportedError(f"{self._model.name} compiled on jax", found, "use mode eager") from error
 
-    def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _ready(self, function: Function) -> Function:
         """The function as the mode has it."""
 
-        def narrowed(inputs: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        def narrowed(inputs: Sequence[Array], leaves: Sequence[Array]) -> Array:
             # Entered while the function is traced; the compiled program knows nothing of it, and pays nothing.
             with self._width():
                 return function([self._narrowed(each) for each in inputs], leaves)
@@ -107,19 +109,19 @@ class JaxFunction(Executor):
         found: AbstractContextManager[Any] = jax.enable_x64(False) if self._narrow else nullcontext()
         return found
 
-    def _narrowed(self, array: Any) -> Any:
+    def _narrowed(self, array: Array) -> Array:
         wide = _WIDE.get(array.dtype.name) if self._narrow else None
         return array if wide is None else array.astype(wide)
 
-    def _answer(self, inputs: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def _answer(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> Array:
         if self._model.parameters is None:
             return self._model.model(*inputs)
         return self._model.model(jax.tree_util.tree_unflatten(self._tree, leaves), *inputs)
 
-    def _loss_and_gradients(self, inputs: Sequence[Any], leaves: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    def _loss_and_gradients(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> tuple[Array, Sequence[Array]]:
         places = list(self._trained.values())
 
-        def objective(trained: Sequence[Any]) -> Any:
+        def objective(trained: Sequence[Array]) -> Array:
             full = list(leaves)
             for at, value in zip(places, trained, strict=True):
                 full[at] = value
@@ -128,7 +130,7 @@ class JaxFunction(Executor):
         found: tuple[Any, Sequence[Any]] = jax.value_and_grad(objective)([leaves[at] for at in places])
         return found
 
-    def _loss(self, inputs: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def _loss(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> Array:
         # A model that draws its own inputs does not say how many there are: all but the labels.
         count = len(self._model.inputs) or len(inputs) - 1
         found, rest = self._answer(inputs[:count], leaves), inputs[count:]
@@ -143,14 +145,14 @@ def _is_array(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") or isinstance(leaf, bool | int | float | complex)
 
 
-def _arrays(found: Any, name: str) -> list[Any]:
+def _arrays(found: Any, name: str) -> list[Array]:
     arrays = [each for each in jax.tree_util.tree_leaves(found) if hasattr(each, "dtype")]
     if not arrays:
         raise DefinitionError(f"the answer of {name!r}", f"there is no array in a {type(found).__name__}", "return one")
     return arrays
 
 
-def _cross_entropy(logits: Any, labels: Any) -> Any:
+def _cross_entropy(logits: Array, labels: Array) -> Array:
     """The mean of -log softmax(logits)[label]: classes on the last axis up to rank 3, on axis 1 of images."""
     axis = logits.ndim - 1 if logits.ndim <= 3 else 1
     scores = jax.nn.log_softmax(logits, axis)

@@ -6,22 +6,25 @@ whose shapes and types JAX compiles by itself. Nodes that say the same share one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.jax.arrays import is_differentiable
 from levelbench.frameworks.jax.operators.registry import Function, JaxEntry
+from levelbench.frameworks.shared.operators import Host
 from levelbench.operators.contract import Operator, Pullback
 from levelbench.operators.node import OperatorNode, structural
 
 __all__ = [
     "CompiledKernel",
     "CompiledProgram",
+    "Draw",
     "JaxOperator",
     "KernelSource",
     "array_key",
@@ -32,6 +35,13 @@ __all__ = [
     "with_pullback",
 ]
 
+Draw = tuple[Array, np.uint32]
+"""The key of a seed, and the number of a draw that is folded into it."""
+
+Arrays = tuple[Array | None, ...]
+Bound = Mapping[int, Host | None]
+"""The structural inputs by position: constants of a compiled function."""
+
 
 def signature(node: OperatorNode) -> Hashable:
     """Equal for nodes that compute the same; names of values do not count, but whether they are left out does."""
@@ -41,7 +51,7 @@ def signature(node: OperatorNode) -> Hashable:
     return node.domain, node.op_type, node.opset, attributes, given, wanted
 
 
-def array_key(value: Any) -> Hashable:
+def array_key(value: Host | None) -> Hashable:
     """A structural input's bytes, type and shape; ``None`` for one that is left out."""
     # The number of a type is found at once; hashing the type itself takes as long as all the rest.
     return None if value is None else (value.tobytes(), value.dtype.num, value.shape)
@@ -63,18 +73,18 @@ def _attribute_key(value: Any) -> Hashable:
 # zero-sized type for the gradient of an integer never shows.
 
 
-def differentiable(inputs: Sequence[Any]) -> list[int]:
+def differentiable(inputs: Sequence[Array]) -> list[int]:
     """The positions of floating-point arrays."""
     return [at for at, each in enumerate(inputs) if hasattr(each, "dtype") and is_differentiable(each.dtype)]
 
 
-def with_pullback(function: Function) -> Callable[..., tuple[Any, Any]]:
+def with_pullback(function: Function) -> Function:
     """The outputs, and the pullback of their floating-point ones to the floating-point inputs."""
 
-    def both(*inputs: Any) -> tuple[Any, Any]:
+    def both(*inputs: Array) -> tuple[Arrays, Function | None]:
         at = differentiable(inputs)
 
-        def narrowed(*chosen: Any) -> tuple[Any, Any]:
+        def narrowed(*chosen: Array) -> tuple[Arrays, Arrays]:
             full = list(inputs)
             for place, value in zip(at, chosen, strict=True):
                 full[place] = value
@@ -87,10 +97,10 @@ def with_pullback(function: Function) -> Callable[..., tuple[Any, Any]]:
     return both
 
 
-def gradients_of(function: Function) -> Callable[..., tuple[Any, ...]]:
+def gradients_of(function: Function) -> Function:
     """(gradients, inputs, outputs) -> gradients of inputs, by a forward of its own: XLA keeps what it needs of it."""
 
-    def backward(gradients: tuple[Any, ...], inputs: tuple[Any, ...], _: tuple[Any, ...]) -> tuple[Any, ...]:
+    def backward(gradients: Arrays, inputs: Arrays, _: Arrays) -> Arrays:
         outputs, pullback = with_pullback(function)(*inputs)
         given = [
             jnp.zeros_like(outputs[place]) if gradients[place] is None else gradients[place]
@@ -102,10 +112,10 @@ def gradients_of(function: Function) -> Callable[..., tuple[Any, ...]]:
     return backward
 
 
-def integer_pullback(function: Function, title: str) -> Callable[..., tuple[Any, Any]]:
+def integer_pullback(function: Function, title: str) -> Function:
     """The outputs of a function that cannot be traced; a gradient only where no output has any."""
 
-    def both(*inputs: Any) -> tuple[Any, Any]:
+    def both(*inputs: Array) -> tuple[Arrays, Function | None]:
         outputs = function(*inputs)
         if differentiable(outputs):
             raise UnsupportedError(
@@ -126,55 +136,53 @@ class CompiledProgram:
     An eager one, whose output's shape depends on values, runs step by step.
     """
 
-    def __init__(self, node: OperatorNode, entry: JaxEntry, function: Function, bound: Mapping[int, Any]) -> None:
+    def __init__(self, node: OperatorNode, entry: JaxEntry, function: Function, bound: Bound) -> None:
         outputs = _named(node)
 
-        def plain(*inputs: Any) -> tuple[Any, ...]:
+        def plain(*inputs: Array) -> Arrays:
             return outputs(function(*_filled(inputs, bound)))
 
-        def drawn(draw: tuple[Any, Any], *inputs: Any) -> tuple[Any, ...]:
+        def drawn(draw: Draw, *inputs: Array) -> Arrays:
             return outputs(function(_random_key(node, draw), *_filled(inputs, bound)))
 
-        whole: Callable[..., tuple[Any, ...]] = drawn if entry.random else plain
+        whole: Function = drawn if entry.random else plain
         eager = entry.eager(node)
         backward = gradients_of(whole)
         if entry.backward is not None:
             given = entry.backward(node)
 
-            def backward(gradients: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
+            def backward(gradients: Arrays, inputs: Arrays, outputs: Arrays) -> Arrays:
                 return given(gradients, _filled(inputs, bound), outputs)
 
-        self.forward: Callable[..., Any] = whole if eager else jax.jit(whole)
-        self.vjp: Callable[..., Any] = integer_pullback(whole, node.title) if eager else jax.jit(with_pullback(whole))
-        self.backward: Callable[..., Any] = (
-            _by_pullback(integer_pullback(whole, node.title)) if eager else jax.jit(backward)
-        )
+        self.forward: Function = whole if eager else jax.jit(whole)
+        self.vjp: Function = integer_pullback(whole, node.title) if eager else jax.jit(with_pullback(whole))
+        self.backward: Function = _by_pullback(integer_pullback(whole, node.title)) if eager else jax.jit(backward)
 
 
-def _filled(inputs: tuple[Any, ...], bound: Mapping[int, Any]) -> tuple[Any, ...]:
+def _filled(inputs: Arrays, bound: Bound) -> Arrays:
     return tuple(bound.get(at, each) for at, each in enumerate(inputs)) if bound else inputs
 
 
-def _named(node: OperatorNode) -> Callable[[Any], tuple[Any, ...]]:
+def _named(node: OperatorNode) -> Function:
     """What is found as a tuple, without what the node does not name: XLA then leaves out its computation."""
     wanted = [bool(name) for name in node.outputs]
 
-    def outputs(found: Any) -> tuple[Any, ...]:
+    def outputs(found: Array | Arrays) -> Arrays:
         several = found if isinstance(found, tuple) else (found,)
         return tuple(each if name else None for each, name in zip(several, wanted, strict=False))
 
     return outputs
 
 
-def _random_key(node: OperatorNode, draw: tuple[Any, Any]) -> Any:
+def _random_key(node: OperatorNode, draw: Draw) -> Array:
     """The key of a draw; a node with a seed of its own draws the same each time, as ONNX's reference does."""
     if node.get("seed") is not None:
         return jax.random.PRNGKey(int(np.float32(node["seed"]).view(np.uint32)))
     return jax.random.fold_in(*draw)
 
 
-def _by_pullback(both: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, ...]]:
-    def backward(_: Any, inputs: tuple[Any, ...], __: Any) -> tuple[Any, ...]:
+def _by_pullback(both: Function) -> Function:
+    def backward(_: Arrays, inputs: Arrays, __: Arrays) -> Arrays:
         both(*inputs)
         return (None,) * len(inputs)
 
@@ -193,7 +201,7 @@ class KernelSource(Protocol):
 
     device: Any
 
-    def draw(self) -> tuple[Any, Any]:
+    def draw(self) -> Draw:
         """A key and the number of the draw."""
 
 
@@ -210,9 +218,9 @@ class CompiledKernel:
         # Where all inputs are constants of the program, nothing but this tells JAX where to compute.
         self._placed = entry.eager(node) or len(self._static) == sum(1 for each in node.inputs if each)
         direct = not (self._static or self._placed or entry.random)
-        self.call: Callable[..., tuple[Any, ...]] = self._make((), ()).forward if direct else self._call
+        self.call: Function = self._make((), ()).forward if direct else self._call
 
-    def vjp(self, *inputs: Any) -> tuple[tuple[Any, ...], Pullback]:
+    def vjp(self, *inputs: Array) -> tuple[Arrays, Pullback]:
         """The outputs, and what takes their gradients to those of the inputs."""
         program, arguments = self._find(inputs)
         try:
@@ -227,7 +235,7 @@ class CompiledKernel:
         kinds = [None if each is None else (each.shape, each.dtype) for each in outputs]
         count = len(inputs)
 
-        def pull(*gradients: Any) -> tuple[Any, ...]:
+        def pull(*gradients: Array) -> Arrays:
             given = tuple(
                 jnp.zeros(*kind) if gradient is None else gradient
                 for gradient, kind in zip(gradients, kinds, strict=True)
@@ -238,31 +246,33 @@ class CompiledKernel:
 
         return outputs, pull
 
-    def backward(self, gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(
+        self, gradients: Sequence[Array | None], inputs: Sequence[Array | None], outputs: Sequence[Array | None]
+    ) -> Arrays:
         """The gradients of inputs, from inputs and, for a random operator, the outputs of the draw."""
         if self._entry.random and self._entry.backward is None:
             raise UnsupportedError(f"the gradient of {self.node.title}", "its draw is not kept", "use vjp: it keeps it")
         program, arguments = self._find(inputs)
         with jax.default_device(self._source.device):
-            found: tuple[Any, ...] = program.backward(tuple(gradients), tuple(arguments), tuple(outputs))
+            found: Arrays = program.backward(tuple(gradients), tuple(arguments), tuple(outputs))
         return found
 
-    def _call(self, *inputs: Any) -> tuple[Any, ...]:
+    def _call(self, *inputs: Array) -> Arrays:
         program, arguments = self._find(inputs)
         if self._entry.random or self._placed:
             with jax.default_device(self._source.device):
                 return program.forward(*self._drawn(), *arguments)
-        found: tuple[Any, ...] = program.forward(*arguments)
+        found: Arrays = program.forward(*arguments)
         return found
 
-    def _drawn(self) -> tuple[Any, ...]:
+    def _drawn(self) -> tuple[Draw, ...]:
         if not self._entry.random:
             return ()
         # Dropout draws in training mode alone, its third input; an inference that drew would change what follows it.
         idle = self.node.op_type == "Dropout" and not any(self.node.inputs[2:])
         return ((jax.random.PRNGKey(0), np.uint32(0)) if idle else self._source.draw(),)
 
-    def _find(self, inputs: Sequence[Any]) -> tuple[CompiledProgram, Sequence[Any]]:
+    def _find(self, inputs: Sequence[Array | None]) -> tuple[CompiledProgram, Sequence[Array | None]]:
         """The program for the structural ones of ``inputs``, and the arguments to call it with."""
         if not self._static:
             return self._programs.get(()) or self._make((), ()), inputs
@@ -278,7 +288,7 @@ class CompiledKernel:
             self._recent = [_known(at, each) for at, each in zip(self._static, constants, strict=True)], program
         return program, arguments
 
-    def _make(self, constants: Sequence[Any], key: Any) -> CompiledProgram:
+    def _make(self, constants: Sequence[Host | None], key: Hashable) -> CompiledProgram:
         if len(self._programs) >= _MOST_PROGRAMS:
             self._programs.pop(next(iter(self._programs)))
         copies = [None if each is None else each.copy() for each in constants]
@@ -291,11 +301,11 @@ _Known = tuple[int, bytes | None, Any, Any]
 """A position, and the bytes, type and shape of what was there."""
 
 
-def _known(at: int, value: Any) -> _Known:
+def _known(at: int, value: Host | None) -> _Known:
     return (at, None, None, None) if value is None else (at, value.tobytes(), value.dtype, value.shape)
 
 
-def _same(expected: Sequence[_Known], inputs: Sequence[Any]) -> bool:
+def _same(expected: Sequence[_Known], inputs: Sequence[Array | None]) -> bool:
     for at, content, dtype, shape in expected:
         value = inputs[at]
         if value is None or content is None:
@@ -307,7 +317,7 @@ def _same(expected: Sequence[_Known], inputs: Sequence[Any]) -> bool:
 
 
 @jax.jit
-def _apply(pullback: Any, gradients: tuple[Any, ...]) -> Any:
+def _apply(pullback: Function, gradients: Arrays) -> Arrays:
     return pullback(gradients)
 
 
@@ -322,14 +332,16 @@ class JaxOperator(Operator):
         self._kernel = kernel
         self._call = kernel.call
 
-    def forward(self, *inputs: Any) -> tuple[Any, ...]:
+    def forward(self, *inputs: Array) -> Arrays:
         """The outputs."""
         return self._call(*inputs)
 
-    def backward(self, gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(
+        self, gradients: Sequence[Array | None], inputs: Sequence[Array | None], outputs: Sequence[Array | None]
+    ) -> Arrays:
         """The gradients of inputs: the forward is computed again as far as it is needed."""
         return self._kernel.backward(gradients, inputs, outputs)
 
-    def vjp(self, *inputs: Any) -> tuple[tuple[Any, ...], Pullback]:
+    def vjp(self, *inputs: Array) -> tuple[Arrays, Pullback]:
         """The outputs and the pullback, which keeps what it needs."""
         return self._kernel.vjp(*inputs)

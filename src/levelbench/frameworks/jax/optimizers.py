@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError, MissingError
@@ -28,7 +29,7 @@ __all__ = ["CompiledStepper", "OptaxStepper", "make_stepper"]
 class OptaxStepper(Stepper):
     """A gradient transformation of optax. It counts its steps itself."""
 
-    def __init__(self, native: Native, backend: Backend, parameters: MutableMapping[str, Any]) -> None:
+    def __init__(self, native: Native, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
         """Raises ``MissingError`` without optax, ``DefinitionError`` for settings that it does not take."""
         if importlib.util.find_spec("optax") is None:
             raise MissingError(native.name, "optax is not installed", 'pip install "levelbench[jax]"')
@@ -45,22 +46,22 @@ class OptaxStepper(Stepper):
         # The state is ours alone; some of it may be the parameters themselves, which are therefore not donated.
         self._program = jax.jit(self._updated)
 
-    def _transformation(self, lr: Any) -> Any:
+    def _transformation(self, lr: Array) -> Any:
         make = reduce(getattr, self._native.name.split(".")[1:], self._optax)
         return make(learning_rate=lr, **dict(self._native.settings))
 
-    def _updated(self, parameters: Any, gradients: Any, state: Any, lr: Any) -> tuple[Any, Any]:
+    def _updated(self, parameters: Array, gradients: Array, state: Any, lr: Array) -> tuple[Array, Array]:
         updates, after = self._transformation(lr).update(gradients, state, parameters)
         return self._optax.apply_updates(parameters, updates), after
 
-    def step(self, gradients: Mapping[str, Any], step: int, factor: float) -> None:
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         """One step of optax's own, which needs the gradients of all parameters."""
         lr = float(self._native.lr * factor)
         updated, self._state = self._program(dict(self._parameters), dict(gradients), self._state, lr)
         for name, array in updated.items():
             self._parameters[name] = array
 
-    def averaged(self) -> Mapping[str, Any] | None:
+    def averaged(self) -> Mapping[str, Array] | None:
         """The mean of a schedule-free one."""
         if "schedule_free" not in self._native.name:
             return None
@@ -84,7 +85,7 @@ class OptaxStepper(Stepper):
         structure = jax.tree_util.tree_structure(self._state)
         self._state = jax.tree_util.tree_unflatten(structure, [self._backend.array(state[name]) for name, _ in leaves])
 
-    def _leaves(self) -> list[tuple[str, Any]]:
+    def _leaves(self) -> list[tuple[str, Array]]:
         return [
             (jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(self._state)[0]
         ]
@@ -101,7 +102,7 @@ _UNTRACEABLE = (
 )
 
 
-def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Any]) -> Stepper | None:
+def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper | None:
     """What applies ``rule`` to these arrays faster than one after another; ``None`` if there is no such thing."""
     if isinstance(rule, Native):
         return OptaxStepper(rule, backend, parameters) if rule.framework == "jax" else None
@@ -119,11 +120,11 @@ class CompiledStepper(RuleStepper):
     array after another.
     """
 
-    def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Any]) -> None:
+    def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
         super().__init__(rule, backend, parameters)
         self._program: Program | None = _program_of(rule)
 
-    def step(self, gradients: Mapping[str, Any], step: int, factor: float) -> None:
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         """One call of the program."""
         if self._program is None:
             super().step(gradients, step, factor)
@@ -170,7 +171,7 @@ def _made(rule: UpdateRule) -> Program:
     return program
 
 
-def _updated(rule: UpdateRule, parameters: Arrays, gradients: Arrays, states: Arrays, step: Any, lr: Any) -> Any:
+def _updated(rule: UpdateRule, parameters: Arrays, gradients: Arrays, states: Arrays, step: Array, lr: Array) -> Array:
     pairs: dict[str, tuple[Any, State]] = {
         name: rule.update(parameter, gradients[name], states[name], step, lr) for name, parameter in parameters.items()
     }
@@ -181,7 +182,7 @@ def _updated(rule: UpdateRule, parameters: Arrays, gradients: Arrays, states: Ar
     )
 
 
-def _placed(state: State, parameter: Any) -> State:
+def _placed(state: State, parameter: Array) -> State:
     """A state whose numbers are where the program will put them: it would be compiled twice otherwise."""
     if isinstance(state, tuple):
         return tuple(_placed(each, parameter) for each in state)

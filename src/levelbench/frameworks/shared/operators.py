@@ -1,13 +1,14 @@
 """Operators written once for the frameworks that differentiate by themselves, over the Array API standard.
 
-A shared maker reads the node's attributes once, like a framework's own, and answers with a function of that framework's
-arrays. Here stands what a framework has no function of its own for; whatever one does faster itself it registers
-itself, in place of the shared one.
+Here stands what a framework has no function of its own for; whatever one does faster itself it registers itself, in
+place of the shared one. Keyword-only parameters are attributes of the node, or fields of :class:`ArrayLibrary`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,39 +16,93 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.shared.registry import Function, with_attributes
+from levelbench.operators.contract import Array
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["SHARED", "Native", "SharedMaker"]
+__all__ = [
+    "POINTWISE",
+    "SHARED",
+    "ArrayLibrary",
+    "Host",
+    "SharedMaker",
+    "constant_of",
+    "depth_to_space",
+    "reduction_axes",
+    "space_to_depth",
+]
 
-Array = Any
-"""An array of the framework's."""
 Host = NDArray[Any]
 """A structural input: NumPy's on every framework."""
-Function = Callable[..., Any]
+ToNative = Callable[[Host], Array]
 
 
-class Native(NamedTuple):
+class ArrayLibrary(NamedTuple):
     """What a framework lends to the shared operators."""
 
-    xp: Any
+    xp: ModuleType
     """Its namespace of the Array API standard."""
-    array: Callable[[Host], Array]
+    array: ToNative
     """NumPy's array as one of its own, on the device that the operator runs on."""
+    dtype_of: Callable[[int], Any]
+    """Its type for ONNX's number of one."""
+    scan: Callable[[Function, Any, Any], tuple[Any, Any]]
+    """(step, state, arrays) -> the last state and the stacked outputs of (state, output) = step(state, slices)."""
+    linear: Callable[[Array, Array, Array | None], Array]
+    """(x, weight, bias) -> x times the transpose of the weight, and the bias, if there is one."""
+    einsum: Function
 
 
-SharedMaker = Callable[[OperatorNode, Native], Function]
+SharedMaker = Callable[[OperatorNode, ArrayLibrary], Function]
 SHARED: dict[tuple[str, str], SharedMaker] = {}
 """The makers by (domain, name)."""
+
+POINTWISE = {
+    **{
+        name: name.lower()
+        for name in (
+            *("Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Equal", "Exp"),
+            *("Floor", "Greater", "IsNaN", "Less", "Log", "Reciprocal", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Tan"),
+            *("Tanh", "Where"),
+        )
+    },
+    "And": "logical_and",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseNot": "bitwise_invert",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "GreaterOrEqual": "greater_equal",
+    "LessOrEqual": "less_equal",
+    "Mul": "multiply",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Or": "logical_or",
+    "Sub": "subtract",
+    "Xor": "logical_xor",
+}
+"""Operators without attributes and the function that each is in every namespace of the Array API."""
 
 _LEARNING = "ai.onnx.ml"
 _TRAINING = "ai.onnx.preview.training"
 
 
-def _shared(*names: str, domain: str = "") -> Callable[[SharedMaker], SharedMaker]:
+def _maker(*names: str, domain: str = "") -> Callable[[SharedMaker], SharedMaker]:
+    """Register what makes the function of a node."""
+
     def register(make: SharedMaker) -> SharedMaker:
         for name in names:
             SHARED[domain, name] = make
         return make
+
+    return register
+
+
+def _shared(*names: str, domain: str = "") -> Callable[[Function], Function]:
+    """Register a function of arrays."""
+
+    def register(function: Function) -> Function:
+        _maker(*names, domain=domain)(lambda node, library: with_attributes(function, node, library._asdict()))
+        return function
 
     return register
 
@@ -61,92 +116,168 @@ def _along(axis: int, rank: int) -> list[int]:
 
 
 @_shared("Reshape")
-def _reshape(node: OperatorNode, _: Native) -> Function:
-    zero_is_zero = bool(node.get("allowzero", 0))
-
-    def reshape(x: Array, shape: Host) -> Array:
-        sizes = shape.tolist()
-        if 0 in sizes and not zero_is_zero:
-            sizes = [size or x.shape[axis] for axis, size in enumerate(sizes)]
-        return x.reshape(sizes)
-
-    return reshape
+def _reshape(x: Array, shape: Host, *, allowzero: int = 0) -> Array:
+    sizes = shape.tolist()
+    if 0 in sizes and not allowzero:
+        sizes = [size or x.shape[axis] for axis, size in enumerate(sizes)]
+    return x.reshape(sizes)
 
 
 @_shared("Flatten")
-def _flatten(node: OperatorNode, _: Native) -> Function:
-    axis = int(node["axis"])
-
-    def flatten(x: Array) -> Array:
-        at = axis + x.ndim if axis < 0 else axis
-        rows = 1
-        for size in x.shape[:at]:
-            rows *= size
-        columns = 1
-        for size in x.shape[at:]:
-            columns *= size
-        return x.reshape((rows, columns))
-
-    return flatten
+def _flatten(x: Array, *, axis: int) -> Array:
+    at = axis + x.ndim if axis < 0 else axis
+    return x.reshape((prod(x.shape[:at]), prod(x.shape[at:])))
 
 
 @_shared("GatherND")
-def _gather_nd(node: OperatorNode, native: Native) -> Function:
-    batched, xp = int(node.get("batch_dims", 0)), native.xp
-
-    def gather_nd(x: Array, indices: Array) -> Array:
-        # One index a batch axis, shaped so that it goes with the indices of that batch.
-        rank = indices.ndim - 1
-        batches = [native.array(np.arange(x.shape[axis]).reshape(_along(axis, rank))) for axis in range(batched)]
-        chosen = xp.astype(indices, xp.int64)
-        return x[(*batches, *(chosen[..., at] for at in range(indices.shape[-1])))]
-
-    return gather_nd
+def _gather_nd(x: Array, indices: Array, *, array: ToNative, batch_dims: int = 0, xp: ModuleType) -> Array:
+    # One index a batch axis, shaped so that it goes with the indices of that batch.
+    rank = indices.ndim - 1
+    batches = [array(np.arange(x.shape[axis]).reshape(_along(axis, rank))) for axis in range(batch_dims)]
+    chosen = xp.astype(indices, xp.int64)
+    return x[(*batches, *(chosen[..., at] for at in range(indices.shape[-1])))]
 
 
 @_shared("OneHot")
-def _one_hot(node: OperatorNode, native: Native) -> Function:
-    axis, xp = int(node["axis"]), native.xp
-
-    def one_hot(indices: Array, depth: Host, values: Array) -> Array:
-        count, rank = int(np.asarray(depth).item()), indices.ndim + 1
-        # Anything outside of -depth to depth - 1 is nowhere hot.
-        places = xp.astype(indices, xp.int64)
-        places = xp.expand_dims(xp.where(places < 0, places + count, places), axis=axis % rank)
-        classes = native.array(np.arange(count).reshape(_along(axis % rank, rank)))
-        return xp.where(places == classes, values[1], values[0])
-
-    return one_hot
+def _one_hot(indices: Array, depth: Host, values: Array, *, array: ToNative, axis: int, xp: ModuleType) -> Array:
+    count, rank = int(np.asarray(depth).item()), indices.ndim + 1
+    # Anything outside of -depth to depth - 1 is nowhere hot.
+    places = xp.astype(indices, xp.int64)
+    places = xp.expand_dims(xp.where(places < 0, places + count, places), axis=axis % rank)
+    classes = array(np.arange(count).reshape(_along(axis % rank, rank)))
+    return xp.where(places == classes, values[1], values[0])
 
 
 @_shared("ReverseSequence")
-def _reverse_sequence(node: OperatorNode, native: Native) -> Function:
-    batch_axis, time_axis, xp = int(node["batch_axis"]), int(node["time_axis"]), native.xp
-
-    def reverse_sequence(x: Array, lengths: Array) -> Array:
-        steps = native.array(np.arange(x.shape[time_axis]))
-        ends = lengths[:, None]
-        # (batch, time): where the element that comes to stand at each time is taken from.
-        source = xp.where(steps < ends, ends - 1 - steps, steps)
-        source = source.T if time_axis < batch_axis else source
-        shape = [1] * x.ndim
-        shape[batch_axis], shape[time_axis] = x.shape[batch_axis], x.shape[time_axis]
-        source = xp.broadcast_to(source.reshape(shape), x.shape)
-        return xp.take_along_axis(x, source, axis=time_axis)
-
-    return reverse_sequence
+def _reverse_sequence(
+    x: Array, lengths: Array, *, array: ToNative, batch_axis: int, time_axis: int, xp: ModuleType
+) -> Array:
+    steps = array(np.arange(x.shape[time_axis]))
+    ends = lengths[:, None]
+    # (batch, time): where the element that comes to stand at each time is taken from.
+    source = xp.where(steps < ends, ends - 1 - steps, steps)
+    source = source.T if time_axis < batch_axis else source
+    shape = [1] * x.ndim
+    shape[batch_axis], shape[time_axis] = x.shape[batch_axis], x.shape[time_axis]
+    source = xp.broadcast_to(source.reshape(shape), x.shape)
+    return xp.take_along_axis(x, source, axis=time_axis)
 
 
 @_shared("ArrayFeatureExtractor", domain=_LEARNING)
-def _array_feature_extractor(_: OperatorNode, __: Native) -> Function:
-    def extract(x: Array, indices: Array) -> Array:
-        found = x[..., indices.reshape(-1)]
-        return found[None] if x.ndim == 1 else found
+def _array_feature_extractor(x: Array, indices: Array) -> Array:
+    found = x[..., indices.reshape(-1)]
+    return found[None] if x.ndim == 1 else found
 
-    return extract
+
+@_shared("Expand")
+def _expand(x: Array, shape: Host, *, xp: ModuleType) -> Array:
+    # The shorter of the two shapes is filled with ones, on either side.
+    return xp.broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(shape.tolist())))
+
+
+@_shared("Compress")
+def _compress(x: Array, condition: Host, *, axis: int | None = None, xp: ModuleType, array: ToNative) -> Array:
+    chosen = array(np.flatnonzero(condition))
+    return xp.take(x.reshape(-1), chosen, axis=0) if axis is None else xp.take(x, chosen, axis=axis)
+
+
+@_shared("Trilu")
+def _trilu(x: Array, diagonal: Host | None = None, *, upper: int, xp: ModuleType) -> Array:
+    return (xp.triu if upper else xp.tril)(x, k=0 if diagonal is None else int(np.asarray(diagonal).item()))
+
+
+@_shared("Shape")
+def _shape(x: Array, *, start: int = 0, end: int | None = None, array: ToNative) -> Array:
+    return array(np.array(x.shape[start:end], np.int64))
+
+
+@_shared("Size")
+def _size(x: Array, *, array: ToNative) -> Array:
+    return array(np.array(prod(x.shape), np.int64))
+
+
+@_shared("DepthToSpace")
+def depth_to_space(x: Array, *, blocksize: int, mode: str, xp: ModuleType) -> Array:
+    """The depth is (block, block, channels) with mode DCR, (channels, block, block) with CRD."""
+    batch, depth, height, width = x.shape
+    channels, sizes = depth // blocksize**2, (blocksize, blocksize)
+    by_column = mode == "CRD"
+    parts = x.reshape(
+        (batch, channels, *sizes, height, width) if by_column else (batch, *sizes, channels, height, width)
+    )
+    parts = xp.permute_dims(parts, (0, 1, 4, 2, 5, 3) if by_column else (0, 3, 4, 1, 5, 2))
+    return parts.reshape((batch, channels, height * blocksize, width * blocksize))
+
+
+@_shared("SpaceToDepth")
+def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR", xp: ModuleType) -> Array:
+    """The reverse."""
+    batch, channels, height, width = x.shape
+    parts = x.reshape((batch, channels, height // blocksize, blocksize, width // blocksize, blocksize))
+    parts = xp.permute_dims(parts, (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4))
+    return parts.reshape((batch, channels * blocksize**2, height // blocksize, width // blocksize))
+
+
+@_shared("Binarizer", domain=_LEARNING)
+def _binarizer(x: Array, *, threshold: float, xp: ModuleType) -> Array:
+    return xp.astype(x > threshold, x.dtype)
+
+
+@_shared("IsInf")
+def _is_inf(x: Array, *, detect_negative: int, detect_positive: int, xp: ModuleType) -> Array:
+    if detect_negative and detect_positive:
+        return xp.isinf(x)
+    if not (detect_negative or detect_positive):
+        return xp.zeros_like(x, dtype=xp.bool)
+    return xp.isneginf(x) if detect_negative else xp.isposinf(x)
+
+
+@_shared("Shrink")
+def _shrink(x: Array, *, bias: float, lambd: float, xp: ModuleType) -> Array:
+    return xp.astype(xp.where(x < -lambd, x + bias, xp.where(x > lambd, x - bias, 0)), x.dtype)
+
+
+@_shared("MeanVarianceNormalization")
+def _mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), xp: ModuleType) -> Array:
+    # ONNX's definition adds 1e-9 to the standard deviation, not to the variance; half precisions do not hold it.
+    wide = xp.astype(x, xp.float32) if x.dtype.itemsize < 4 else x
+    centred = wide - xp.mean(wide, axis=tuple(axes), keepdims=True)
+    deviation = xp.sqrt(xp.mean(centred * centred, axis=tuple(axes), keepdims=True))
+    return xp.astype(centred / (deviation + 1e-9), x.dtype)
+
+
+def reduction_axes(axes: Sequence[int] | None, rank: int, nothing: bool) -> tuple[int, ...]:
+    """The axes to reduce; where none is listed all are, or none where the node says so (``nothing``)."""
+    if not axes:
+        return () if nothing else tuple(range(rank))
+    return tuple(sorted(axis % rank for axis in axes))
 
 
 # Arrays that are made on the host.
+
+
+def constant_of(node: OperatorNode) -> Host | None:
+    """The numbers of a Constant; ``None`` for strings by an attribute of their own, and for a sparse tensor."""
+    for name, dtype in (("int", np.int64), ("ints", np.int64), ("float", np.float32), ("floats", np.float32)):
+        if f"value_{name}" in node.attributes:
+            return np.asarray(node[f"value_{name}"], dtype)
+    return np.asarray(node["value"]) if "value" in node.attributes else None
+
+
+@_shared("Range")
+def _range(start: Host, limit: Host, delta: Host, *, array: ToNative) -> Array:
+    kind = np.int64 if start.dtype.kind in "iu" else np.float64
+    first, end, step = (each.astype(kind).item() for each in (start, limit, delta))
+    places: Host = np.arange(max(int(np.ceil((end - first) / step)), 0), dtype=kind)
+    return array((first + step * places).astype(start.dtype))
+
+
+@_shared("EyeLike")
+def _eye_like(
+    x: Array, *, k: int, dtype: int | None = None, dtype_of: Callable[[int], Any], xp: ModuleType, array: ToNative
+) -> Array:
+    rows, columns = x.shape
+    return xp.astype(array(np.eye(rows, columns, k, bool)), x.dtype if dtype is None else dtype_of(dtype))
 
 
 def _type_of(node: OperatorNode) -> np.dtype[Any]:
@@ -161,21 +292,21 @@ _WINDOWS = {
 """Coefficients of the cosines of 0, 1 and 2 turns."""
 
 
-@_shared(*_WINDOWS)
-def _window(node: OperatorNode, native: Native) -> Function:
+@_maker(*_WINDOWS)
+def _window(node: OperatorNode, library: ArrayLibrary) -> Function:
     coefficients, periodic, dtype = _WINDOWS[node.op_type], bool(node["periodic"]), _type_of(node)
 
     def window(size: Host) -> Array:
         count = int(np.asarray(size).item())
         turns = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
         values = sum((weight * np.cos(order * turns) for order, weight in enumerate(coefficients)), np.zeros(count))
-        return native.array(values.astype(dtype))
+        return library.array(values.astype(dtype))
 
     return window
 
 
-@_shared("MelWeightMatrix")
-def _mel_weight_matrix(node: OperatorNode, native: Native) -> Function:
+@_maker("MelWeightMatrix")
+def _mel_weight_matrix(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Triangles between centres at equal distances on the mel scale, 2595 log10(1 + f / 700) (ONNX's reference)."""
     dtype = _type_of(node)
 
@@ -194,7 +325,7 @@ def _mel_weight_matrix(node: OperatorNode, native: Native) -> Function:
         down = (frequency > centre) & (frequency < right)
         # Of a triangle without a left side only the tip is left.
         up &= (centre != left) | (frequency == centre)
-        return native.array(np.where(up, rising, np.where(down, falling, 0.0)).astype(dtype))
+        return library.array(np.where(up, rising, np.where(down, falling, 0.0)).astype(dtype))
 
     return mel_weight_matrix
 
@@ -203,64 +334,76 @@ def _mel_weight_matrix(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("RotaryEmbedding")
-def _rotary_embedding(node: OperatorNode, native: Native) -> Function:
+def _rotary_embedding(
+    x: Array,
+    cosines: Array,
+    sines: Array,
+    positions: Array | None = None,
+    *,
+    interleaved: int,
+    num_heads: int | None = None,
+    xp: ModuleType,
+    rotary_embedding_dim: int | None = None,
+) -> Array:
     """Rotates pairs of components by the angle of their position (Su et al. 2021, RoFormer)."""
-    interleaved, heads, xp = bool(node["interleaved"]), node.get("num_heads"), native.xp
-    part = int(node.get("rotary_embedding_dim") or 0)
-
-    def rotate(x: Array, cosines: Array, sines: Array, positions: Array | None = None) -> Array:
-        flat = x.ndim == 3
-        rows = x.reshape((*x.shape[:2], heads, -1)) if flat else xp.permute_dims(x, (0, 2, 1, 3))
-        if positions is not None:
-            cosines, sines = cosines[positions], sines[positions]
-        # (batch, sequence, 1, half the rotated size), for all heads.
-        cosines, sines = cosines[:, :, None], sines[:, :, None]
-        turned = rows[..., :part] if part else rows
-        half = turned.shape[-1] // 2
-        a, b = (turned[..., 0::2], turned[..., 1::2]) if interleaved else (turned[..., :half], turned[..., half:])
-        pair = [a * cosines - b * sines, a * sines + b * cosines]
-        found = xp.stack(pair, axis=-1).reshape(turned.shape) if interleaved else xp.concat(pair, axis=-1)
-        if part:
-            found = xp.concat([found, rows[..., part:]], axis=-1)
-        return found.reshape(x.shape) if flat else xp.permute_dims(found, (0, 2, 1, 3))
-
-    return rotate
+    part = int(rotary_embedding_dim or 0)
+    flat = x.ndim == 3
+    rows = x.reshape((*x.shape[:2], num_heads, -1)) if flat else xp.permute_dims(x, (0, 2, 1, 3))
+    if positions is not None:
+        cosines, sines = cosines[positions], sines[positions]
+    # (batch, sequence, 1, half the rotated size), for all heads.
+    cosines, sines = cosines[:, :, None], sines[:, :, None]
+    turned = rows[..., :part] if part else rows
+    half = turned.shape[-1] // 2
+    a, b = (turned[..., 0::2], turned[..., 1::2]) if interleaved else (turned[..., :half], turned[..., half:])
+    pair = [a * cosines - b * sines, a * sines + b * cosines]
+    found = xp.stack(pair, axis=-1).reshape(turned.shape) if interleaved else xp.concat(pair, axis=-1)
+    if part:
+        found = xp.concat([found, rows[..., part:]], axis=-1)
+    return found.reshape(x.shape) if flat else xp.permute_dims(found, (0, 2, 1, 3))
 
 
 @_shared("RoiAlign")
-def _roi_align(node: OperatorNode, native: Native) -> Function:
+def _roi_align(
+    x: Array,
+    rois: Array,
+    batches: Array,
+    *,
+    array: ToNative,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+    xp: ModuleType,
+    coordinate_transformation_mode: str = "output_half_pixel",
+    mode: str,
+) -> Array:
     """Bins of a region, each the mean or the largest of its samples; how many, a region's size may say."""
-    half = node.get("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
-    height, width, ratio = int(node["output_height"]), int(node["output_width"]), int(node["sampling_ratio"])
-    scale, largest, xp = float(node["spatial_scale"]), node["mode"] == "max", native.xp
-
-    def roi_align(x: Array, rois: Array, batches: Array) -> Array:
-        corners = rois * scale - (0.5 if half else 0.0)
-        rows = _samples(native, corners[:, 1], corners[:, 3], height, ratio, x.shape[2], half)
-        columns = _samples(native, corners[:, 0], corners[:, 2], width, ratio, x.shape[3], half)
-        (y, y_weights, y_real), (x_at, x_weights, x_real) = rows, columns
-        # (regions, channels, height, samples, corners, width, samples, corners)
-        y, y_weights = y[:, :, :, :, None, None, None], y_weights[:, None, :, :, :, None, None, None]
-        x_at, x_weights = x_at[:, None, None, None], x_weights[:, None, None, None, None]
-        values = xp.moveaxis(x[batches.reshape((-1, 1, 1, 1, 1, 1, 1)), :, y, x_at], -1, 1)
-        weighted = values * y_weights * x_weights
-        real = y_real[:, None, None, :, None, None] & x_real[:, None, None, None, None, :]
-        if largest:
-            # The largest of the weighted corners, as ONNX and ONNX Runtime define it.
-            best = xp.max(weighted, axis=(4, 7))
-            return xp.astype(xp.max(xp.where(real, best, -xp.inf), axis=(3, 5)), x.dtype)
-        counts = xp.clip(xp.sum(y_real, axis=1) * xp.sum(x_real, axis=1), min=1).reshape((-1, 1, 1, 1))
-        total = xp.sum(xp.where(real, xp.sum(weighted, axis=(4, 7)), 0), axis=(3, 5))
-        return xp.astype(total / counts, x.dtype)
-
-    return roi_align
+    half = coordinate_transformation_mode == "half_pixel"
+    largest = mode == "max"
+    corners = rois * spatial_scale - (0.5 if half else 0.0)
+    rows = _samples(xp, array, corners[:, 1], corners[:, 3], output_height, sampling_ratio, x.shape[2], half)
+    columns = _samples(xp, array, corners[:, 0], corners[:, 2], output_width, sampling_ratio, x.shape[3], half)
+    (y, y_weights, y_real), (x_at, x_weights, x_real) = rows, columns
+    # (regions, channels, height, samples, corners, width, samples, corners)
+    y, y_weights = y[:, :, :, :, None, None, None], y_weights[:, None, :, :, :, None, None, None]
+    x_at, x_weights = x_at[:, None, None, None], x_weights[:, None, None, None, None]
+    values = xp.moveaxis(x[batches.reshape((-1, 1, 1, 1, 1, 1, 1)), :, y, x_at], -1, 1)
+    weighted = values * y_weights * x_weights
+    real = y_real[:, None, None, :, None, None] & x_real[:, None, None, None, None, :]
+    if largest:
+        # The largest of the weighted corners, as ONNX and ONNX Runtime define it.
+        best = xp.max(weighted, axis=(4, 7))
+        return xp.astype(xp.max(xp.where(real, best, -xp.inf), axis=(3, 5)), x.dtype)
+    counts = xp.clip(xp.sum(y_real, axis=1) * xp.sum(x_real, axis=1), min=1).reshape((-1, 1, 1, 1))
+    total = xp.sum(xp.where(real, xp.sum(weighted, axis=(4, 7)), 0), axis=(3, 5))
+    return xp.astype(total / counts, x.dtype)
 
 
 def _samples(
-    native: Native, start: Array, end: Array, bins: int, ratio: int, size: int, half: bool
+    xp: ModuleType, array: ToNative, start: Array, end: Array, bins: int, ratio: int, size: int, half: bool
 ) -> tuple[Array, Array, Array]:
     """Along one axis: places (regions, bins, samples, 2), their weights, and which samples a region has."""
-    xp = native.xp
     extent = end - start if half else xp.clip(end - start, min=1.0)
     bin_size = extent / bins
     if ratio > 0:
@@ -268,10 +411,10 @@ def _samples(
     else:
         counts = xp.ceil(bin_size)
         most = max(1, int(xp.max(counts))) if start.shape[0] else 1
-    steps = xp.astype(native.array(np.arange(most)), start.dtype)
+    steps = xp.astype(array(np.arange(most)), start.dtype)
     real = steps < counts[:, None]
     within = (steps + 0.5) * (bin_size / counts)[:, None]
-    bases = start[:, None] + xp.astype(native.array(np.arange(bins)), start.dtype) * bin_size[:, None]
+    bases = start[:, None] + xp.astype(array(np.arange(bins)), start.dtype) * bin_size[:, None]
     at = bases[:, :, None] + within[:, None]
     seen = (at >= -1.0) & (at <= size)
     at = xp.clip(at, min=0, max=size - 1)
@@ -284,12 +427,12 @@ def _samples(
 # Counts of n-grams, and optimizers as operators.
 
 
-@_shared("TfIdfVectorizer")
-def _tfidf(node: OperatorNode, native: Native) -> Function:
+@_maker("TfIdfVectorizer")
+def _tfidf(node: OperatorNode, library: ArrayLibrary) -> Function:
     """How often each known sequence occurs in a row, its elements up to ``max_skip_count`` apart."""
     if node.get("pool_int64s") is None:
         raise UnsupportedError(node.title, "only ONNX's reference has strings here", "use numpy")
-    xp, mode, weights, most = native.xp, node["mode"], node.get("weights"), int(node["max_skip_count"])
+    xp, mode, weights, most = library.xp, node["mode"], node.get("weights"), int(node["max_skip_count"])
     grams, columns = _grams(node)
     size = int(np.max(node["ngram_indexes"])) + 1
     # For each column the sequences that count there, filled up with the last place, where zeros stand.
@@ -304,14 +447,14 @@ def _tfidf(node: OperatorNode, native: Native) -> Function:
 
     def tfidf(x: Array) -> Array:
         rows = x.reshape((1, -1)) if x.ndim < 2 else x
-        counts = [_occurrences(native, rows, each, most) for each in grams]
-        counts.append(native.array(np.zeros((rows.shape[0], 1), np.float32)))
+        counts = [_occurrences(library, rows, each, most) for each in grams]
+        counts.append(library.array(np.zeros((rows.shape[0], 1), np.float32)))
         joined = xp.concat(counts, axis=1)
-        taken = xp.take(joined, native.array(sources.reshape(-1)), axis=1)
+        taken = xp.take(joined, library.array(sources.reshape(-1)), axis=1)
         found = xp.sum(taken.reshape((rows.shape[0], *sources.shape)), axis=-1)
         if mode == "IDF":
             found = xp.astype(found > 0, xp.float32)
-        found = found * native.array(scales)
+        found = found * library.array(scales)
         return found if x.ndim == 2 else found[0]
 
     return tfidf
@@ -334,11 +477,11 @@ def _grams(node: OperatorNode) -> tuple[list[Host], Host]:
     return found, np.concatenate(chosen)
 
 
-def _occurrences(native: Native, rows: Array, sequences: Host, most: int) -> Array:
+def _occurrences(library: ArrayLibrary, rows: Array, sequences: Host, most: int) -> Array:
     """How often each sequence occurs in each row, with every distance that is allowed: (rows, sequences)."""
-    xp, length = native.xp, sequences.shape[1]
-    wanted = native.array(sequences)
-    total = native.array(np.zeros((rows.shape[0], len(sequences)), np.float32))
+    xp, length = library.xp, sequences.shape[1]
+    wanted = library.array(sequences)
+    total = library.array(np.zeros((rows.shape[0], len(sequences)), np.float32))
     # Single elements have no distance, and count once.
     for skip in range(1, 2 if length == 1 else most + 2):
         windows = rows.shape[1] - skip * (length - 1)
@@ -360,11 +503,11 @@ def _each(rule: Callable[..., tuple[Array, ...]], kinds: int) -> Function:
     return update
 
 
-@_shared("Adagrad", domain=_TRAINING)
-def _adagrad(node: OperatorNode, native: Native) -> Function:
+@_maker("Adagrad", domain=_TRAINING)
+def _adagrad(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Duchi et al. 2011, with ONNX's decay of the rate and regularisation."""
     decay, epsilon, norm = float(node["decay_factor"]), float(node["epsilon"]), float(node["norm_coefficient"])
-    xp = native.xp
+    xp = library.xp
 
     def adagrad(rate: Array, step: Array, x: Array, gradient: Array, squares: Array) -> tuple[Array, ...]:
         whole = norm * x + gradient
@@ -375,11 +518,11 @@ def _adagrad(node: OperatorNode, native: Native) -> Function:
     return _each(adagrad, 3)
 
 
-@_shared("Adam", domain=_TRAINING)
-def _adam(node: OperatorNode, native: Native) -> Function:
+@_maker("Adam", domain=_TRAINING)
+def _adam(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Kingma and Ba 2015, with ONNX's regularisation before and after."""
     alpha, beta, epsilon = float(node["alpha"]), float(node["beta"]), float(node["epsilon"])
-    norm, after, xp = float(node["norm_coefficient"]), float(node["norm_coefficient_post"]), native.xp
+    norm, after, xp = float(node["norm_coefficient"]), float(node["norm_coefficient_post"]), library.xp
 
     def adam(rate: Array, step: Array, x: Array, gradient: Array, mean: Array, square: Array) -> tuple[Array, ...]:
         whole = norm * x + gradient
@@ -394,10 +537,10 @@ def _adam(node: OperatorNode, native: Native) -> Function:
     return _each(adam, 4)
 
 
-@_shared("Momentum", domain=_TRAINING)
-def _momentum(node: OperatorNode, native: Native) -> Function:
+@_maker("Momentum", domain=_TRAINING)
+def _momentum(node: OperatorNode, library: ArrayLibrary) -> Function:
     alpha, beta, norm = float(node["alpha"]), float(node["beta"]), float(node["norm_coefficient"])
-    nesterov, xp = node["mode"] == "nesterov", native.xp
+    nesterov, xp = node["mode"] == "nesterov", library.xp
 
     def momentum(rate: Array, step: Array, x: Array, gradient: Array, velocity: Array) -> tuple[Array, ...]:
         whole = norm * x + gradient

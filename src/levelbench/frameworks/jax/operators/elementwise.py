@@ -8,97 +8,67 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
-from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.jax.operators.registry import Function, maker, plain, refuse
+from levelbench.frameworks.jax.arrays import DType, numpy_dtype
+from levelbench.frameworks.jax.operators.registry import Function, maker, operator, refuse, table
+from levelbench.frameworks.shared.operators import POINTWISE
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["SATURATING", "cast"]
 
 
 @jax.custom_jvp
-def _absolute(x: Any) -> Any:
+def _absolute(x: Array) -> Array:
     return jnp.abs(x)
 
 
 @_absolute.defjvp
-def _absolute_slope(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _absolute_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     # JAX's own has a slope of one at zero.
     (x,), (tangent,) = primals, tangents
     return jnp.abs(x), jnp.sign(x) * tangent
 
 
-plain(
+table({name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
+table(
     {
         "Abs": _absolute,
-        "Acos": jnp.arccos,
-        "Acosh": jnp.arccosh,
-        "Asin": jnp.arcsin,
-        "Asinh": jnp.arcsinh,
-        "Atan": jnp.arctan,
-        "Atanh": jnp.arctanh,
-        "BitwiseNot": jnp.invert,
-        "Ceil": jnp.ceil,
-        "Cos": jnp.cos,
-        "Cosh": jnp.cosh,
         "Erf": lax.erf,
-        "Exp": jnp.exp,
-        "Floor": jnp.floor,
         "Identity": lambda x: x,
-        "IsNaN": jnp.isnan,
-        "Log": jnp.log,
-        "Neg": jnp.negative,
-        "Not": jnp.logical_not,
-        "Reciprocal": jnp.reciprocal,
+        "Max": lambda *inputs: reduce(jnp.maximum, inputs),
+        "Mean": lambda *inputs: reduce(jnp.add, inputs) / len(inputs),
+        "Min": lambda *inputs: reduce(jnp.minimum, inputs),
+        "Mod": lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
         "Round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-        "Sign": jnp.sign,
-        "Sin": jnp.sin,
-        "Sinh": jnp.sinh,
-        "Sqrt": jnp.sqrt,
-        "Tan": jnp.tan,
-        "Tanh": jnp.tanh,
+        "Sum": lambda *inputs: reduce(jnp.add, inputs),
     }
 )
 
 
-@maker("IsInf")
-def _is_inf(node: OperatorNode) -> Function:
-    negative, positive = bool(node["detect_negative"]), bool(node["detect_positive"])
-    if negative and positive:
-        return jnp.isinf
-    if negative:
-        return jnp.isneginf
-    return jnp.isposinf if positive else lambda x: jnp.zeros(x.shape, bool)
-
-
-@maker("Clip")
-def _clip(_: OperatorNode) -> Function:
-    def clip(x: Any, low: Any = None, high: Any = None) -> Any:
-        # Where the bounds cross, ONNX answers with the upper one.
-        raised = x if low is None else jnp.where(x < low, low, x)
-        return raised if high is None else jnp.where(raised > high, high, raised)
-
-    return clip
+@operator("Clip")
+def _clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    # Where the bounds cross, ONNX answers with the upper one.
+    raised = x if low is None else jnp.where(x < low, low, x)
+    return raised if high is None else jnp.where(raised > high, high, raised)
 
 
 # Element-wise functions of two and more arrays, with broadcasting: arithmetic, comparisons, logic, bits, Where.
 
 
-def _divide(a: Any, b: Any) -> Any:
+def _divide(a: Array, b: Array) -> Array:
     """ONNX's integer division truncates, as C's and XLA's do."""
     if jnp.issubdtype(a.dtype, jnp.inexact):
         return jnp.divide(a, b)
     return lax.div(*jnp.broadcast_arrays(a, b))
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _power(base: Array, exponent: Array) -> Array:
     """Of the base's type, whatever the exponent's."""
     if jnp.issubdtype(base.dtype, jnp.inexact) or not jnp.issubdtype(exponent.dtype, jnp.inexact):
         return jnp.power(base, exponent.astype(base.dtype))
@@ -106,58 +76,25 @@ def _power(base: Any, exponent: Any) -> Any:
     return jnp.power(base.astype(jnp.float64), exponent.astype(jnp.float64)).astype(base.dtype)
 
 
-def _mean(*inputs: Any) -> Any:
-    return reduce(jnp.add, inputs) / len(inputs)
-
-
-plain(
+table(
     {
-        "Add": jnp.add,
-        "And": jnp.logical_and,
-        "BitwiseAnd": jnp.bitwise_and,
-        "BitwiseOr": jnp.bitwise_or,
-        "BitwiseXor": jnp.bitwise_xor,
+        "BitShift": lambda x, bits, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(x, bits),
         "Div": _divide,
-        "Equal": jnp.equal,
-        "Greater": jnp.greater,
-        "GreaterOrEqual": jnp.greater_equal,
-        "Less": jnp.less,
-        "LessOrEqual": jnp.less_equal,
-        "Max": lambda *inputs: reduce(jnp.maximum, inputs),
-        "Mean": _mean,
-        "Min": lambda *inputs: reduce(jnp.minimum, inputs),
-        "Mul": jnp.multiply,
-        "Or": jnp.logical_or,
         "Pow": _power,
-        "Sub": jnp.subtract,
-        "Sum": lambda *inputs: reduce(jnp.add, inputs),
-        "Where": jnp.where,
-        "Xor": jnp.logical_xor,
     }
 )
-
-
-@maker("Mod")
-def _mod(node: OperatorNode) -> Function:
-    """The sign of the divisor, or with ``fmod`` that of the dividend."""
-    return jnp.fmod if node["fmod"] else jnp.mod
-
-
-@maker("BitShift")
-def _bit_shift(node: OperatorNode) -> Function:
-    return jnp.left_shift if node["direction"] == "LEFT" else jnp.right_shift
 
 
 # Activations: Relu to Gelu, the gated ones, and the softmax family. Each is the formula of ONNX's documentation; where
 # JAX has a function of it, whose gradients stay finite, it is that.
 
 
-def _ramp(x: Any) -> Any:
+def _ramp(x: Array) -> Array:
     """Held between 0 and 1, without a slope at these."""
     return jnp.where(x <= 0, 0, jnp.where(x >= 1, 1, x))
 
 
-plain(
+table(
     {
         "HardSwish": lambda x: x * _ramp(x / 6 + 0.5),
         "Mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
@@ -170,91 +107,33 @@ plain(
 )
 
 
-@maker("Elu")
-def _elu(node: OperatorNode) -> Function:
-    alpha = float(node["alpha"])
-    return lambda x: jax.nn.elu(x, alpha)
+table(
+    {
+        "Elu": lambda x, *, alpha: jax.nn.elu(x, alpha),
+        "Celu": lambda x, *, alpha: jax.nn.celu(x, alpha),
+        "Selu": lambda x, *, alpha, gamma: gamma * jax.nn.elu(x, alpha),
+        "LeakyRelu": lambda x, *, alpha: jnp.where(x > 0, x, alpha * x),
+        "ThresholdedRelu": lambda x, *, alpha: jnp.where(x > alpha, x, 0),
+        "HardSigmoid": lambda x, *, alpha, beta: _ramp(alpha * x + beta),
+    }
+)
 
 
-@maker("Celu")
-def _celu(node: OperatorNode) -> Function:
-    alpha = float(node["alpha"])
-    return lambda x: jax.nn.celu(x, alpha)
+@operator("Gelu")
+def _gelu(x: Array, *, approximate: str) -> Array:
+    tanh = approximate == "tanh"
+    return jax.nn.gelu(x, approximate=tanh)
 
 
-@maker("Selu")
-def _selu(node: OperatorNode) -> Function:
-    alpha, gamma = float(node["alpha"]), float(node["gamma"])
-    return lambda x: gamma * jax.nn.elu(x, alpha)
-
-
-@maker("LeakyRelu")
-def _leaky_relu(node: OperatorNode) -> Function:
-    alpha = float(node["alpha"])
-    return lambda x: jnp.where(x > 0, x, alpha * x)
-
-
-@maker("ThresholdedRelu")
-def _thresholded_relu(node: OperatorNode) -> Function:
-    alpha = float(node["alpha"])
-    return lambda x: jnp.where(x > alpha, x, 0)
-
-
-@maker("HardSigmoid")
-def _hard_sigmoid(node: OperatorNode) -> Function:
-    alpha, beta = float(node["alpha"]), float(node["beta"])
-    return lambda x: _ramp(alpha * x + beta)
-
-
-@maker("Gelu")
-def _gelu(node: OperatorNode) -> Function:
-    tanh = node["approximate"] == "tanh"
-    return lambda x: jax.nn.gelu(x, approximate=tanh)
-
-
-@maker("Shrink")
-def _shrink(node: OperatorNode) -> Function:
-    bias, lambd = float(node["bias"]), float(node["lambd"])
-
-    def shrink(x: Any) -> Any:
-        shrunk = jnp.where(x < -lambd, x + bias, jnp.where(x > lambd, x - bias, 0))
-        return shrunk.astype(x.dtype)
-
-    return shrink
-
-
-@maker("Swish")
-def _swish(node: OperatorNode) -> Function:
-    alpha = float(node["alpha"])
-    return lambda x: x * jax.nn.sigmoid(alpha * x)
-
-
-@maker("SwiGLU")
-def _swiglu(node: OperatorNode) -> Function:
-    alpha = float(node.get("alpha", 1.0))
-    return lambda gate, x: gate * jax.nn.sigmoid(alpha * gate) * x
-
-
-@maker("Softmax")
-def _softmax(node: OperatorNode) -> Function:
-    axis = int(node["axis"])
-    return lambda x: jax.nn.softmax(x, axis)
-
-
-@maker("LogSoftmax")
-def _log_softmax(node: OperatorNode) -> Function:
-    axis = int(node["axis"])
-    return lambda x: jax.nn.log_softmax(x, axis)
-
-
-@maker("Hardmax")
-def _hardmax(node: OperatorNode) -> Function:
-    axis = int(node["axis"])
-
-    def hardmax(x: Any) -> Any:
-        return jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
-
-    return hardmax
+table(
+    {
+        "Swish": lambda x, *, alpha: x * jax.nn.sigmoid(alpha * x),
+        "SwiGLU": lambda gate, x, *, alpha=1.0: gate * jax.nn.sigmoid(alpha * gate) * x,
+        "Softmax": lambda x, *, axis: jax.nn.softmax(x, axis),
+        "LogSoftmax": lambda x, *, axis: jax.nn.log_softmax(x, axis),
+        "Hardmax": lambda x, *, axis: jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis),
+    }
+)
 
 
 # Cast, CastLike and BitCast, with ONNX's rules for the small floating-point types.
@@ -274,7 +153,7 @@ _SPECIAL = 0xFF
 """The exponent of infinity and NaN, and the one value of ``float8_e8m0`` that is no number."""
 
 
-def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Any:
+def cast(x: Array, dtype: DType, saturate: bool = True, round_mode: str = "up") -> Array:
     """``x`` as ``dtype``."""
     if dtype == _E8M0 and x.dtype != _E8M0:
         return _exponents(x, saturate, round_mode)
@@ -288,7 +167,7 @@ def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = 
     return x.astype(dtype)
 
 
-def _exponents(x: Any, saturate: bool, round_mode: str) -> Any:
+def _exponents(x: Array, saturate: bool, round_mode: str) -> Array:
     """The power of two that each value is rounded to; a subnormal number has the exponent of zero."""
     bits = lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
     exponent, fraction = (bits >> 23) & _SPECIAL, bits & 0x7FFFFF
@@ -317,20 +196,16 @@ def _cast_like(node: OperatorNode) -> Function:
     return lambda x, like: convert(x, like.dtype)
 
 
-def _conversion(node: OperatorNode) -> Callable[[Any, np.dtype[Any]], Any]:
+def _conversion(node: OperatorNode) -> Callable[[Array, DType], Array]:
     saturate, round_mode = bool(node.get("saturate", 1)), str(node.get("round_mode", "up"))
     return lambda x, dtype: cast(x, dtype, saturate, round_mode)
 
 
-@maker("BitCast")
-def _bit_cast(node: OperatorNode) -> Function:
-    dtype = numpy_dtype(node["to"])
-
-    def bit_cast(x: Any) -> Any:
-        if x.dtype.itemsize != dtype.itemsize:
-            raise refuse(node, f"{x.dtype} and {dtype} differ in width", "cast between types of one width")
-        if bool in (x.dtype, dtype):
-            return x.astype(dtype) if x.dtype == bool else lax.bitcast_convert_type(x, jnp.uint8) != 0
-        return lax.bitcast_convert_type(x, dtype)
-
-    return bit_cast
+@operator("BitCast")
+def _bit_cast(x: Array, *, node: OperatorNode, to: int) -> Array:
+    dtype = numpy_dtype(to)
+    if x.dtype.itemsize != dtype.itemsize:
+        raise refuse(node, f"{x.dtype} and {dtype} differ in width", "cast between types of one width")
+    if bool in (x.dtype, dtype):
+        return x.astype(dtype) if x.dtype == bool else lax.bitcast_convert_type(x, jnp.uint8) != 0
+    return lax.bitcast_convert_type(x, dtype)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from numpy.typing import NDArray
 
-from levelbench.frameworks.jax.operators.reductions import PRECISION
-from levelbench.frameworks.jax.operators.registry import Function, maker, refuse
+from levelbench.frameworks.jax.operators.registry import PRECISION, Function, maker, operator, refuse
 from levelbench.frameworks.jax.operators.windows import windows_of
+from levelbench.frameworks.shared.operators import Host
 from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, changes_of, rule_of, taps_of
 from levelbench.operators.node import OperatorNode
 
@@ -25,7 +25,7 @@ Float = NDArray[np.float64]
 def _resize(node: OperatorNode) -> Function:
     rule = rule_of(node)
 
-    def resize(x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+    def resize(x: Array, roi: Host | None = None, scales: Host | None = None, sizes: Host | None = None) -> Array:
         return _resized(rule, x, changes_of(node, x.shape, roi, scales, sizes))
 
     return resize
@@ -37,7 +37,7 @@ def _upsample(node: OperatorNode) -> Function:
     return lambda x, scales: _resized(rule, x, changes_of(node, x.shape, None, scales))
 
 
-def _resized(rule: ResizeRule, x: Any, changes: Sequence[AxisChange]) -> Any:
+def _resized(rule: ResizeRule, x: Array, changes: Sequence[AxisChange]) -> Array:
     """One axis after the other, rounded at the end where the elements are integers."""
     integer = not jnp.issubdtype(x.dtype, jnp.inexact)
     wide = x if rule.mode == "nearest" else x.astype(jnp.float64 if x.dtype.itemsize > 4 else jnp.float32)
@@ -49,7 +49,7 @@ def _resized(rule: ResizeRule, x: Any, changes: Sequence[AxisChange]) -> Any:
     return wide.astype(x.dtype)
 
 
-def _along(rule: ResizeRule, x: Any, change: AxisChange) -> Any:
+def _along(rule: ResizeRule, x: Array, change: AxisChange) -> Array:
     places, weights, outside = taps_of(change, rule)
     at = change.axis
     if rule.mode == "nearest":
@@ -75,7 +75,7 @@ class _Tap(NamedTuple):
     weight: Any
 
 
-def _combine(x: Any, taps: Sequence[Sequence[_Tap]]) -> list[Any]:
+def _combine(x: Array, taps: Sequence[Sequence[_Tap]]) -> list[Array]:
     """(batch, channels, points) for every choice of one tap an axis: value times weight, zero outside the image."""
     spatial = x.shape[2:]
     flat = x.reshape(*x.shape[:2], -1)
@@ -92,13 +92,13 @@ def _combine(x: Any, taps: Sequence[Sequence[_Tap]]) -> list[Any]:
     return found
 
 
-def _linear_taps(place: Any) -> list[_Tap]:
+def _linear_taps(place: Array) -> list[_Tap]:
     low = jnp.floor(place)
     share = place - low
     return [_Tap(low, 1 - share), _Tap(low + 1, share)]
 
 
-def _cubic_taps(place: Any) -> list[_Tap]:
+def _cubic_taps(place: Array) -> list[_Tap]:
     """Keys' cubic convolution with a = -0.75, as ONNX and PyTorch have it."""
     low, a = jnp.floor(place), -0.75
     taps = []
@@ -112,7 +112,7 @@ def _cubic_taps(place: Any) -> list[_Tap]:
     return taps
 
 
-def _inside(place: Any, length: int, padding: str, corners: bool) -> Any:
+def _inside(place: Array, length: int, padding: str, corners: bool) -> Array:
     """The position that stands for one outside the image."""
     if padding == "border":
         return jnp.clip(place, 0, length - 1)
@@ -133,7 +133,7 @@ def _grid_sample(node: OperatorNode) -> Function:
     if mode not in {"linear", "nearest", "cubic"} or padding not in {"zeros", "border", "reflection"}:
         raise refuse(node, f"there is no mode {mode!r} with padding {padding!r}")
 
-    def taps(place: Any, length: int) -> list[_Tap]:
+    def taps(place: Array, length: int) -> list[_Tap]:
         if mode == "cubic":
             # ONNX's reference and ONNX Runtime move a point that lies beyond the edges of the outer pixels to their
             # centres before they look for its neighbours; PyTorch does not.
@@ -144,7 +144,7 @@ def _grid_sample(node: OperatorNode) -> Function:
         inner = _inside(place, length, padding, corners)
         return [_Tap(jnp.round(inner), jnp.ones_like(inner))] if mode == "nearest" else _linear_taps(inner)
 
-    def grid_sample(x: Any, grid: Any) -> Any:
+    def grid_sample(x: Array, grid: Array) -> Array:
         spatial = x.shape[2:]
         points = grid.reshape(grid.shape[0], -1, grid.shape[-1])
         axes = []
@@ -159,31 +159,36 @@ def _grid_sample(node: OperatorNode) -> Function:
     return grid_sample
 
 
-@maker("DeformConv")
-def _deform_conv(node: OperatorNode) -> Function:
+@operator("DeformConv")
+def _deform_conv(
+    x: Array,
+    weight: Array,
+    offset: Array,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    *,
+    node: OperatorNode,
+    group: int,
+    offset_group: int,
+) -> Array:
     """A convolution whose elements each look where an offset sends them (Dai et al. 2017, Zhu et al. 2019)."""
-    group, offset_group = int(node["group"]), int(node["offset_group"])
-
-    def deform_conv(x: Any, weight: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
-        if x.ndim != 4:
-            raise refuse(node, "this adapter has it for two spatial axes")
-        n, channels = x.shape[:2]
-        windows = windows_of(node, x.shape[2:], weight.shape[2:])
-        (kh, kw), (oh, ow) = windows.kernel, windows.outputs
-        moved = offset.reshape(n * offset_group, kh, kw, 2, oh, ow)
-        rows = windows.places(0).T.reshape(1, kh, 1, oh, 1) + moved[:, :, :, 0]
-        columns = windows.places(1).T.reshape(1, 1, kw, 1, ow) + moved[:, :, :, 1]
-        points = [_linear_taps(each.reshape(n * offset_group, -1)) for each in (rows, columns)]
-        parts = _combine(x.reshape(n * offset_group, -1, *x.shape[2:]), points)
-        seen = sum(parts[1:], parts[0]).reshape(n, offset_group, -1, kh * kw, oh * ow)
-        if mask is not None:
-            seen = seen * mask.reshape(n, offset_group, 1, kh * kw, oh * ow)
-        seen = seen.reshape(n, group, channels // group, kh * kw, oh * ow)
-        kernels = weight.reshape(group, -1, channels // group, kh * kw)
-        y = jnp.einsum("ngckp,gmck->ngmp", seen, kernels, precision=PRECISION).reshape(n, -1, oh, ow)
-        return y if bias is None else y + bias.reshape(1, -1, 1, 1)
-
-    return deform_conv
+    if x.ndim != 4:
+        raise refuse(node, "this adapter has it for two spatial axes")
+    n, channels = x.shape[:2]
+    windows = windows_of(node, x.shape[2:], weight.shape[2:])
+    (kh, kw), (oh, ow) = windows.kernel, windows.outputs
+    moved = offset.reshape(n * offset_group, kh, kw, 2, oh, ow)
+    rows = windows.places(0).T.reshape(1, kh, 1, oh, 1) + moved[:, :, :, 0]
+    columns = windows.places(1).T.reshape(1, 1, kw, 1, ow) + moved[:, :, :, 1]
+    points = [_linear_taps(each.reshape(n * offset_group, -1)) for each in (rows, columns)]
+    parts = _combine(x.reshape(n * offset_group, -1, *x.shape[2:]), points)
+    seen = sum(parts[1:], parts[0]).reshape(n, offset_group, -1, kh * kw, oh * ow)
+    if mask is not None:
+        seen = seen * mask.reshape(n, offset_group, 1, kh * kw, oh * ow)
+    seen = seen.reshape(n, group, channels // group, kh * kw, oh * ow)
+    kernels = weight.reshape(group, -1, channels // group, kh * kw)
+    y = jnp.einsum("ngckp,gmck->ngmp", seen, kernels, precision=PRECISION).reshape(n, -1, oh, ow)
+    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
 
 
 # NonMaxSuppression: the best boxes that do not overlap one another too much.
@@ -191,7 +196,7 @@ def _deform_conv(node: OperatorNode) -> Function:
 # classes together. Only how many boxes remain is read from the device.
 
 
-def _corners(boxes: Any, centred: bool) -> tuple[Any, Any]:
+def _corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
     """Lower and upper corners, (boxes, 2) each; any two opposite corners may be given."""
     first, second = boxes[:, :2], boxes[:, 2:]
     if centred:
@@ -199,7 +204,7 @@ def _corners(boxes: Any, centred: bool) -> tuple[Any, Any]:
     return jnp.minimum(first, second), jnp.maximum(first, second)
 
 
-def _overlaps(boxes: Any, centred: bool) -> Any:
+def _overlaps(boxes: Array, centred: bool) -> Array:
     """Intersection over union of each pair."""
     low, high = _corners(boxes, centred)
     shared = jnp.maximum(jnp.minimum(high[:, None], high) - jnp.maximum(low[:, None], low), 0).prod(-1)
@@ -213,16 +218,16 @@ def _non_max_suppression(node: OperatorNode) -> Function:
     centred = bool(node["center_point_box"])
 
     @jax.jit
-    def choose(boxes: Any, scores: Any, most: Any, overlap: Any, least: Any) -> Any:
+    def choose(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> tuple[Array, ...]:
         """For (batch, class): the boxes by falling score, and which of them remain."""
         pairs = jax.vmap(lambda each: _overlaps(each, centred))(boxes)
         order = jnp.argsort(-scores, axis=-1, stable=True)
 
-        def walk(pair: Any, score: Any, ranked: Any) -> Any:
+        def walk(pair: Array, score: Array, ranked: Array) -> Array:
             ordered = pair[ranked][:, ranked] > overlap
             allowed = score[ranked] > least
 
-            def step(at: Any, kept: Any) -> Any:
+            def step(at: Array, kept: Array) -> Array:
                 free = allowed[at] & ~jnp.any(kept & ordered[at]) & (jnp.sum(kept) < most)
                 return kept.at[at].set(free)
 
@@ -231,7 +236,9 @@ def _non_max_suppression(node: OperatorNode) -> Function:
         by_class = jax.vmap(walk, (None, 0, 0))
         return order, jax.vmap(by_class)(pairs, scores, order)
 
-    def non_max_suppression(boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None) -> Any:
+    def non_max_suppression(
+        boxes: Array, scores: Array, most: Host | None = None, overlap: Host | None = None, least: Host | None = None
+    ) -> Array:
         limit = 0 if most is None or not most.size else max(int(most.item()), 0)
         threshold = 0.0 if overlap is None or not overlap.size else float(overlap.item())
         lowest = -jnp.inf if least is None or not least.size else float(least.item())

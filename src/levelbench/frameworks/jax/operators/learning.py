@@ -5,11 +5,9 @@ Tables of labels, trees and word sequences are constants, looked up for all rows
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from levelbench.frameworks.jax.operators.registry import Function, maker, refuse
 from levelbench.operators.node import OperatorNode
@@ -19,17 +17,11 @@ _MEMBER = 6
 _AVERAGE, _SUM, _MIN, _MAX = range(4)
 
 
-@maker("Binarizer", domain=_DOMAIN)
-def _binarizer(node: OperatorNode) -> Function:
-    threshold = float(node["threshold"])
-    return lambda x: (x > threshold).astype(x.dtype)
-
-
 @maker("LabelEncoder", domain=_DOMAIN)
 def _label_encoder(node: OperatorNode) -> Function:
     """Keys to values; NaN is a key like another."""
 
-    def given(part: str) -> Any:
+    def given(part: str) -> Array:
         kinds = {"tensor": None, "int64s": np.int64, "floats": np.float32}
         for kind, dtype in kinds.items():
             if node.attributes.get(f"{part}_{kind}") is not None:
@@ -46,7 +38,7 @@ def _label_encoder(node: OperatorNode) -> Function:
     order = np.argsort(keys, kind="stable")
     ranked, answers = keys[order], values[order]
 
-    def encode(x: Any) -> Any:
+    def encode(x: Array) -> Array:
         place = jnp.clip(jnp.searchsorted(jnp.asarray(ranked), x), 0, len(ranked) - 1)
         key = jnp.asarray(ranked)[place]
         known = (key == x) | ((key != key) & (x != x))
@@ -55,7 +47,7 @@ def _label_encoder(node: OperatorNode) -> Function:
     return encode
 
 
-def _members(node: OperatorNode, modes: Any) -> Any:
+def _members(node: OperatorNode, modes: Array) -> Array:
     """(nodes, members): the sets of the nodes that ask for membership, filled up with NaN, which equals nothing."""
     values = np.asarray(node.get("membership_values", np.zeros(0)), np.float64).reshape(-1)
     sets = [each[~np.isnan(each)] for each in np.split(values, np.flatnonzero(np.isnan(values)) + 1)]
@@ -65,7 +57,7 @@ def _members(node: OperatorNode, modes: Any) -> Any:
     return table
 
 
-def _holds(x: Any, split: Any, mode: Any, members: Any) -> Any:
+def _holds(x: Array, split: Array, mode: Array, members: Array) -> Array:
     """Whether each comparison of a node is true."""
     within = jnp.any(x[..., None] == members, -1)
     tests = [x <= split, x < split, x >= split, x > split, x == split, x != split, within]
@@ -85,10 +77,10 @@ def _tree_ensemble(node: OperatorNode) -> Function:
     roots, targets = np.asarray(node["tree_roots"], np.int64), np.asarray(node["leaf_targetids"], np.int64)
     weights, how = np.asarray(node["leaf_weights"]).reshape(-1), int(node["aggregate_function"])
 
-    def tree_ensemble(x: Any) -> Any:
+    def tree_ensemble(x: Array) -> Array:
         shape = (x.shape[0], len(roots))
 
-        def step(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        def step(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
             at, done = state
             value = jnp.take_along_axis(x, jnp.asarray(feature)[at], 1)
             true = _holds(value, jnp.asarray(splits, x.dtype)[at], jnp.asarray(modes)[at], jnp.asarray(members)[at])

@@ -6,20 +6,20 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.jax.operators.registry import Function, maker, refuse
+from levelbench.frameworks.jax.operators.registry import Function, maker, operator, refuse
 from levelbench.operators.node import OperatorNode
 
 __all__: list[str] = []
 
 
-def _by_channel(value: Any, rank: int) -> Any:
+def _by_channel(value: Array, rank: int) -> Array:
     return value.reshape(1, -1, *[1] * (rank - 2))
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Array) -> Array:
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
@@ -30,7 +30,7 @@ def _batch_normalization(node: OperatorNode) -> Function:
     if not training and sum(bool(name) for name in node.outputs) > 1:
         raise refuse(node, "more than one output asks for the training mode of opsets before 14", "use opset 15")
 
-    def batch_normalization(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+    def batch_normalization(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
         wide, rank = _wide(x), x.ndim
         running: tuple[Any, ...] = ()
         if training:
@@ -49,111 +49,71 @@ def _batch_normalization(node: OperatorNode) -> Function:
     return batch_normalization
 
 
-@maker("InstanceNormalization")
-def _instance_normalization(node: OperatorNode) -> Function:
-    epsilon = float(node["epsilon"])
-
-    def instance_normalization(x: Any, scale: Any, bias: Any) -> Any:
-        y = _standardised(_wide(x), tuple(range(2, x.ndim)), epsilon)
-        return (y * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)).astype(x.dtype)
-
-    return instance_normalization
+@operator("InstanceNormalization")
+def _instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: float) -> Array:
+    y = _standardised(_wide(x), tuple(range(2, x.ndim)), epsilon)
+    return (y * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)).astype(x.dtype)
 
 
-def _standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+def _standardised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     centred = x - jnp.mean(x, axes, keepdims=True)
     return centred * lax.rsqrt(jnp.mean(centred * centred, axes, keepdims=True) + epsilon)
 
 
-@maker("GroupNormalization")
-def _group_normalization(node: OperatorNode) -> Function:
+@operator("GroupNormalization")
+def _group_normalization(
+    x: Array, scale: Array, bias: Array, *, node: OperatorNode, num_groups: int, epsilon: float
+) -> Array:
     """Scale and bias by channel, before opset 21 by group."""
-    groups, epsilon = int(node["num_groups"]), float(node["epsilon"])
     by_group = node.opset < 21
-
-    def group_normalization(x: Any, scale: Any, bias: Any) -> Any:
-        grouped = _wide(x).reshape(x.shape[0], groups, -1)
-        y = _standardised(grouped, (2,), epsilon)
-        if by_group:
-            return (y * scale[:, None] + bias[:, None]).reshape(x.shape).astype(x.dtype)
-        y = y.reshape(x.shape)
-        return (y * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)).astype(x.dtype)
-
-    return group_normalization
+    grouped = _wide(x).reshape(x.shape[0], num_groups, -1)
+    y = _standardised(grouped, (2,), epsilon)
+    if by_group:
+        return (y * scale[:, None] + bias[:, None]).reshape(x.shape).astype(x.dtype)
+    y = y.reshape(x.shape)
+    return (y * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)).astype(x.dtype)
 
 
-@maker("LayerNormalization")
-def _layer_normalization(node: OperatorNode) -> Function:
+@operator("LayerNormalization")
+def _layer_normalization(
+    x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float, stash_type: int
+) -> tuple[Array, ...]:
     """Mean and deviation in at least ``stash_type``, scale and bias in the input's type."""
-    axis, epsilon, stash = int(node["axis"]), float(node["epsilon"]), numpy_dtype(int(node["stash_type"]))
-
-    def layer_normalization(x: Any, scale: Any, bias: Any = None) -> Any:
-        axes = tuple(range(axis % x.ndim, x.ndim))
-        wide = x.astype(jnp.promote_types(x.dtype, stash))
-        mean = jnp.mean(wide, axes, keepdims=True)
-        centred = wide - mean
-        inverse = lax.rsqrt(jnp.mean(centred * centred, axes, keepdims=True) + epsilon)
-        y = (centred * inverse).astype(x.dtype) * scale
-        return y if bias is None else y + bias, mean.astype(stash), inverse.astype(stash)
-
-    return layer_normalization
+    stash = numpy_dtype(stash_type)
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = x.astype(jnp.promote_types(x.dtype, stash))
+    mean = jnp.mean(wide, axes, keepdims=True)
+    centred = wide - mean
+    inverse = lax.rsqrt(jnp.mean(centred * centred, axes, keepdims=True) + epsilon)
+    y = (centred * inverse).astype(x.dtype) * scale
+    return y if bias is None else y + bias, mean.astype(stash), inverse.astype(stash)
 
 
-@maker("RMSNormalization")
-def _rms_normalization(node: OperatorNode) -> Function:
-    axis, epsilon, stash = int(node["axis"]), float(node["epsilon"]), numpy_dtype(int(node["stash_type"]))
-
-    def rms_normalization(x: Any, scale: Any) -> Any:
-        axes = tuple(range(axis % x.ndim, x.ndim))
-        wide = x.astype(jnp.promote_types(x.dtype, stash))
-        y = wide * lax.rsqrt(jnp.mean(wide * wide, axes, keepdims=True) + epsilon)
-        return (y.astype(scale.dtype) * scale).astype(scale.dtype)
-
-    return rms_normalization
+@operator("RMSNormalization")
+def _rms_normalization(x: Array, scale: Array, *, axis: int, epsilon: float, stash_type: int) -> Array:
+    stash = numpy_dtype(stash_type)
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = x.astype(jnp.promote_types(x.dtype, stash))
+    y = wide * lax.rsqrt(jnp.mean(wide * wide, axes, keepdims=True) + epsilon)
+    return (y.astype(scale.dtype) * scale).astype(scale.dtype)
 
 
-@maker("LRN")
-def _lrn(node: OperatorNode) -> Function:
-    alpha, beta, bias, size = float(node["alpha"]), float(node["beta"]), float(node["bias"]), int(node["size"])
-
-    def lrn(x: Any) -> Any:
-        wide = _wide(x)
-        ones = (1,) * (x.ndim - 2)
-        pads = [(0, 0), ((size - 1) // 2, size - 1 - (size - 1) // 2), *[(0, 0)] * (x.ndim - 2)]
-        squares = lax.reduce_window(
-            wide * wide, np.array(0, wide.dtype), lax.add, (1, size, *ones), (1, 1, *ones), pads
-        )
-        return (wide / (bias + alpha / size * squares) ** beta).astype(x.dtype)
-
-    return lrn
+@operator("LRN")
+def _lrn(x: Array, *, alpha: float, beta: float, bias: float, size: int) -> Array:
+    wide = _wide(x)
+    ones = (1,) * (x.ndim - 2)
+    pads = [(0, 0), ((size - 1) // 2, size - 1 - (size - 1) // 2), *[(0, 0)] * (x.ndim - 2)]
+    squares = lax.reduce_window(wide * wide, np.array(0, wide.dtype), lax.add, (1, size, *ones), (1, 1, *ones), pads)
+    return (wide / (bias + alpha / size * squares) ** beta).astype(x.dtype)
 
 
-@maker("LpNormalization")
-def _lp_normalization(node: OperatorNode) -> Function:
+@operator("LpNormalization")
+def _lp_normalization(x: Array, *, axis: int, p: int) -> Array:
     """Where the norm is zero, so is the answer."""
-    axis, p = int(node["axis"]), int(node["p"])
-
-    def lp_normalization(x: Any) -> Any:
-        if p == 1:
-            norm = jnp.sum(jnp.abs(x), axis, keepdims=True)
-        else:
-            squares = jnp.sum(x * x, axis, keepdims=True)
-            # The root has no derivative at zero.
-            norm = jnp.where(squares == 0, 0, jnp.sqrt(jnp.where(squares == 0, 1, squares)))
-        return jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm)).astype(x.dtype)
-
-    return lp_normalization
-
-
-@maker("MeanVarianceNormalization")
-def _mean_variance_normalization(node: OperatorNode) -> Function:
-    axes = tuple(int(each) for each in node.get("axes") or (0, 2, 3))
-
-    def mean_variance_normalization(x: Any) -> Any:
-        # ONNX's definition adds 1e-9 to the standard deviation, not to the variance; half precisions do not hold it.
-        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        centred = wide - jnp.mean(wide, axes, keepdims=True)
-        deviation = jnp.sqrt(jnp.mean(centred * centred, axes, keepdims=True))
-        return (centred / (deviation + jnp.asarray(1e-9, wide.dtype))).astype(x.dtype)
-
-    return mean_variance_normalization
+    if p == 1:
+        norm = jnp.sum(jnp.abs(x), axis, keepdims=True)
+    else:
+        squares = jnp.sum(x * x, axis, keepdims=True)
+        # The root has no derivative at zero.
+        norm = jnp.where(squares == 0, 0, jnp.sqrt(jnp.where(squares == 0, 1, squares)))
+    return jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm)).astype(x.dtype)

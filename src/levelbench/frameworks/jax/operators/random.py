@@ -5,31 +5,32 @@ Each takes a key of its own draw first; the same key draws the same, compiled or
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.jax.operators.registry import Function, maker
+from levelbench.frameworks.jax.arrays import DType, numpy_dtype
+from levelbench.frameworks.jax.operators.registry import Function, operator
 from levelbench.operators.node import OperatorNode
 
 __all__: list[str] = []
 
 
-def _trains(training: Any) -> bool:
+def _trains(training: Array) -> bool:
     return training is not None and bool(training)
 
 
-def _ratio(ratio: Any) -> float:
+def _ratio(ratio: Array) -> float:
     return 0.5 if ratio is None else float(ratio)
 
 
 def _dropout_gradient(node: OperatorNode) -> Function:
     """The mask of the draw stands among its outputs, or nothing was dropped."""
 
-    def backward(gradients: Any, inputs: Any, outputs: Any) -> Any:
+    def backward(gradients: Array, inputs: Array, outputs: Array) -> tuple[Array, ...]:
         ratio, training = ((*inputs, None, None))[1:3]
         gradient = gradients[0]
         nothing = (None,) * (len(inputs) - 1)
@@ -44,60 +45,45 @@ def _dropout_gradient(node: OperatorNode) -> Function:
     return backward
 
 
-@maker("Dropout", random=True, backward=_dropout_gradient)
-def _dropout(_: OperatorNode) -> Function:
-    def dropout(key: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
-        share = _ratio(ratio)
-        if not _trains(training) or share == 0:
-            return x, jnp.ones(x.shape, bool)
-        mask = jax.random.bernoulli(key, jnp.float32(1 - share), x.shape)
-        return jnp.where(mask, x / (1 - share), 0).astype(x.dtype), mask
-
-    return dropout
+@operator("Dropout", random=True, backward=_dropout_gradient)
+def _dropout(key: Array, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Array, ...]:
+    share = _ratio(ratio)
+    if not _trains(training) or share == 0:
+        return x, jnp.ones(x.shape, bool)
+    mask = jax.random.bernoulli(key, jnp.float32(1 - share), x.shape)
+    return jnp.where(mask, x / (1 - share), 0).astype(x.dtype), mask
 
 
-@maker("Bernoulli", random=True)
-def _bernoulli(node: OperatorNode) -> Function:
-    code = node.get("dtype")
-
-    def bernoulli(key: Any, probability: Any) -> Any:
-        drawn = jax.random.uniform(key, probability.shape, _drawable(probability.dtype)) < probability
-        return drawn.astype(probability.dtype if code is None else numpy_dtype(code))
-
-    return bernoulli
+@operator("Bernoulli", random=True)
+def _bernoulli(key: Array, probability: Array, *, dtype: int | None = None) -> Array:
+    drawn = jax.random.uniform(key, probability.shape, _drawable(probability.dtype)) < probability
+    return drawn.astype(probability.dtype if dtype is None else numpy_dtype(dtype))
 
 
-def _drawable(dtype: Any) -> Any:
+def _drawable(dtype: DType) -> DType:
     """Uniform numbers of a half precision are too coarse to compare a probability with."""
     return dtype if dtype.itemsize >= 4 else jnp.float32
 
 
-def _draw(node: OperatorNode, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _draw(node: OperatorNode, key: Array, shape: tuple[int, ...], dtype: DType) -> Array:
     wide = _drawable(dtype)
     if node.op_type.startswith("RandomNormal"):
         return (node["mean"] + node["scale"] * jax.random.normal(key, shape, wide)).astype(dtype)
     return jax.random.uniform(key, shape, wide, node["low"], node["high"]).astype(dtype)
 
 
-@maker("RandomNormal", "RandomUniform", random=True)
-def _random(node: OperatorNode) -> Function:
-    shape, dtype = tuple(int(each) for each in node["shape"]), numpy_dtype(int(node["dtype"]))
-    return lambda key: _draw(node, key, shape, dtype)
+@operator("RandomNormal", "RandomUniform", random=True)
+def _random(key: Array, *, node: OperatorNode, shape: Sequence[int], dtype: int) -> Array:
+    return _draw(node, key, tuple(shape), numpy_dtype(dtype))
 
 
-@maker("RandomNormalLike", "RandomUniformLike", random=True)
-def _random_like(node: OperatorNode) -> Function:
-    code = node.get("dtype")
-    return lambda key, x: _draw(node, key, x.shape, x.dtype if code is None else numpy_dtype(code))
+@operator("RandomNormalLike", "RandomUniformLike", random=True)
+def _random_like(key: Array, x: Array, *, node: OperatorNode, dtype: int | None = None) -> Array:
+    return _draw(node, key, x.shape, x.dtype if dtype is None else numpy_dtype(dtype))
 
 
-@maker("Multinomial", random=True)
-def _multinomial(node: OperatorNode) -> Function:
+@operator("Multinomial", random=True)
+def _multinomial(key: Array, logits: Array, *, sample_size: int, dtype: int) -> Array:
     """Classes drawn with replacement from unnormalised logarithms of probabilities, (batch, classes)."""
-    count, dtype = int(node["sample_size"]), numpy_dtype(int(node["dtype"]))
-
-    def multinomial(key: Any, logits: Any) -> Any:
-        drawn = jax.random.categorical(key, logits[:, None], axis=-1, shape=(logits.shape[0], count))
-        return drawn.astype(dtype)
-
-    return multinomial
+    drawn = jax.random.categorical(key, logits[:, None], axis=-1, shape=(logits.shape[0], sample_size))
+    return drawn.astype(numpy_dtype(dtype))

@@ -1,28 +1,20 @@
-"""Reductions over axes, running sums, TopK, products of matrices, Fourier transforms, losses.
-
-float32 products are taken in float32 on every device; an accelerator's faster, coarser ones (TF32, bfloat16 passes) are
-not what ONNX asks for.
-"""
+"""Reductions over axes, running sums, TopK, products of matrices, Fourier transforms, losses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
-from levelbench.frameworks.jax.operators.registry import Function, maker, plain
+from levelbench.frameworks.jax.arrays import DType
+from levelbench.frameworks.jax.operators.registry import PRECISION, Function, maker, operator, table
+from levelbench.frameworks.shared.operators import Host, reduction_axes
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["PRECISION"]
-
-
-PRECISION = lax.Precision.HIGHEST
-
-plain(
+table(
     {
         "Det": jnp.linalg.det,
         "MatMul": lambda a, b: jnp.matmul(a, b, precision=PRECISION),
@@ -30,55 +22,49 @@ plain(
 )
 
 
-@maker("Gemm")
-def _gemm(node: OperatorNode) -> Function:
-    alpha, beta = float(node["alpha"]), float(node["beta"])
-    trans_a, trans_b = bool(node["transA"]), bool(node["transB"])
-
-    def gemm(a: Any, b: Any, c: Any = None) -> Any:
-        product = jnp.matmul(a.T if trans_a else a, b.T if trans_b else b, precision=PRECISION)
-        product = product if alpha == 1 else (alpha * product).astype(product.dtype)
-        if c is None:
-            return product
-        return product + (c if beta == 1 else (beta * c).astype(c.dtype))
-
-    return gemm
+@operator("Gemm")
+def _gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float, beta: float, transA: int, transB: int) -> Array:  # noqa: N803  # ONNX's names
+    product = jnp.matmul(a.T if transA else a, b.T if transB else b, precision=PRECISION)
+    product = product if alpha == 1 else (alpha * product).astype(product.dtype)
+    if c is None:
+        return product
+    return product + (c if beta == 1 else (beta * c).astype(c.dtype))
 
 
-@maker("Einsum")
-def _einsum(node: OperatorNode) -> Function:
-    equation = node["equation"].replace(" ", "")
-    return lambda *inputs: jnp.einsum(equation, *inputs, precision=PRECISION)
+@operator("Einsum")
+def _einsum(*inputs: Array, equation: str) -> Array:
+    equation = equation.replace(" ", "")
+    return jnp.einsum(equation, *inputs, precision=PRECISION)
 
 
 # Reductions over axes, ArgMax and ArgMin, cumulative sums and products, TopK.
 
 
-Reduce = Callable[..., Any]
+Reduce = Callable[[Array, tuple[int, ...], bool], Array]
 
 
-def _log_sum_exp(x: Any, axis: Any, keepdims: bool) -> Any:
+def _log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return jnp.log(jnp.sum(jnp.exp(x.astype(jnp.float64)), axis=axis, keepdims=keepdims))
     return jax.nn.logsumexp(x, axis=axis, keepdims=keepdims)
 
 
-def _maximum(x: Any, axis: Any, keepdims: bool) -> Any:
+def _maximum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return jnp.max(x, axis=axis, keepdims=keepdims, initial=_lowest(x.dtype))
 
 
-def _minimum(x: Any, axis: Any, keepdims: bool) -> Any:
+def _minimum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return jnp.min(x, axis=axis, keepdims=keepdims, initial=_highest(x.dtype))
 
 
-def _lowest(dtype: Any) -> Any:
+def _lowest(dtype: DType) -> Array:
     """What the maximum over nothing is."""
     if dtype.kind == "b":
         return False
     return -jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
 
 
-def _highest(dtype: Any) -> Any:
+def _highest(dtype: DType) -> Array:
     if dtype.kind == "b":
         return True
     return jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
@@ -106,65 +92,48 @@ def _reduction(node: OperatorNode) -> Function:
     # ONNX applies what belongs to single elements even where nothing is reduced.
     alone = {"ReduceL1": jnp.abs, "ReduceL2": jnp.abs, "ReduceLogSum": jnp.log, "ReduceSumSquare": jnp.square}
 
-    def reduction(x: Any, axes: Any = None) -> Any:
-        listed = given if axes is None else [int(each) for each in axes]
-        if not listed and nothing:
-            return alone.get(node.op_type, lambda each: each)(x).astype(x.dtype)
-        return function(x, axis=tuple(listed) if listed else None, keepdims=keep).astype(x.dtype)
+    def reduction(x: Array, axes: Host | None = None) -> Array:
+        chosen = reduction_axes(given if axes is None else axes.tolist(), x.ndim, nothing)
+        return (function(x, chosen, keep) if chosen else alone.get(node.op_type, jnp.asarray)(x)).astype(x.dtype)
 
     return reduction
 
 
-@maker("ArgMax", "ArgMin")
-def _arg(node: OperatorNode) -> Function:
-    axis, keep, last = int(node["axis"]), bool(node["keepdims"]), bool(node["select_last_index"])
+@operator("ArgMax", "ArgMin")
+def _arg(x: Array, *, node: OperatorNode, axis: int, keepdims: int, select_last_index: int) -> Array:
     function = jnp.argmax if node.op_type == "ArgMax" else jnp.argmin
-
-    def arg(x: Any) -> Any:
-        if not last:
-            return function(x, axis, keepdims=keep).astype(jnp.int64)
-        return (x.shape[axis] - 1 - function(jnp.flip(x, axis), axis, keepdims=keep)).astype(jnp.int64)
-
-    return arg
+    if not select_last_index:
+        return function(x, axis, keepdims=bool(keepdims)).astype(jnp.int64)
+    return (x.shape[axis] - 1 - function(jnp.flip(x, axis), axis, keepdims=bool(keepdims))).astype(jnp.int64)
 
 
-@maker("CumSum", "CumProd")
-def _cumulative(node: OperatorNode) -> Function:
-    exclusive, reverse = bool(node["exclusive"]), bool(node["reverse"])
+@operator("CumSum", "CumProd")
+def _cumulative(x: Array, axis: Host, *, node: OperatorNode, exclusive: int, reverse: int) -> Array:
     function, first = (lax.cumsum, 0) if node.op_type == "CumSum" else (lax.cumprod, 1)
-
-    def cumulative(x: Any, axis: Any) -> Any:
-        at = int(axis.item()) % x.ndim
-        if exclusive:
-            # Each element gets the one before it, the first the neutral one.
-            edge = jnp.full_like(lax.slice_in_dim(x, 0, 1, axis=at), first)
-            inner = lax.slice_in_dim(x, 1, None, axis=at) if reverse else lax.slice_in_dim(x, 0, -1, axis=at)
-            x = jnp.concatenate([inner, edge] if reverse else [edge, inner], at)
-        return function(x, axis=at, reverse=reverse)
-
-    return cumulative
+    at = int(axis.item()) % x.ndim
+    if exclusive:
+        # Each element gets the one before it, the first the neutral one.
+        edge = jnp.full_like(lax.slice_in_dim(x, 0, 1, axis=at), first)
+        inner = lax.slice_in_dim(x, 1, None, axis=at) if reverse else lax.slice_in_dim(x, 0, -1, axis=at)
+        x = jnp.concatenate([inner, edge] if reverse else [edge, inner], at)
+    return function(x, axis=at, reverse=bool(reverse))
 
 
-@maker("TopK")
-def _top_k(node: OperatorNode) -> Function:
+@operator("TopK")
+def _top_k(x: Array, k: Host, *, axis: int, largest: int) -> tuple[Array, ...]:
     """Equal values in the order of their positions, as ONNX asks."""
-    axis, largest = int(node["axis"]), bool(node["largest"])
-
-    def top_k(x: Any, k: Any) -> Any:
-        count = int(k.item())
-        # Bits turned over order integers the other way round without overflow.
-        keys = x if not largest else -x if jnp.issubdtype(x.dtype, jnp.inexact) else ~x
-        order = jnp.argsort(keys, axis=axis, stable=True)
-        indices = lax.slice_in_dim(order, 0, count, axis=axis)
-        return jnp.take_along_axis(x, indices, axis), indices.astype(jnp.int64)
-
-    return top_k
+    count = int(k.item())
+    # Bits turned over order integers the other way round without overflow.
+    keys = x if not largest else -x if jnp.issubdtype(x.dtype, jnp.inexact) else ~x
+    order = jnp.argsort(keys, axis=axis, stable=True)
+    indices = lax.slice_in_dim(order, 0, count, axis=axis)
+    return jnp.take_along_axis(x, indices, axis), indices.astype(jnp.int64)
 
 
 # NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, with class weights and an index to ignore.
 
 
-def _loss(node: OperatorNode, log_probability: Any, target: Any, weight: Any) -> Any:
+def _loss(node: OperatorNode, log_probability: Array, target: Array, weight: Array) -> Array:
     """Logarithms of shape (N, C, d...) and targets of shape (N, d...): a loss each, or one for all."""
     ignored = node.get("ignore_index")
     kept = jnp.ones(target.shape, bool) if ignored is None else target != ignored
@@ -184,34 +153,33 @@ def _loss(node: OperatorNode, log_probability: Any, target: Any, weight: Any) ->
     return jnp.sum(losses) / jnp.sum(weights)
 
 
-@maker("NegativeLogLikelihoodLoss")
-def _negative_log_likelihood(node: OperatorNode) -> Function:
-    return lambda x, target, weight=None: _loss(node, x, target, weight)
+@operator("NegativeLogLikelihoodLoss")
+def _negative_log_likelihood(x: Array, target: Array, weight: Array | None = None, *, node: OperatorNode) -> Array:
+    return _loss(node, x, target, weight)
 
 
-@maker("SoftmaxCrossEntropyLoss")
-def _softmax_cross_entropy(node: OperatorNode) -> Function:
-    def softmax_cross_entropy(scores: Any, labels: Any, weight: Any = None) -> Any:
-        log_probability = jax.nn.log_softmax(scores, 1)
-        return _loss(node, log_probability, labels, weight), log_probability
-
-    return softmax_cross_entropy
+@operator("SoftmaxCrossEntropyLoss")
+def _softmax_cross_entropy(
+    scores: Array, labels: Array, weight: Array | None = None, *, node: OperatorNode
+) -> tuple[Array, ...]:
+    log_probability = jax.nn.log_softmax(scores, 1)
+    return _loss(node, log_probability, labels, weight), log_probability
 
 
 # DFT and STFT. Complex numbers are pairs of reals along the last axis, as ONNX has them.
 
 
-def _complex(x: Any) -> Any:
+def _complex(x: Array) -> Array:
     wide = x if x.dtype.itemsize >= 4 else x.astype(jnp.float32)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
 
-def _exact(x: Any) -> Any:
+def _exact(x: Array) -> Array:
     """ONNX's tests of the forward transform were computed in 64 bits: a frequency that is absent is nearer to zero."""
     return x.astype(jnp.float64) if x.dtype.itemsize < 8 else x
 
 
-def _pairs(x: Any, dtype: Any) -> Any:
+def _pairs(x: Array, dtype: DType) -> Array:
     return jnp.stack([jnp.real(x), jnp.imag(x)], -1).astype(dtype)
 
 
@@ -220,7 +188,7 @@ def _dft(node: OperatorNode) -> Function:
     inverse, onesided = bool(node["inverse"]), bool(node["onesided"])
     given = int(node.get("axis", -2))
 
-    def dft(x: Any, length: Any = None, axis: Any = None) -> Any:
+    def dft(x: Array, length: Host | None = None, axis: Host | None = None) -> Array:
         at = (given if axis is None else int(axis.item())) % x.ndim
         signal = _complex(x if inverse else _exact(x))
         if inverse and onesided:
@@ -237,20 +205,15 @@ def _dft(node: OperatorNode) -> Function:
     return dft
 
 
-@maker("STFT")
-def _stft(node: OperatorNode) -> Function:
-    onesided = bool(node["onesided"])
-
-    def stft(x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
-        signal = _complex(x)
-        size = int(length.item()) if length is not None else signal.shape[1] if window is None else window.shape[0]
-        hop = int(step.item())
-        frames = 1 + (signal.shape[1] - size) // hop
-        cut = signal[:, np.arange(frames)[:, None] * hop + np.arange(size)]
-        weighted = cut if window is None else cut * window
-        if onesided and not jnp.iscomplexobj(weighted):
-            return _pairs(jnp.fft.rfft(weighted, size, -1), x.dtype)
-        whole = jnp.fft.fft(weighted, size, -1)
-        return _pairs(whole[..., : size // 2 + 1] if onesided else whole, x.dtype)
-
-    return stft
+@operator("STFT")
+def _stft(x: Array, step: Host, window: Array | None = None, length: Host | None = None, *, onesided: int) -> Array:
+    signal = _complex(x)
+    size = int(length.item()) if length is not None else signal.shape[1] if window is None else window.shape[0]
+    hop = int(step.item())
+    frames = 1 + (signal.shape[1] - size) // hop
+    cut = signal[:, np.arange(frames)[:, None] * hop + np.arange(size)]
+    weighted = cut if window is None else cut * window
+    if onesided and not jnp.iscomplexobj(weighted):
+        return _pairs(jnp.fft.rfft(weighted, size, -1), x.dtype)
+    whole = jnp.fft.fft(weighted, size, -1)
+    return _pairs(whole[..., : size // 2 + 1] if onesided else whole, x.dtype)

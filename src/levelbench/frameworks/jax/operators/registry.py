@@ -1,25 +1,36 @@
-"""The register of makers: which function turns a node of an operator into a function of JAX's arrays.
+"""The register of JAX's operators: which function of JAX's arrays computes a node.
 
-A maker reads the node's attributes once and answers with a pure function that JAX can trace, compile and differentiate;
-XLA fuses what it is written in, so it is written for the reader. The shared operators are there first; one of JAX's own
-takes the place of a shared one.
+It is a pure function that JAX can trace, compile and differentiate; XLA fuses what it is written in, so it is written
+for the reader. The shared operators are there first; one of JAX's own takes the place of a shared one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import Array, lax
 
-from levelbench.frameworks.shared.operators import SHARED, Native, SharedMaker
-from levelbench.frameworks.shared.registry import Makers
+from levelbench.frameworks.jax.arrays import numpy_dtype
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
+from levelbench.frameworks.shared.registry import Function, Makers, with_attributes
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Function", "JaxEntry", "Maker", "find", "maker", "names", "plain", "refuse"]
-
-Function = Callable[..., Any]
-"""Arrays in (``None`` for one that is left out, NumPy's for structural ones), an array or a tuple out."""
+__all__ = [
+    "LIBRARY",
+    "PRECISION",
+    "Function",
+    "JaxEntry",
+    "Maker",
+    "find",
+    "maker",
+    "names",
+    "operator",
+    "refuse",
+    "table",
+]
 
 Maker = Callable[[OperatorNode], Function]
 Condition = Callable[[OperatorNode], bool]
@@ -44,7 +55,7 @@ names, find, refuse = _MAKERS.names, _MAKERS.find, _MAKERS.refuse
 def maker(
     *names: str, domain: str = "", eager: bool | Condition = False, random: bool = False, backward: Maker | None = None
 ) -> Callable[[Maker], Maker]:
-    """Register a maker of the operators ``names``."""
+    """Register what makes the function of a node."""
 
     def register(make: Maker) -> Maker:
         condition = eager if callable(eager) else lambda _: eager
@@ -55,25 +66,48 @@ def maker(
     return register
 
 
-def plain(functions: Mapping[str, Function]) -> None:
-    """Register operators without attributes that are one function each."""
+def operator(
+    *names: str, domain: str = "", eager: bool | Condition = False, random: bool = False, backward: Maker | None = None
+) -> Callable[[Function], Function]:
+    """Register a function of arrays whose keyword-only parameters are attributes."""
+
+    def register(function: Function) -> Function:
+        make = maker(*names, domain=domain, eager=eager, random=random, backward=backward)
+        make(lambda node: with_attributes(function, node))
+        return function
+
+    return register
+
+
+def table(functions: Mapping[str, Function]) -> None:
+    """Register the functions of operators."""
     for name, function in functions.items():
-        maker(name)(_always(function))
+        operator(name)(function)
 
 
-def _always(function: Function) -> Maker:
-    return lambda _: function
+PRECISION = lax.Precision.HIGHEST
+"""float32 products are taken in float32 on every device: an accelerator's faster ones are not what ONNX asks for."""
 
 
-_NATIVE = Native(jnp, jnp.asarray)
+def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
+    product = jnp.matmul(x, weight.T, precision=PRECISION)
+    return product if bias is None else product + bias
+
+
+LIBRARY = ArrayLibrary(jnp, jnp.asarray, numpy_dtype, lax.scan, _linear, partial(jnp.einsum, precision=PRECISION))
+"""What the shared operators need of JAX."""
+
 _EAGER: dict[str, Condition] = {
+    # Made on the host of a shape alone: nothing to compile.
+    "Shape": lambda _: True,
+    "Size": lambda _: True,
     # Without a number of samples, the size of a region says how many there are.
     "RoiAlign": lambda node: int(node["sampling_ratio"]) == 0,
 }
 
 
 def _shared(make: SharedMaker) -> Maker:
-    return lambda node: make(node, _NATIVE)
+    return lambda node: make(node, LIBRARY)
 
 
 for (_domain, _name), _make in SHARED.items():

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from numpy.typing import NDArray
 
+from levelbench.frameworks.jax.arrays import DType
 from levelbench.frameworks.jax.operators.quantization import requantise, shifted
-from levelbench.frameworks.jax.operators.reductions import PRECISION
-from levelbench.frameworks.jax.operators.registry import Function, maker, plain
+from levelbench.frameworks.jax.operators.registry import PRECISION, Function, operator, table
+from levelbench.frameworks.shared.operators import Host
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["PaddedWindows", "windows_of"]
@@ -74,7 +75,7 @@ def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int]
 # turned round.
 
 
-def _convolve(node: OperatorNode, x: Any, weight: Any) -> Any:
+def _convolve(node: OperatorNode, x: Array, weight: Array) -> Array:
     """(N, C, spatial...) and (M, C / group, kernel...) to (N, M, spatial...)."""
     windows = windows_of(node, x.shape[2:], weight.shape[2:])
     return lax.conv_general_dilated(
@@ -88,47 +89,42 @@ def _convolve(node: OperatorNode, x: Any, weight: Any) -> Any:
     )
 
 
-def _by_channel(bias: Any, rank: int) -> Any:
+def _by_channel(bias: Array, rank: int) -> Array:
     return bias.reshape(1, -1, *[1] * (rank - 2))
 
 
-@maker("Conv")
-def _conv(node: OperatorNode) -> Function:
-    def conv(x: Any, weight: Any, bias: Any = None) -> Any:
-        y = _convolve(node, x, weight)
-        return y if bias is None else y + _by_channel(bias, y.ndim)
-
-    return conv
+@operator("Conv")
+def _conv(x: Array, weight: Array, bias: Array | None = None, *, node: OperatorNode) -> Array:
+    y = _convolve(node, x, weight)
+    return y if bias is None else y + _by_channel(bias, y.ndim)
 
 
-@maker("ConvInteger")
-def _conv_integer(node: OperatorNode) -> Function:
-    def conv_integer(x: Any, weight: Any, x_zero: Any = None, weight_zero: Any = None) -> Any:
-        return _convolve(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0))
+@operator("ConvInteger")
+def _conv_integer(
+    x: Array, weight: Array, x_zero: Array | None = None, weight_zero: Array | None = None, *, node: OperatorNode
+) -> Array:
+    return _convolve(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0))
 
-    return conv_integer
 
-
-@maker("QLinearConv")
-def _qlinear_conv(node: OperatorNode) -> Function:
-    def qlinear_conv(
-        x: Any,
-        x_scale: Any,
-        x_zero: Any,
-        weight: Any,
-        weight_scale: Any,
-        weight_zero: Any,
-        y_scale: Any,
-        y_zero: Any,
-        bias: Any = None,
-    ) -> Any:
-        y = _convolve(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0))
-        y = y if bias is None else y + _by_channel(bias, y.ndim)
-        scales = _by_channel(weight_scale, y.ndim) if weight_scale.size > 1 else weight_scale.reshape(())
-        scale = x_scale.reshape(()) * scales / y_scale.reshape(())
-        return requantise(y, scale, y_zero.reshape(()), y_zero.dtype)
-
-    return qlinear_conv
+@operator("QLinearConv")
+def _qlinear_conv(
+    x: Array,
+    x_scale: Array,
+    x_zero: Array,
+    weight: Array,
+    weight_scale: Array,
+    weight_zero: Array,
+    y_scale: Array,
+    y_zero: Array,
+    bias: Array | None = None,
+    *,
+    node: OperatorNode,
+) -> Array:
+    y = _convolve(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0))
+    y = y if bias is None else y + _by_channel(bias, y.ndim)
+    scales = _by_channel(weight_scale, y.ndim) if weight_scale.size > 1 else weight_scale.reshape(())
+    scale = x_scale.reshape(()) * scales / y_scale.reshape(())
+    return requantise(y, scale, y_zero.reshape(()), y_zero.dtype)
 
 
 def _transposed_pads(node: OperatorNode, spatial: Sequence[int], reach: Sequence[int]) -> list[tuple[int, int]]:
@@ -153,86 +149,75 @@ def _transposed_pads(node: OperatorNode, spatial: Sequence[int], reach: Sequence
     return pads
 
 
-@maker("ConvTranspose")
-def _conv_transpose(node: OperatorNode) -> Function:
-    group = int(node["group"])
-
-    def conv_transpose(x: Any, weight: Any, bias: Any = None) -> Any:
-        count = x.ndim - 2
-        strides = tuple(node.get("strides") or [1] * count)
-        dilations = tuple(node.get("dilations") or [1] * count)
-        reach = [(size - 1) * each + 1 for size, each in zip(weight.shape[2:], dilations, strict=True)]
-        lost = _transposed_pads(node, x.shape[2:], reach)
-        grouped = weight.reshape(group, -1, *weight.shape[1:])
-        turned = jnp.flip(jnp.swapaxes(grouped, 1, 2), range(3, grouped.ndim))
-        y = lax.conv_general_dilated(
-            x,
-            turned.reshape(-1, *turned.shape[2:]),
-            (1,) * count,
-            [(size - 1 - before, size - 1 - behind) for size, (before, behind) in zip(reach, lost, strict=True)],
-            lhs_dilation=strides,
-            rhs_dilation=dilations,
-            feature_group_count=group,
-            precision=PRECISION,
-        )
-        return y if bias is None else y + _by_channel(bias, y.ndim)
-
-    return conv_transpose
+@operator("ConvTranspose")
+def _conv_transpose(x: Array, weight: Array, bias: Array | None = None, *, node: OperatorNode, group: int) -> Array:
+    count = x.ndim - 2
+    strides = tuple(node.get("strides") or [1] * count)
+    dilations = tuple(node.get("dilations") or [1] * count)
+    reach = [(size - 1) * each + 1 for size, each in zip(weight.shape[2:], dilations, strict=True)]
+    lost = _transposed_pads(node, x.shape[2:], reach)
+    grouped = weight.reshape(group, -1, *weight.shape[1:])
+    turned = jnp.flip(jnp.swapaxes(grouped, 1, 2), range(3, grouped.ndim))
+    y = lax.conv_general_dilated(
+        x,
+        turned.reshape(-1, *turned.shape[2:]),
+        (1,) * count,
+        [(size - 1 - before, size - 1 - behind) for size, (before, behind) in zip(reach, lost, strict=True)],
+        lhs_dilation=strides,
+        rhs_dilation=dilations,
+        feature_group_count=group,
+        precision=PRECISION,
+    )
+    return y if bias is None else y + _by_channel(bias, y.ndim)
 
 
-@maker("CausalConvWithState")
-def _causal_conv(node: OperatorNode) -> Function:
+@operator("CausalConvWithState")
+def _causal_conv(
+    x: Array, weight: Array, bias: Array | None = None, past: Array | None = None, *, activation: str = "none"
+) -> tuple[Array, ...]:
     """A depthwise convolution along time that begins with the end of what came before."""
-    gated = node.get("activation", "none") in {"silu", "swish"}
-
-    def causal_conv(x: Any, weight: Any, bias: Any = None, past: Any = None) -> Any:
-        channels, size = x.shape[1], weight.shape[2]
-        before = jnp.zeros((*x.shape[:2], size - 1), x.dtype) if past is None else past
-        padded = jnp.concatenate([before, x], 2)
-        y = lax.conv_general_dilated(padded, weight, (1,), [(0, 0)], feature_group_count=channels, precision=PRECISION)
-        y = y if bias is None else y + _by_channel(bias, 3)
-        return jax.nn.silu(y) if gated else y, padded[:, :, padded.shape[2] - (size - 1) :]
-
-    return causal_conv
+    gated = activation in {"silu", "swish"}
+    channels, size = x.shape[1], weight.shape[2]
+    before = jnp.zeros((*x.shape[:2], size - 1), x.dtype) if past is None else past
+    padded = jnp.concatenate([before, x], 2)
+    y = lax.conv_general_dilated(padded, weight, (1,), [(0, 0)], feature_group_count=channels, precision=PRECISION)
+    y = y if bias is None else y + _by_channel(bias, 3)
+    return jax.nn.silu(y) if gated else y, padded[:, :, padded.shape[2] - (size - 1) :]
 
 
-@maker("Col2Im")
-def _col2im(node: OperatorNode) -> Function:
+@operator("Col2Im")
+def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> Array:
     """Blocks added up where they overlap: the transpose of cutting an image into blocks."""
-
-    def col2im(columns: Any, image: Any, block: Any) -> Any:
-        spatial, sizes = [int(each) for each in image], [int(each) for each in block]
-        windows = windows_of(node, spatial, sizes)
-        count = len(sizes)
-        n, channels = columns.shape[0], columns.shape[1] // int(np.prod(sizes))
-        blocks = columns.reshape(n, channels, *sizes, *windows.outputs)
-        where = []
-        for axis in range(count):
-            shape = [1] * (2 * count)
-            shape[axis], shape[count + axis] = sizes[axis], windows.outputs[axis]
-            where.append((windows.places(axis).T + windows.pads[axis][0]).reshape(shape))
-        padded = [length + sum(pads) for length, pads in zip(spatial, windows.pads, strict=True)]
-        full = jnp.zeros((n, channels, *padded), columns.dtype).at[(slice(None), slice(None), *where)].add(blocks)
-        inner = [slice(pads[0], pads[0] + length) for pads, length in zip(windows.pads, spatial, strict=True)]
-        return full[(slice(None), slice(None), *inner)]
-
-    return col2im
+    spatial, sizes = [int(each) for each in image], [int(each) for each in block]
+    windows = windows_of(node, spatial, sizes)
+    count = len(sizes)
+    n, channels = columns.shape[0], columns.shape[1] // int(np.prod(sizes))
+    blocks = columns.reshape(n, channels, *sizes, *windows.outputs)
+    where = []
+    for axis in range(count):
+        shape = [1] * (2 * count)
+        shape[axis], shape[count + axis] = sizes[axis], windows.outputs[axis]
+        where.append((windows.places(axis).T + windows.pads[axis][0]).reshape(shape))
+    padded = [length + sum(pads) for length, pads in zip(spatial, windows.pads, strict=True)]
+    full = jnp.zeros((n, channels, *padded), columns.dtype).at[(slice(None), slice(None), *where)].add(blocks)
+    inner = [slice(pads[0], pads[0] + length) for pads, length in zip(windows.pads, spatial, strict=True)]
+    return full[(slice(None), slice(None), *inner)]
 
 
 # Pools of any number of spatial axes: the largest, the mean, the p-norm, over windows or the whole, and MaxUnpool.
 # XLA's ``reduce_window`` is the pool; how many elements a mean divides by is known from the shape alone.
 
 
-def _spatial(x: Any) -> tuple[int, ...]:
+def _spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Array) -> Array:
     """Half precisions are summed in float32."""
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
-def _reduce(x: Any, start: Any, function: Any, windows: PaddedWindows) -> Any:
+def _reduce(x: Array, start: Host, function: Function, windows: PaddedWindows) -> Array:
     return lax.reduce_window(
         x,
         start,
@@ -244,12 +229,12 @@ def _reduce(x: Any, start: Any, function: Any, windows: PaddedWindows) -> Any:
     )
 
 
-def _lowest(dtype: Any) -> Any:
+def _lowest(dtype: DType) -> Array:
     value = -np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
     return np.array(value, dtype)
 
 
-def _elements(x: Any, windows: PaddedWindows, fill: Any) -> Any:
+def _elements(x: Array, windows: PaddedWindows, fill: Array) -> Array:
     """(N, C, outputs..., kernel elements): the windows laid out, for what ``reduce_window`` cannot derive."""
     padded = lax.pad(x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in windows.pads)])
     count = x.ndim - 2
@@ -262,7 +247,7 @@ def _elements(x: Any, windows: PaddedWindows, fill: Any) -> Any:
     return found.reshape(*found.shape[: 2 + count], -1)
 
 
-def _positions(shape: tuple[int, ...], windows: PaddedWindows, column_major: bool) -> Any:
+def _positions(shape: tuple[int, ...], windows: PaddedWindows, column_major: bool) -> Array:
     """(outputs..., kernel elements): where in its channel an element lies, along rows or along columns."""
     count = len(windows.kernel)
     steps = [1] * count
@@ -276,60 +261,45 @@ def _positions(shape: tuple[int, ...], windows: PaddedWindows, column_major: boo
     return total.reshape(*windows.outputs, -1)
 
 
-@maker("MaxPool")
-def _max_pool(node: OperatorNode) -> Function:
-    column_major = bool(node.get("storage_order", 0))
+@operator("MaxPool")
+def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array | tuple[Array, ...]:
     indexed = len(node.outputs) > 1 and bool(node.outputs[1])
-
-    def max_pool(x: Any) -> Any:
-        windows = windows_of(node, x.shape[2:])
-        lowest = _lowest(x.dtype)
-        if not indexed and set(windows.dilations) == {1}:
-            return _reduce(x, lowest, lax.max, windows)
-        elements = _elements(x, windows, lowest)
-        if not indexed:
-            return jnp.max(elements, -1)
-        chosen = jnp.argmax(elements, -1, keepdims=True)
-        positions = jnp.broadcast_to(_positions(x.shape[2:], windows, column_major), elements.shape)
-        inside = jnp.take_along_axis(positions, chosen, -1)[..., 0]
-        channel = jnp.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
-        values = jnp.take_along_axis(elements, chosen, -1)[..., 0]
-        return values, (channel * prod(x.shape[2:]) + inside).astype(jnp.int64)
-
-    return max_pool
+    windows = windows_of(node, x.shape[2:])
+    lowest = _lowest(x.dtype)
+    if not indexed and set(windows.dilations) == {1}:
+        return _reduce(x, lowest, lax.max, windows)
+    elements = _elements(x, windows, lowest)
+    if not indexed:
+        return jnp.max(elements, -1)
+    chosen = jnp.argmax(elements, -1, keepdims=True)
+    positions = jnp.broadcast_to(_positions(x.shape[2:], windows, bool(storage_order)), elements.shape)
+    inside = jnp.take_along_axis(positions, chosen, -1)[..., 0]
+    channel = jnp.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
+    values = jnp.take_along_axis(elements, chosen, -1)[..., 0]
+    return values, (channel * prod(x.shape[2:]) + inside).astype(jnp.int64)
 
 
-@maker("AveragePool")
-def _average_pool(node: OperatorNode) -> Function:
-    with_pads = bool(node["count_include_pad"])
-
-    def average_pool(x: Any) -> Any:
-        windows = windows_of(node, x.shape[2:])
-        total = _reduce(_wide(x), np.array(0, _wide(x).dtype), lax.add, windows)
-        divisor: Any = 1
-        for axis, length in enumerate(x.shape[2:]):
-            before, behind = windows.declared[axis] if with_pads else (0, 0)
-            places = windows.places(axis)
-            number = ((places >= -before) & (places < length + behind)).sum(1)
-            divisor = divisor * number.reshape([-1 if at == axis else 1 for at in range(x.ndim - 2)])
-        return (total / jnp.asarray(divisor, total.dtype)).astype(x.dtype)
-
-    return average_pool
+@operator("AveragePool")
+def _average_pool(x: Array, *, node: OperatorNode, count_include_pad: int) -> Array:
+    windows = windows_of(node, x.shape[2:])
+    total = _reduce(_wide(x), np.array(0, _wide(x).dtype), lax.add, windows)
+    divisor: Any = 1
+    for axis, length in enumerate(x.shape[2:]):
+        before, behind = windows.declared[axis] if count_include_pad else (0, 0)
+        places = windows.places(axis)
+        number = ((places >= -before) & (places < length + behind)).sum(1)
+        divisor = divisor * number.reshape([-1 if at == axis else 1 for at in range(x.ndim - 2)])
+    return (total / jnp.asarray(divisor, total.dtype)).astype(x.dtype)
 
 
-@maker("LpPool")
-def _lp_pool(node: OperatorNode) -> Function:
-    p = int(node["p"])
-
-    def lp_pool(x: Any) -> Any:
-        powers = jnp.abs(_wide(x)) ** p
-        total = _reduce(powers, np.array(0, powers.dtype), lax.add, windows_of(node, x.shape[2:]))
-        return (total ** (1 / p)).astype(x.dtype)
-
-    return lp_pool
+@operator("LpPool")
+def _lp_pool(x: Array, *, node: OperatorNode, p: int) -> Array:
+    powers = jnp.abs(_wide(x)) ** p
+    total = _reduce(powers, np.array(0, powers.dtype), lax.add, windows_of(node, x.shape[2:]))
+    return (total ** (1 / p)).astype(x.dtype)
 
 
-plain(
+table(
     {
         "GlobalAveragePool": lambda x: jnp.mean(x, _spatial(x), keepdims=True),
         "GlobalMaxPool": lambda x: jnp.max(x, _spatial(x), keepdims=True),
@@ -337,32 +307,33 @@ plain(
 )
 
 
-@maker("GlobalLpPool")
-def _global_lp_pool(node: OperatorNode) -> Function:
-    p = int(node["p"])
-
-    def global_lp_pool(x: Any) -> Any:
-        return (jnp.sum(jnp.abs(_wide(x)) ** p, _spatial(x), keepdims=True) ** (1 / p)).astype(x.dtype)
-
-    return global_lp_pool
+@operator("GlobalLpPool")
+def _global_lp_pool(x: Array, *, p: int) -> Array:
+    return (jnp.sum(jnp.abs(_wide(x)) ** p, _spatial(x), keepdims=True) ** (1 / p)).astype(x.dtype)
 
 
-@maker("MaxUnpool")
-def _max_unpool(node: OperatorNode) -> Function:
+@operator("MaxUnpool")
+def _max_unpool(
+    x: Array,
+    indices: Array,
+    shape: Host | None = None,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+) -> Array:
     """Values put back to their positions in the pool's input; a larger shape that is asked for has zeros behind."""
-    kernel = node["kernel_shape"]
-    strides, pads = node.get("strides") or [1] * len(kernel), node.get("pads") or [0] * (2 * len(kernel))
-
-    def max_unpool(x: Any, indices: Any, shape: Any = None) -> Any:
-        count = len(kernel)
-        inner = [(x.shape[2 + at] - 1) * strides[at] - pads[at] - pads[at + count] + kernel[at] for at in range(count)]
-        size = prod(x.shape[:2]) * prod(inner)
-        flat = jnp.zeros(size, x.dtype).at[indices.reshape(-1)].set(x.reshape(-1))
-        full = flat.reshape(*x.shape[:2], *inner)
-        if shape is None:
-            return full
-        wanted = [int(each) for each in shape]
-        zero = jnp.zeros((), x.dtype)
-        return lax.pad(full, zero, [(0, want - have, 0) for want, have in zip(wanted, full.shape, strict=True)])
-
-    return max_unpool
+    strides = strides or [1] * len(kernel_shape)
+    pads = pads or [0] * (2 * len(kernel_shape))
+    count = len(kernel_shape)
+    inner = [
+        (x.shape[2 + at] - 1) * strides[at] - pads[at] - pads[at + count] + kernel_shape[at] for at in range(count)
+    ]
+    size = prod(x.shape[:2]) * prod(inner)
+    flat = jnp.zeros(size, x.dtype).at[indices.reshape(-1)].set(x.reshape(-1))
+    full = flat.reshape(*x.shape[:2], *inner)
+    if shape is None:
+        return full
+    wanted = [int(each) for each in shape]
+    zero = jnp.zeros((), x.dtype)
+    return lax.pad(full, zero, [(0, want - have, 0) for want, have in zip(wanted, full.shape, strict=True)])

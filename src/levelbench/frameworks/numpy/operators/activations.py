@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Inputs,
     Kernel,
     Maker,
     Registry,
@@ -117,7 +117,7 @@ def erf_slope(x: Array) -> Array:
     return slope
 
 
-def _horner(coefficients: Sequence[float], x: NDArray[np.float64]) -> NDArray[Any]:
+def _horner(coefficients: Sequence[float], x: NDArray[np.float64]) -> Array:
     result = x * coefficients[-1]
     for each in coefficients[-2:0:-1]:
         result += each
@@ -151,7 +151,7 @@ def _erf_float32(out: Array, x: Array) -> None:
     np.clip(out, np.float32(-1), np.float32(1), out=out)
 
 
-def _erf_float64(x: NDArray[np.float64]) -> NDArray[Any]:
+def _erf_float64(x: NDArray[np.float64]) -> Array:
     size = np.abs(x)
     # All elements first take the formula of small ones: it leaves NaN as it is.
     result = np.minimum(size, _NEAR)
@@ -172,7 +172,7 @@ def _erf_float64(x: NDArray[np.float64]) -> NDArray[Any]:
     return np.copysign(result, x)
 
 
-def _gaussian(y: NDArray[np.float64]) -> NDArray[Any]:
+def _gaussian(y: NDArray[np.float64]) -> Array:
     """exp(-y²), with y² split so that its rounding is not magnified: y = h + (y - h), h a multiple of 1/16."""
     coarse = np.floor(y * 16.0) / 16.0
     return np.exp(-coarse * coarse) * np.exp(-(y - coarse) * (y + coarse))
@@ -186,7 +186,7 @@ OPERATORS = Registry()
 
 @OPERATORS.add("Relu")
 def _relu(node: OperatorNode) -> Kernel:
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (gradient * (output > 0),)
 
     return Kernel(lambda x: np.asarray(np.maximum(x, x.dtype.type(0))), alone(backward))
@@ -232,7 +232,7 @@ def _prelu(node: OperatorNode) -> Kernel:
             y += np.maximum(wide, zero)
             return lower(y, x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         x, slope, g = (lift(each) for each in (*inputs, gradient))
         steep = (x > 0).astype(x.dtype)
         by_x = g * (steep + (1 - steep) * slope)
@@ -459,7 +459,7 @@ def _swiglu(node: OperatorNode) -> Kernel:
         np.multiply(_swish_slope(a, alpha), gradient, out=out)
         out *= b
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return blockwise(by_a, gradient, *inputs), blockwise(fill, inputs[0], gradient)
 
     return Kernel(lambda a, b: blockwise(fill, a, b), alone(backward))
@@ -589,7 +589,7 @@ def _maker(fill: Callable[..., None], pull: Callable[..., None]) -> Maker:
     def maker(node: OperatorNode) -> Kernel:
         axis = node["axis"]
 
-        def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
             return (rows(pull, axis, gradient, output),)
 
         return Kernel(lambda x: rows(fill, axis, x), alone(backward))

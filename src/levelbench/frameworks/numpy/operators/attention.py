@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    DType,
+    Inputs,
     Kernel,
     Registry,
     Wanted,
@@ -26,7 +29,7 @@ __all__ = ["OPERATORS", "make_bias"]
 
 
 def make_bias(
-    node: OperatorNode, mask: Any, sizes: tuple[int, int], past: int | None, lengths: Any, dtype: np.dtype[Any]
+    node: OperatorNode, mask: Any, sizes: tuple[int, int], past: int | None, lengths: Any, dtype: DType
 ) -> Array | None:
     """The bias, broadcastable to (batch, heads, queries, keys); ``None`` where nothing is added.
 
@@ -114,7 +117,7 @@ def _attention(node: OperatorNode) -> Kernel:
     double = precision == _DOUBLE
     mode = int(node["qk_matmul_output_mode"]) if len(node.outputs) > 3 and node.outputs[3] else None
 
-    def forward(*inputs: Any) -> tuple[Any, ...]:
+    def forward(*inputs: Any) -> Arrays:
         q = inputs[0]
         with quiet():
             problem, present = _problem(node, inputs, double)
@@ -130,9 +133,7 @@ def _attention(node: OperatorNode) -> Kernel:
             y = _merged(y.reshape(len(q), heads, queries, y.shape[3]), q.ndim)
             return (lower(y, q.dtype), *present, None if shown is None else lower(shown, q.dtype))
 
-    def backward(
-        gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], wanted: Wanted = None
-    ) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs, wanted: Wanted = None) -> Arrays:
         g = [*gradients, *(None,) * (4 - len(gradients))]
         with quiet():
             problem, _ = _problem(node, inputs, double)
@@ -143,7 +144,7 @@ def _attention(node: OperatorNode) -> Kernel:
     return Kernel(forward, backward, selective=True)
 
 
-def _problem(node: OperatorNode, inputs: Sequence[Any], double: bool) -> tuple[_Problem, tuple[Array, Array]]:
+def _problem(node: OperatorNode, inputs: Inputs, double: bool) -> tuple[_Problem, tuple[Array, Array]]:
     """The problem, and present key and value (batch, key heads, keys, size) in their own dtype."""
     q, k, v, mask, past_k, past_v, lengths = list(inputs) + [None] * (7 - len(inputs))
     kind = np.dtype(np.float64) if double else lift(q).dtype
@@ -252,7 +253,7 @@ def _pull(problem: _Problem, by_y: Any, by_shown: Any, mode: int | None, with_ma
     return [by_q, by_k, by_v, scores]
 
 
-def _answer(inputs: Sequence[Any], found: list[Any], gradients: Sequence[Any], problem: _Problem) -> tuple[Any, ...]:
+def _answer(inputs: Inputs, found: list[Any], gradients: Inputs, problem: _Problem) -> Arrays:
     """The gradients by the node's inputs: caches cut off, heads merged, the mask's in its own shape."""
     by_q, by_k, by_v, scores = found
     batch, held, rows, size = by_q.shape

@@ -14,6 +14,8 @@ from numpy.lib.stride_tricks import as_strided
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    Inputs,
     Kernel,
     Registry,
     Wanted,
@@ -371,7 +373,7 @@ def _conv(node: OperatorNode) -> Kernel:
         kept: list[Array] = []
         y = forward(inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None, kept)
 
-        def pullback(gradient: Any) -> tuple[Any, ...]:
+        def pullback(gradient: Any) -> Arrays:
             if gradient is None:
                 return (None,) * len(inputs)
             x, weight, g = lift(inputs[0]), lift(inputs[1]), lift(gradient)
@@ -400,9 +402,7 @@ def _conv_transpose(node: OperatorNode) -> Kernel:
                 found = found + lift(bias).reshape(-1, *(1,) * len(spatial))
             return lower(found, x.dtype)
 
-    def backward(
-        gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], wanted: Wanted = None
-    ) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs, wanted: Wanted = None) -> Arrays:
         if gradients[0] is None:
             return (None,) * len(inputs)
         x, weight, g = lift(inputs[0]), lift(inputs[1]), lift(gradients[0])
@@ -416,7 +416,7 @@ def _conv_transpose(node: OperatorNode) -> Kernel:
     return Kernel(forward, backward, selective=True)
 
 
-def _answer(inputs: Sequence[Any], found: tuple[Array | None, ...], g: Array) -> tuple[Any, ...]:
+def _answer(inputs: Inputs, found: tuple[Array | None, ...], g: Array) -> Arrays:
     """The gradients by x and weight in the dtypes of these, and that by the bias, if there is one."""
     answer = [None if each is None else within(each, like) for each, like in zip(found, inputs, strict=False)]
     if len(inputs) > 2:

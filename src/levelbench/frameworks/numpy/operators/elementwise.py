@@ -19,6 +19,9 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.activations import erf, erf_slope
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    DType,
+    Inputs,
     Kernel,
     Maker,
     Registry,
@@ -35,6 +38,7 @@ from levelbench.frameworks.numpy.operators.kernel import (
     within,
     working,
 )
+from levelbench.frameworks.shared.operators import POINTWISE
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "no_gradient"]
@@ -47,38 +51,37 @@ Derivative = Callable[[Array, Array, Array], Array]
 
 # NumPy vectorises Tan, Asin to Atanh, Sinh and Cosh with AVX-512 alone; elsewhere they are the C library's, one element
 # at a time, and up to 16 times slower than PyTorch's. They are exact to the last place, so they stay.
-_FUNCTIONS: dict[str, tuple[np.ufunc, Derivative]] = {
-    "Abs": (np.abs, lambda g, x, y: g * np.sign(x)),
-    "Acos": (np.arccos, lambda g, x, y: -g / np.sqrt((1 - x) * (1 + x))),
-    "Acosh": (np.arccosh, lambda g, x, y: g / (np.sqrt(x - 1) * np.sqrt(x + 1))),
-    "Asin": (np.arcsin, lambda g, x, y: g / np.sqrt((1 - x) * (1 + x))),
-    "Asinh": (np.arcsinh, lambda g, x, y: g / np.sqrt(x * x + 1)),
-    "Atan": (np.arctan, lambda g, x, y: g / (x * x + 1)),
-    "Atanh": (np.arctanh, lambda g, x, y: g / ((1 - x) * (1 + x))),
-    "Ceil": (np.ceil, lambda g, x, y: np.zeros_like(g)),
-    "Cos": (np.cos, lambda g, x, y: -g * np.sin(x)),
-    "Cosh": (np.cosh, lambda g, x, y: g * np.sinh(x)),
-    "Exp": (np.exp, lambda g, x, y: g * y),
-    "Floor": (np.floor, lambda g, x, y: np.zeros_like(g)),
-    "Log": (np.log, lambda g, x, y: g / x),
-    "Neg": (np.negative, lambda g, x, y: -g),
-    "Reciprocal": (np.reciprocal, lambda g, x, y: -g * y * y),
-    # ONNX rounds halves to the even neighbour, as rint does.
-    "Round": (np.rint, lambda g, x, y: np.zeros_like(g)),
-    "Sign": (np.sign, lambda g, x, y: np.zeros_like(g)),
-    "Sin": (np.sin, lambda g, x, y: g * np.cos(x)),
-    "Sinh": (np.sinh, lambda g, x, y: g * np.cosh(x)),
-    "Sqrt": (np.sqrt, lambda g, x, y: g / (2 * y)),
-    "Tan": (np.tan, lambda g, x, y: g * (y * y + 1)),
-    "Tanh": (np.tanh, lambda g, x, y: g * (1 - y * y)),
+_DERIVATIVES: dict[str, Derivative] = {
+    "Abs": lambda g, x, y: g * np.sign(x),
+    "Acos": lambda g, x, y: -g / np.sqrt((1 - x) * (1 + x)),
+    "Acosh": lambda g, x, y: g / (np.sqrt(x - 1) * np.sqrt(x + 1)),
+    "Asin": lambda g, x, y: g / np.sqrt((1 - x) * (1 + x)),
+    "Asinh": lambda g, x, y: g / np.sqrt(x * x + 1),
+    "Atan": lambda g, x, y: g / (x * x + 1),
+    "Atanh": lambda g, x, y: g / ((1 - x) * (1 + x)),
+    "Ceil": lambda g, x, y: np.zeros_like(g),
+    "Cos": lambda g, x, y: -g * np.sin(x),
+    "Cosh": lambda g, x, y: g * np.sinh(x),
+    "Exp": lambda g, x, y: g * y,
+    "Floor": lambda g, x, y: np.zeros_like(g),
+    "Log": lambda g, x, y: g / x,
+    "Neg": lambda g, x, y: -g,
+    "Reciprocal": lambda g, x, y: -g * y * y,
+    "Round": lambda g, x, y: np.zeros_like(g),
+    "Sign": lambda g, x, y: np.zeros_like(g),
+    "Sin": lambda g, x, y: g * np.cos(x),
+    "Sinh": lambda g, x, y: g * np.cosh(x),
+    "Sqrt": lambda g, x, y: g / (2 * y),
+    "Tan": lambda g, x, y: g * (y * y + 1),
+    "Tanh": lambda g, x, y: g * (1 - y * y),
 }
 
 
-def _pull(derivative: Derivative) -> Callable[..., tuple[Any, ...]]:
+def _pull(derivative: Derivative) -> Callable[..., Arrays]:
     def fill(out: Array, gradient: Array, x: Array, y: Array) -> None:
         out[...] = derivative(gradient, x, y)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (blockwise(fill, gradient, inputs[0], output),)
 
     return alone(backward)
@@ -98,8 +101,9 @@ def _maker(function: np.ufunc, derivative: Derivative) -> Maker:
     return lambda node: kernel
 
 
-for _name, (_function, _derivative) in _FUNCTIONS.items():
-    OPERATORS.add(_name)(_maker(_function, _derivative))
+for _name, _derivative in _DERIVATIVES.items():
+    # ONNX rounds halves to the even neighbour, as rint does.
+    OPERATORS.add(_name)(_maker(np.rint if _name == "Round" else getattr(np, POINTWISE[_name]), _derivative))
 
 
 @OPERATORS.add("Erf")
@@ -148,7 +152,7 @@ def _clip(node: OperatorNode) -> Kernel:
         y = x if low is None else np.maximum(x, low)
         return x if high is None and low is None else np.asarray(y if high is None else np.minimum(y, high))
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, low, high = (*inputs, None, None)[:3]
         inside = np.ones(x.shape, bool)
         if low is not None:
@@ -184,8 +188,8 @@ Partial = Callable[[Array, Array, Array, Array], Array]
 """(gradient, a, b, output) -> the gradient of one of the two, not yet summed over broadcast axes."""
 
 
-def _backward(first: Partial, second: Partial) -> Callable[..., tuple[Any, ...]]:
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+def _backward(first: Partial, second: Partial) -> Callable[..., Arrays]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         values = (lift(gradient), lift(inputs[0]), lift(inputs[1]), lift(output))
         return tuple(
             within(unbroadcast(partial(*values), each.shape), each) if is_real(each) else None
@@ -237,7 +241,7 @@ def _pow(node: OperatorNode) -> Kernel:
         with quiet():
             return lower(_power(lift(x), _alike(exponent, x)), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Array | None]:
+    def backward(gradient: Array, inputs: Inputs, wanted: Sequence[bool]) -> list[Array | None]:
         x, exponent, g = lift(inputs[0]), _alike(inputs[1], inputs[0]), lift(gradient)
         found: list[Array | None] = [None, None]
         if wanted[0]:
@@ -285,7 +289,7 @@ def _extremum(function: np.ufunc) -> Maker:
         with quiet():
             return np.asarray(reduce(function, inputs))
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         ties = [each == output for each in inputs]
         share = lift(gradient) / sum((each.astype(np.int8) for each in ties[1:]), ties[0].astype(np.int8))
         share = share.astype(working(gradient.dtype), copy=False)
@@ -313,7 +317,7 @@ def _accumulate(mean: bool) -> Maker:
                 total = _add_to(total, lift(each))
             return lower(total / total.dtype.type(len(inputs)) if mean else total, dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         wide = lift(gradient)
         share = wide / wide.dtype.type(len(inputs)) if mean else wide
         return tuple(within(unbroadcast(share, each.shape), each) for each in inputs)
@@ -337,7 +341,7 @@ OPERATORS.add("Mean")(_accumulate(mean=True))
 def _where(node: OperatorNode) -> Kernel:
     """``x`` where the condition holds, else ``y``; all three broadcast."""
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         condition, x, y = inputs
         g = lift(gradient)
         zero = np.zeros((), g.dtype)
@@ -351,7 +355,7 @@ def _where(node: OperatorNode) -> Kernel:
 # None of them passes a gradient on, so their backward answers ``None`` for every input.
 
 
-def no_gradient(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[None, ...]:
+def no_gradient(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> tuple[None, ...]:
     """The backward of what is not differentiable: ``None`` an input."""
     return (None,) * len(inputs)
 
@@ -365,24 +369,11 @@ def _logical(function: Callable[..., Any]) -> Maker:
     return lambda node: kernel
 
 
-_LOGIC: dict[str, Callable[..., Any]] = {
-    "And": np.logical_and,
-    "BitwiseAnd": np.bitwise_and,
-    "BitwiseNot": np.bitwise_not,
-    "BitwiseOr": np.bitwise_or,
-    "BitwiseXor": np.bitwise_xor,
-    "Equal": np.equal,
-    "Greater": np.greater,
-    "GreaterOrEqual": np.greater_equal,
-    "Less": np.less,
-    "LessOrEqual": np.less_equal,
-    "Not": np.logical_not,
-    "Or": np.logical_or,
-    "Xor": np.logical_xor,
-}
-
-for _name, _predicate in _LOGIC.items():
-    OPERATORS.add(_name)(_logical(_predicate))
+for _name in (
+    *("And", "Not", "Or", "Xor", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
+    *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+):
+    OPERATORS.add(_name)(_logical(getattr(np, POINTWISE[_name])))
 
 
 @OPERATORS.add("BitShift")
@@ -416,7 +407,7 @@ def _bit_shift(node: OperatorNode) -> Kernel:
 _PLAIN = frozenset(np.dtype(each) for each in (*"?bBhHiIqQefd", ml_dtypes.bfloat16))
 
 
-def _convert(node: OperatorNode, dtype: Callable[..., np.dtype[Any]]) -> Kernel:
+def _convert(node: OperatorNode, dtype: Callable[..., DType]) -> Kernel:
     def forward(x: Array, *like: Array) -> Array:
         target = dtype(*like)
         if target not in _PLAIN or x.dtype not in _PLAIN:
@@ -425,7 +416,7 @@ def _convert(node: OperatorNode, dtype: Callable[..., np.dtype[Any]]) -> Kernel:
         with quiet():
             return x if x.dtype == target else np.asarray(x.astype(target))
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         rest = (None,) * (len(inputs) - 1)
         if gradients[0] is None or not (is_real(inputs[0]) and is_real(outputs[0])):
             return None, *rest

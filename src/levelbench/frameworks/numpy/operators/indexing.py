@@ -12,6 +12,8 @@ from levelbench.errors import UsageError
 from levelbench.frameworks.numpy.operators.elementwise import no_gradient
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    Inputs,
     Kernel,
     Registry,
     alone,
@@ -59,7 +61,7 @@ def _gather(node: OperatorNode) -> Kernel:
     """Slices of x along ``axis`` by ``indices``, which may count from the end; an embedding, on axis 0."""
     axis = node["axis"]
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, indices = inputs
         at, size = axis % x.ndim, x.shape[axis]
         inner = gradient.ndim - (x.ndim - 1 - at)
@@ -93,7 +95,7 @@ def _gather_elements(node: OperatorNode) -> Kernel:
     def forward(x: Array, indices: Array) -> Array:
         return x.reshape(-1).take(flat_positions(x.shape, indices, axis))
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, indices = inputs
         result = np.zeros(x.size, lift(gradient[:0]).dtype)
         np.add.at(result, flat_positions(x.shape, indices, axis).reshape(-1), lift(gradient).reshape(-1))
@@ -127,7 +129,7 @@ def _gather_nd(node: OperatorNode) -> Kernel:
         taken = x.reshape(-1, width).take(rows, axis=0) if width else x[:0]
         return taken.reshape(*indices.shape[:-1], *x.shape[batch + indices.shape[-1] :])
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, indices = inputs
         rows, width = flat_rows(x.shape, indices, batch)
         if not width:
@@ -154,7 +156,7 @@ def _one_hot(node: OperatorNode) -> Kernel:
     def forward(indices: Array, depth: Array, values: Array) -> Array:
         return np.where(hits(indices, depth), values[1], values[0]).astype(values.dtype, copy=False)
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         if gradients[0] is None or not is_real(inputs[2]):
             return None, None, None
         hit, wide = hits(inputs[0], inputs[1]), lift(gradients[0])
@@ -246,7 +248,7 @@ def _scatter(locate: Locate, reduction: str) -> Kernel:
         with quiet():
             return lower(_scattered(lift(flat), rows, lift(rising), reduction), data.dtype).reshape(data.shape)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         data, indices, updates = inputs
         rows, width = locate(data.shape, indices)
         if not (rows.size and width):
@@ -294,7 +296,7 @@ def _top_k(node: OperatorNode) -> Kernel:
         chosen = np.take_along_axis(rows, indices, -1)
         return np.moveaxis(chosen, -1, axis), np.moveaxis(indices, -1, axis)
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         if gradients[0] is None or not is_real(inputs[0]):
             return None, None
         result = np.zeros_like(inputs[0])
@@ -338,7 +340,7 @@ def _compress(node: OperatorNode) -> Kernel:
     """Slices of x (elements of it flattened, without ``axis``) where the condition holds; a short one is false on."""
     axis = node.get("axis")
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         x, condition = inputs
         if gradients[0] is None or not is_real(x):
             return None, None
@@ -374,7 +376,7 @@ def _trilu(node: OperatorNode) -> Kernel:
     def triangle(x: Array, k: Any) -> Array:
         return part(x, 0 if k is None else int(np.asarray(k).item()))
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         rest = (None,) * (len(inputs) - 1)
         if gradients[0] is None or not is_real(inputs[0]):
             return None, *rest

@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.operators.contract import Pullback
+from levelbench.operators.contract import DType, Pullback
 from levelbench.operators.node import OperatorNode
 
 __all__ = [
     "Array",
+    "Arrays",
+    "DType",
     "Fill",
+    "Inputs",
     "Kernel",
     "Maker",
     "OneOutput",
@@ -46,6 +49,12 @@ __all__ = [
 ]
 
 
+Array = NDArray[Any]
+Inputs = Sequence[Any]
+"""Arrays, one an input of a node, ``None`` for one that is left out: an operator knows which must be there."""
+Arrays = tuple[Any, ...]
+"""Arrays by position, ``None`` where there is none: outputs, or gradients of inputs."""
+
 Wanted = Sequence[bool] | None
 """Which inputs' gradients somebody wants; ``None``: all."""
 
@@ -66,7 +75,7 @@ class Kernel:
     vjp: Callable[..., Any] | None = None
     selective: bool = False
 
-    def differentiate(self, inputs: Sequence[Any], wanted: Wanted = None) -> tuple[tuple[Any, ...], Pullback]:
+    def differentiate(self, inputs: Inputs, wanted: Wanted = None) -> tuple[Arrays, Pullback]:
         """The outputs and a function of their gradients; ``UnsupportedError`` where there is no gradient."""
         choice = {"wanted": wanted} if self.selective else {}
         if self.vjp is not None:
@@ -79,7 +88,7 @@ class Kernel:
         return outputs, lambda *gradients: backward(gradients, inputs, outputs, **choice)
 
 
-def as_outputs(found: Any) -> tuple[Any, ...]:
+def as_outputs(found: Any) -> Arrays:
     """What a forward returned, as a tuple."""
     return found if isinstance(found, tuple) else (found,)
 
@@ -130,8 +139,6 @@ class Registry:
 # A formula of ten passes over an array is bound by memory, unless each pass finds its block in the cache.
 
 
-Array = NDArray[Any]
-
 OneOutput = Callable[[Array, Sequence[Any], Array], tuple[Array | None, ...]]
 """(gradient of the output, inputs, output) -> the gradients of the inputs."""
 
@@ -146,7 +153,7 @@ _BLOCK = 1 << 15
 """Elements of a block: three float32 arrays of it fit a second-level cache; Python's cost a block is below a tenth."""
 
 
-def is_narrow(dtype: np.dtype[Any]) -> bool:
+def is_narrow(dtype: DType) -> bool:
     """Whether it is a floating-point type narrower than float32, which is computed in float32 and rounded once."""
     return dtype in _NARROW
 
@@ -156,7 +163,7 @@ def is_real(array: Any) -> bool:
     return array is not None and (array.dtype.kind == "f" or array.dtype in _NARROW)
 
 
-def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def working(dtype: DType) -> DType:
     """The dtype to compute in: float32 for a narrow one, else itself."""
     return np.dtype(np.float32) if dtype in _NARROW else dtype
 
@@ -167,7 +174,7 @@ def lift(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype in _NARROW else array
 
 
-def lower(array: Any, dtype: np.dtype[Any]) -> Array:
+def lower(array: Any, dtype: DType) -> Array:
     """A result in the dtype that is asked for; an array even where NumPy makes a scalar of no dimensions."""
     return np.asarray(array) if array.dtype == dtype else np.asarray(array).astype(dtype)
 
@@ -203,10 +210,10 @@ class QuietPass:
         self._state.__exit__(*error)
 
 
-def alone(function: OneOutput) -> Callable[..., tuple[Any, ...]]:
+def alone(function: OneOutput) -> Callable[..., Arrays]:
     """The backward of an operator with one output that only real inputs matter to."""
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         if gradients[0] is None or not any(is_real(each) for each in inputs):
             return (None,) * len(inputs)
         with quiet():
@@ -215,10 +222,10 @@ def alone(function: OneOutput) -> Callable[..., tuple[Any, ...]]:
     return backward
 
 
-def selective(function: Callable[[Array, Sequence[Any], Sequence[bool]], Sequence[Any]]) -> Callable[..., Any]:
+def selective(function: Callable[[Array, Inputs, Sequence[bool]], Inputs]) -> Callable[..., Any]:
     """The same for ``function(gradient, inputs, wanted)`` of a selective kernel: ``wanted`` has a bool an input."""
 
-    def backward(gradients: Any, inputs: Any, outputs: Any, wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:
+    def backward(gradients: Any, inputs: Any, outputs: Any, wanted: Sequence[bool] | None = None) -> Arrays:
         chosen = [is_real(each) and (wanted is None or wanted[at]) for at, each in enumerate(inputs)]
         if gradients[0] is None or not any(chosen):
             return (None,) * len(inputs)
@@ -295,7 +302,7 @@ def activation(fill: Fill, slope: Slope) -> Kernel:
     def pull(out: Array, gradient: Array, x: Array, y: Array) -> None:
         np.multiply(gradient, slope(x, y), out=out)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (blockwise(pull, gradient, inputs[0], output),)
 
     return Kernel(forward, alone(backward))
@@ -322,7 +329,7 @@ def logistic(out: Array, x: Array) -> None:
 # The reverse of broadcasting: sums of a gradient over what was repeated.
 
 
-def unbroadcast(gradient: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+def unbroadcast(gradient: Array, shape: Sequence[int]) -> Array:
     """``gradient`` of a value that was broadcast from ``shape``, in that shape; itself where they are the same."""
     if gradient.shape == tuple(shape):
         return gradient

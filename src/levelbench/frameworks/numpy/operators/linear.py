@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from levelbench.errors import UsageError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Inputs,
     Kernel,
     Registry,
     is_real,
@@ -53,7 +53,7 @@ def _matmul(node: OperatorNode) -> Kernel:
         with quiet():
             return lower(matmul(lift(a), lift(b)), a.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Array | None]:
+    def backward(gradient: Array, inputs: Inputs, wanted: Sequence[bool]) -> list[Array | None]:
         a, b, g = (lift(each) for each in (*inputs, gradient))
         a = a[None] if a.ndim == 1 else a
         b = b[:, None] if b.ndim == 1 else b
@@ -95,7 +95,7 @@ def _gemm(node: OperatorNode) -> Kernel:
                 y += lift(c) if beta == 1 else lift(c) * y.dtype.type(beta)
             return lower(y, a.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Array | None]:
+    def backward(gradient: Array, inputs: Inputs, wanted: Sequence[bool]) -> list[Array | None]:
         a, b, g = lift(inputs[0]), lift(inputs[1]), lift(gradient)
         right, left = (b.T if turn_b else b), (a.T if turn_a else a)
         scaled = g if alpha == 1 else g * g.dtype.type(alpha)
@@ -134,7 +134,7 @@ def _einsum(node: OperatorNode) -> Kernel:
             result = contract([(each, lift(x)) for each, x in zip(labels, inputs, strict=True)], output)
             return lower(result, inputs[0].dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Array | None]:
+    def backward(gradient: Array, inputs: Inputs, wanted: Sequence[bool]) -> list[Array | None]:
         labels, kept = _parse(equation, [each.ndim for each in inputs])
         terms = [(each, lift(x)) for each, x in zip(labels, inputs, strict=True)]
         found: list[Array | None] = [None] * len(inputs)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from levelbench.frameworks.numpy.operators.activations import log_softmax, rows
-from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, is_real, lift, lower, quiet, within
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Arrays,
+    Inputs,
+    Kernel,
+    Registry,
+    is_real,
+    lift,
+    lower,
+    quiet,
+    within,
+)
 from levelbench.operators.contract import Pullback
 from levelbench.operators.node import OperatorNode
 
@@ -111,7 +121,7 @@ def _negative_log_likelihood(node: OperatorNode) -> Kernel:
         with quiet():
             return lower(loss.forward(lift(log_prob), target, weight), log_prob.dtype)
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         log_prob, target, weight = (*inputs, None)[:3]
         if gradients[0] is None:
             return (None,) * len(inputs)
@@ -139,7 +149,7 @@ def _softmax_cross_entropy(node: OperatorNode) -> Kernel:
     def forward(scores: Array, target: Array) -> tuple[Array, ...]:
         return vjp(scores, target)[0]
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         return vjp(*inputs)[1](*gradients)
 
     def vjp(scores: Array, target: Array) -> tuple[tuple[Array, ...], Pullback]:
@@ -164,7 +174,7 @@ def _general(node: OperatorNode) -> Kernel:
         first = lower(value, scores.dtype)
         return (first, lower(log_prob, scores.dtype)) if both else (first,)
 
-    def pull(gradients: Sequence[Any], inputs: Sequence[Any], log_prob: Array) -> tuple[Any, ...]:
+    def pull(gradients: Inputs, inputs: Inputs, log_prob: Array) -> Arrays:
         scores, target, weight = (*inputs, None)[:3]
         by_loss = gradients[0]
         by_log = lift(gradients[1]) if len(gradients) > 1 and gradients[1] is not None else None
@@ -192,7 +202,7 @@ def _general(node: OperatorNode) -> Kernel:
     def forward(scores: Array, target: Array, weight: Array | None = None) -> tuple[Array, ...]:
         return answer(scores, *compute(scores, target, weight))
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         # The logarithms are computed again, up to five times the time of PyTorch's backward; vjp keeps them.
         return pull(gradients, inputs, rows(log_softmax, 1, lift(inputs[0])))
 

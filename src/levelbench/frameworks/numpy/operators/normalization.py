@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,6 +11,9 @@ from onnx import TensorProto, helper
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    DType,
+    Inputs,
     Kernel,
     Registry,
     alone,
@@ -29,7 +31,7 @@ __all__ = ["OPERATORS", "Standardised", "dots", "stage", "staged", "standardise"
 _LONG = 4096
 
 
-def stage(node: OperatorNode) -> np.dtype[Any]:
+def stage(node: OperatorNode) -> DType:
     """The type that ``stash_type`` asks the statistics to be computed in: float32, unless it is told another."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(node.get("stash_type", TensorProto.FLOAT)))
 
@@ -120,7 +122,7 @@ def _planes(x: Array) -> Array:
     return x.reshape(len(x), x.shape[1] if x.ndim > 1 else 1, prod(x.shape[2:]))
 
 
-def _column(vector: Array, dtype: np.dtype[Any]) -> Array:
+def _column(vector: Array, dtype: DType) -> Array:
     return lift(vector).astype(dtype, copy=False)[:, None]
 
 
@@ -134,7 +136,7 @@ def _infer(given: tuple[Array, ...], epsilon: float, _: float) -> Any:
     y *= scale * inverse
     y += bias
 
-    def pullback(gradient: Any) -> tuple[Any, ...]:
+    def pullback(gradient: Any) -> Arrays:
         if gradient is None:
             return (None,) * 5
         with quiet():
@@ -166,7 +168,7 @@ def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Any:
         for old, new in ((mean, batch_mean), (variance, batch_variance))
     ]
 
-    def pullback(gradient: Any, by_mean: Any = None, by_variance: Any = None) -> tuple[Any, ...]:
+    def pullback(gradient: Any, by_mean: Any = None, by_variance: Any = None) -> Arrays:
         with quiet():
             g = np.zeros_like(values) if gradient is None else _planes(lift(gradient))
             total = g.sum(axis=(0, 2))[:, None]
@@ -223,7 +225,7 @@ def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep:
         y = np.multiply(values, _column(scale, kind), out=None if keep else values)
         y += _column(bias, kind)
 
-    def pullback(gradient: Any) -> tuple[Any, ...]:
+    def pullback(gradient: Any) -> Arrays:
         if gradient is None:
             return None, None, None
         with quiet():
@@ -262,7 +264,7 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
             if bias is not None:
                 y += lift(bias)
 
-        def pullback(gradient: Any, by_mean: Any = None, by_inverse: Any = None) -> tuple[Any, ...]:
+        def pullback(gradient: Any, by_mean: Any = None, by_inverse: Any = None) -> Arrays:
             with quiet():
                 g = np.zeros_like(values) if gradient is None else lift(gradient)
                 others = [None if each is None else lift(each).reshape(-1, 1) for each in (by_mean, by_inverse)]
@@ -290,7 +292,7 @@ def _rms_normalization(node: OperatorNode) -> Kernel:
             values = rows * inverse
             y = values.reshape(x.shape) * lift(scale)
 
-        def pullback(gradient: Any) -> tuple[Any, ...]:
+        def pullback(gradient: Any) -> Arrays:
             if gradient is None:
                 return None, None
             with quiet():
@@ -323,7 +325,7 @@ def _lrn(node: OperatorNode) -> Kernel:
         with quiet():
             return lower(wide * base(wide) ** wide.dtype.type(-beta), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x, g = lift(inputs[0]), lift(gradient)
         root = base(x)
         power = root ** x.dtype.type(-beta)
@@ -368,7 +370,7 @@ def _lp_normalization(node: OperatorNode) -> Kernel:
             size = norm(wide)
             return lower(np.where(size == 0, wide.dtype.type(0), wide / size), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         x, y, g = lift(inputs[0]), lift(output), lift(gradient)
         size = norm(x)
         slope = np.sign(x) if p == 1 else y
@@ -392,7 +394,7 @@ def _mean_variance_normalization(node: OperatorNode) -> Kernel:
             centred, deviation = parts(lift(x))
             return lower(centred / (deviation + deviation.dtype.type(_EPSILON)), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         g = lift(gradient)
         centred, deviation = parts(lift(inputs[0]))
         size = deviation + deviation.dtype.type(_EPSILON)

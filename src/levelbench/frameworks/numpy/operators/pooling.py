@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from levelbench.frameworks.numpy.operators.convolution import Sliding, Windows
-from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, alone, is_real, lift, lower, quiet
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    DType,
+    Inputs,
+    Kernel,
+    Registry,
+    alone,
+    is_real,
+    lift,
+    lower,
+    quiet,
+)
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -31,7 +42,7 @@ def _average_pool(node: OperatorNode) -> Kernel:
             found /= _counts(x.shape[2:], windows, with_border, found.dtype)
         return lower(found, x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = inputs[0]
         windows = sliding.over(x.shape[2:], kernel)
         g = lift(gradient)
@@ -52,7 +63,7 @@ def _lp_pool(node: OperatorNode) -> Kernel:
         with quiet():
             return lower(_root(_sum(_power(lift(x), p), windows), p), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = lift(inputs[0])
         windows = sliding.over(x.shape[2:], kernel)
         spread = _spread_sums(_by_norm(lift(gradient), lift(y), p), windows, x.shape)
@@ -68,7 +79,7 @@ def _global_average_pool(node: OperatorNode) -> Kernel:
     def forward(x: Array) -> Array:
         return lower(lift(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = inputs[0]
         share = lift(gradient) / prod(x.shape[2:])
         return (np.broadcast_to(lower(share, x.dtype), x.shape),)
@@ -85,7 +96,7 @@ def _global_lp_pool(node: OperatorNode) -> Kernel:
         axes = tuple(range(2, x.ndim))
         return lower(_root(_power(lift(x), p).sum(axis=axes, keepdims=True), p), x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = lift(inputs[0])
         return (lower(_by_norm(lift(gradient), lift(y), p) * _slope(x, p), inputs[0].dtype),)
 
@@ -141,7 +152,7 @@ def _spread_sums(gradient: Array, windows: Windows, shape: Sequence[int]) -> Arr
     return found
 
 
-def _counts(spatial: Sequence[int], windows: Windows, with_border: bool, dtype: np.dtype[Any]) -> Array:
+def _counts(spatial: Sequence[int], windows: Windows, with_border: bool, dtype: DType) -> Array:
     """By how many elements each window's sum is divided, over the spatial axes."""
     counts = np.ones((), dtype)
     for axis, size in enumerate(spatial):
@@ -174,7 +185,7 @@ def _max_pool(node: OperatorNode) -> Kernel:
             y = _maximum(x, windows)
             return (y, _indices(x, y, windows, column_major)) if with_indices else y
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         windows = sliding.over(inputs[0].shape[2:], kernel)
         return (_spread(gradient, inputs[0], y, windows),)
 
@@ -188,7 +199,7 @@ def _global_max_pool(node: OperatorNode) -> Kernel:
     def forward(x: Array) -> Array:
         return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = inputs[0]
         flat = np.zeros((*x.shape[:2], prod(x.shape[2:])), x.dtype)
         first = x.reshape(flat.shape).argmax(axis=2, keepdims=True)
@@ -198,7 +209,7 @@ def _global_max_pool(node: OperatorNode) -> Kernel:
     return Kernel(forward, alone(backward))
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
+def _lowest(dtype: DType) -> Any:
     if dtype.kind == "b":
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)

@@ -16,7 +16,17 @@ from onnx import helper
 
 from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks.numpy.operators.elementwise import no_gradient
-from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, is_real, lift, lower
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Arrays,
+    DType,
+    Inputs,
+    Kernel,
+    Registry,
+    is_real,
+    lift,
+    lower,
+)
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "restore", "seed", "state"]
@@ -69,7 +79,7 @@ def _dropout(node: OperatorNode) -> Kernel:
         y = x if mask is None else _scaled(x, mask, kept)
         return ((y, np.ones(x.shape, bool) if mask is None else mask) if masked else (y,)), mask, kept
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         kept, rest = _kept(*(*inputs, None, None)[1:3]), (None,) * (len(inputs) - 1)
         if gradients[0] is None or kept == 1:
             return gradients[0], *rest
@@ -85,7 +95,7 @@ def _dropout(node: OperatorNode) -> Kernel:
         outputs, mask, kept = draw(*inputs)
         rest = (None,) * (len(inputs) - 1)
 
-        def pullback(*gradients: Any) -> tuple[Any, ...]:
+        def pullback(*gradients: Any) -> Arrays:
             if gradients[0] is None or mask is None:
                 return gradients[0], *rest
             return _scaled(gradients[0], mask, kept), *rest
@@ -108,7 +118,7 @@ def _scaled(x: Array, mask: Array, kept: float) -> Array:
     return lower(wide * (mask * wide.dtype.type(1 / kept if kept else 0)), x.dtype)
 
 
-def _dtype(node: OperatorNode, like: Any = None) -> np.dtype[Any]:
+def _dtype(node: OperatorNode, like: Any = None) -> DType:
     """The dtype that is asked for, else that of the input, else float32."""
     given = node.get("dtype")
     if given is None:
@@ -116,11 +126,11 @@ def _dtype(node: OperatorNode, like: Any = None) -> np.dtype[Any]:
     return np.dtype(helper.tensor_dtype_to_np_dtype(given))
 
 
-def _drawn(node: OperatorNode) -> Callable[[Sequence[int], np.dtype[Any]], Array]:
+def _drawn(node: OperatorNode) -> Callable[[Sequence[int], DType], Array]:
     generator, uniform = _generator(node), node.op_type.startswith("RandomUniform")
     first, second = (node["low"], node["high"]) if uniform else (node["mean"], node["scale"])
 
-    def draw(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    def draw(shape: Sequence[int], dtype: DType) -> Array:
         wide = np.float64 if dtype == np.float64 else np.float32
         source = generator()
         values: Array = np.asarray(source.random(shape, wide) if uniform else source.standard_normal(shape, wide))
@@ -156,5 +166,5 @@ def _bernoulli(node: OperatorNode) -> Kernel:
     return Kernel(forward, _zero)
 
 
-def _zero(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+def _zero(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
     return tuple(np.zeros_like(each) if is_real(each) else None for each in inputs)

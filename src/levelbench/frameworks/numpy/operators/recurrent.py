@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, lift, logistic, lower, quiet, within
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Arrays,
+    Inputs,
+    Kernel,
+    Registry,
+    lift,
+    logistic,
+    lower,
+    quiet,
+    within,
+)
+from levelbench.frameworks.shared.sequences import USUAL, activations_of
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "Cell", "Gate", "GruCell", "LstmCell", "Pulled", "RnnCell", "Unrolled", "gates_of"]
@@ -55,37 +67,18 @@ _MAKERS: dict[str, Callable[[Any, Any], Gate]] = {
     ),
 }
 
-# What alpha and beta are where the node gives none; a function that is not here takes neither.
-_DEFAULTS: dict[str, tuple[float | None, float | None]] = {
-    "affine": (1.0, 0.0),
-    "elu": (1.0, None),
-    "hardsigmoid": (0.2, 0.5),
-    "leakyrelu": (0.01, None),
-    "scaledtanh": (1.0, 1.0),
-    "thresholdedrelu": (1.0, None),
-}
+
+def gates_of(node: OperatorNode) -> list[list[Gate]]:
+    """The gates of each direction; ``UnsupportedError`` for a function that ONNX does not list."""
+    gates, each = [_gate(*chosen) for chosen in activations_of(node)], len(USUAL[node.op_type])
+    return [gates[at : at + each] for at in range(0, len(gates), each)]
 
 
-def gates_of(node: OperatorNode, defaults: Sequence[str], directions: int) -> list[list[Gate]]:
-    """The gates of each direction; alphas and betas go, in order, to the functions that take them.
-
-    ``UnsupportedError`` for a function that ONNX does not list.
-    """
-    names = list(node.attributes.get("activations") or list(defaults) * directions)
-    alphas, betas = (iter(node.get(each) or ()) for each in ("activation_alpha", "activation_beta"))
-    gates = [_gate(name, alphas, betas) for name in names[: len(defaults) * directions]]
-    return [gates[at : at + len(defaults)] for at in range(0, len(gates), len(defaults))]
-
-
-def _gate(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Gate:
-    key = name.lower()
-    if key not in _MAKERS:
+def _gate(name: str, alpha: float | None, beta: float | None) -> Gate:
+    if name not in _MAKERS:
         known = ", ".join(_MAKERS)
         raise UnsupportedError(f"the activation {name!r} on numpy", f"ONNX names {known}", "use one of these")
-    alpha, beta = _DEFAULTS.get(key, (None, None))
-    return _MAKERS[key](
-        alpha if alpha is None else float(next(alphas, alpha)), beta if beta is None else float(next(betas, beta))
-    )
+    return _MAKERS[name](alpha, beta)
 
 
 # One step of an RNN, a GRU and an LSTM, forward and backward.
@@ -109,8 +102,6 @@ class Pulled(NamedTuple):
 
 class Cell(ABC):
     """A step of one direction: ``recurrent`` is R (gates * hidden, hidden), ``clip`` a bound on what enters a gate."""
-
-    default: tuple[str, ...]
 
     def __init__(self, recurrent: Array, gates: Sequence[Gate], clip: float | None) -> None:
         self.recurrent = recurrent
@@ -139,8 +130,6 @@ class Cell(ABC):
 
 class RnnCell(Cell):
     """H' = f(x + H R')."""
-
-    default = ("Tanh",)
 
     def forward(self, x: Array, states: States) -> tuple[States, Any]:
         """As above."""
@@ -268,9 +257,7 @@ class Unrolled:
     ``inputs`` are those of the node, time first, in their working dtype; ``keep`` says whether :meth:`pull` follows.
     """
 
-    def __init__(
-        self, cell: Cell, inputs: Sequence[Any], direction: int, backwards: bool, states: int, keep: bool
-    ) -> None:
+    def __init__(self, cell: Cell, inputs: Inputs, direction: int, backwards: bool, states: int, keep: bool) -> None:
         x, self._cell, self._at = inputs[X], cell, direction
         self._x, self._weight = x, inputs[W][direction]
         self._bias, self._valid = inputs[B], _valid(inputs[LENGTHS], x.shape)
@@ -311,7 +298,7 @@ class Unrolled:
                 self.y[t] = np.where(now, after[0], 0)
         return states
 
-    def pull(self, gradients: Sequence[Any], direction: int) -> dict[int, Array]:
+    def pull(self, gradients: Inputs, direction: int) -> dict[int, Array]:
         """The gradients by input position, given those of Y (steps, directions, batch, hidden), Y_h and Y_c."""
         by_y = None if gradients[0] is None else gradients[0][:, direction]
         states = tuple(
@@ -387,44 +374,44 @@ MakeCell = Callable[[Sequence[Gate], Sequence[Any], int], Cell]
 
 @OPERATORS.add("RNN")
 def _rnn(node: OperatorNode) -> Kernel:
-    def make(gates: Sequence[Gate], inputs: Sequence[Any], at: int) -> Cell:
+    def make(gates: Sequence[Gate], inputs: Inputs, at: int) -> Cell:
         return RnnCell(inputs[R][at], gates, node.get("clip"))
 
-    return _kernel(node, RnnCell.default, make, states=1)
+    return _kernel(node, make, states=1)
 
 
 @OPERATORS.add("GRU")
 def _gru(node: OperatorNode) -> Kernel:
     linear = bool(node.get("linear_before_reset", 0))
 
-    def make(gates: Sequence[Gate], inputs: Sequence[Any], at: int) -> Cell:
+    def make(gates: Sequence[Gate], inputs: Inputs, at: int) -> Cell:
         cell = GruCell(inputs[R][at], gates, node.get("clip"))
         cell.linear_before_reset = linear
         if linear and inputs[B] is not None:
             cell.recurrent_bias = inputs[B][at, 5 * cell.hidden :]
         return cell
 
-    return _kernel(node, GruCell.default, make, states=1)
+    return _kernel(node, make, states=1)
 
 
 @OPERATORS.add("LSTM")
 def _lstm(node: OperatorNode) -> Kernel:
-    def make(gates: Sequence[Gate], inputs: Sequence[Any], at: int) -> Cell:
+    def make(gates: Sequence[Gate], inputs: Inputs, at: int) -> Cell:
         cell = LstmCell(inputs[R][at], gates, node.get("clip"))
         cell.input_forget = bool(node.get("input_forget", 0))
         if inputs[P] is not None:
             cell.peepholes = inputs[P][at].reshape(3, -1)
         return cell
 
-    return _kernel(node, LstmCell.default, make, states=2)
+    return _kernel(node, make, states=2)
 
 
-def _kernel(node: OperatorNode, default: Sequence[str], make: MakeCell, states: int) -> Kernel:
+def _kernel(node: OperatorNode, make: MakeCell, states: int) -> Kernel:
     reversed_ones = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[node["direction"]]
-    gates = gates_of(node, default, len(reversed_ones))
+    gates = gates_of(node)
     by_batch = bool(node.get("layout", 0))
 
-    def unroll(given: Sequence[Any], keep: bool) -> tuple[list[Any], list[Unrolled]]:
+    def unroll(given: Inputs, keep: bool) -> tuple[list[Any], list[Unrolled]]:
         inputs = [*given, *(None,) * (8 - len(given))]
         wide = [each if each is None or at == LENGTHS else lift(each) for at, each in enumerate(inputs)]
         if by_batch:
@@ -451,7 +438,7 @@ def _kernel(node: OperatorNode, default: Sequence[str], make: MakeCell, states: 
         with quiet():
             wide, directions = unroll(inputs, keep=True)
 
-        def pullback(*gradients: Any) -> tuple[Any, ...]:
+        def pullback(*gradients: Any) -> Arrays:
             g = [None if each is None else lift(each) for each in (*gradients, *(None,) * (3 - len(gradients)))]
             if by_batch:
                 g = [
@@ -471,7 +458,7 @@ def _kernel(node: OperatorNode, default: Sequence[str], make: MakeCell, states: 
     return Kernel(forward, vjp=vjp)
 
 
-def _gathered(parts: Sequence[dict[int, Array]], wide: Sequence[Any]) -> dict[int, Array]:
+def _gathered(parts: Sequence[dict[int, Array]], wide: Inputs) -> dict[int, Array]:
     """The directions' gradients by input: their sum for X, one beside another for the rest."""
     found = {at: np.stack([part[at] for part in parts]) for at in parts[0] if at != X}
     found[X] = sum(part[X] for part in parts[1:]) + parts[0][X] if len(parts) > 1 else parts[0][X]

@@ -7,7 +7,7 @@ those of PyTorch's amax do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -16,6 +16,9 @@ import numpy as np
 from levelbench.frameworks.numpy.operators.elementwise import no_gradient
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    DType,
+    Inputs,
     Kernel,
     Maker,
     Registry,
@@ -27,6 +30,7 @@ from levelbench.frameworks.numpy.operators.kernel import (
     quiet,
     within,
 )
+from levelbench.frameworks.shared.operators import reduction_axes
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -47,9 +51,7 @@ _RUN = 256
 def _axes(node: OperatorNode, rank: int, given: Any) -> Axes:
     """The axes to reduce: an input of newer versions of an operator, an attribute of older ones."""
     axes = node.get("axes") if given is None else np.asarray(given).reshape(-1).tolist()
-    if not axes:
-        return () if node.get("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(axis % rank for axis in axes))
+    return reduction_axes(axes, rank, bool(node.get("noop_with_empty_axes", 0)))
 
 
 def _reduction(reduce: Forward, pull: Gradient) -> Maker:
@@ -62,7 +64,7 @@ def _reduction(reduce: Forward, pull: Gradient) -> Maker:
                 y = lower(reduce(lift(x), axes), x.dtype)
             return y if keep else y.reshape([size for at, size in enumerate(x.shape) if at not in axes])
 
-        def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
             x, rest = inputs[0], (None,) * (len(inputs) - 1)
             if gradients[0] is None or not is_real(x):
                 return None, *rest
@@ -164,7 +166,7 @@ def _extreme(function: np.ufunc, sign: int) -> Maker:
     return _reduction(reduce, pull)
 
 
-def _least(dtype: np.dtype[Any], sign: int) -> Any:
+def _least(dtype: DType, sign: int) -> Any:
     """What an empty set has as maximum (``sign`` -1) or minimum."""
     if dtype.kind == "b":
         return sign > 0
@@ -280,7 +282,7 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
             y = function(rows, axis=-1, dtype=rows.dtype)
             return back(_shift(y, start) if exclusive else y, axis, x)
 
-        def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
             x, axis = inputs
             rows = turned(gradient, axis)
             if exclusive:

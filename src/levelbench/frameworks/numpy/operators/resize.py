@@ -6,14 +6,23 @@ where there are many; the gradient is the product with its transpose.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, alone, is_real, lift, lower
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    DType,
+    Inputs,
+    Kernel,
+    Registry,
+    alone,
+    is_real,
+    lift,
+    lower,
+)
 from levelbench.frameworks.shared.resize import AxisChange, Taps, changes_of, rule_of, taps_of
 from levelbench.operators.node import OperatorNode
 
@@ -41,7 +50,7 @@ def _resize(node: OperatorNode) -> Kernel:
                 found[(slice(None),) * each.axis + (taps.outside,)] = rule.extrapolation
         return lower(found, x.dtype)
 
-    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x, *others = inputs
         found = lift(gradient)
         for each in reversed(changes_of(node, x.shape, *others)):
@@ -74,7 +83,7 @@ def _back(g: Array, each: AxisChange, taps: Taps) -> Array:
     return _product(matrix.T, g, each.axis)
 
 
-def _matrix(taps: Taps, size: int, dtype: np.dtype[Any]) -> Array:
+def _matrix(taps: Taps, size: int, dtype: DType) -> Array:
     """The map of an axis as a matrix (outputs, ``size``)."""
     found = np.zeros((len(taps.places), size), dtype)
     rows = np.arange(len(taps.places))

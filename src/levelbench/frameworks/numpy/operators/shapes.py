@@ -12,8 +12,9 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.elementwise import no_gradient
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
+    Arrays,
+    Inputs,
     Kernel,
-    Maker,
     Registry,
     alone,
     is_narrow,
@@ -22,6 +23,7 @@ from levelbench.frameworks.numpy.operators.kernel import (
     unbroadcast,
     within,
 )
+from levelbench.frameworks.shared.operators import constant_of, depth_to_space, space_to_depth
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -30,7 +32,7 @@ __all__ = ["OPERATORS"]
 OPERATORS = Registry()
 
 
-def _reshaped(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+def _reshaped(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
     return gradient.reshape(inputs[0].shape), *(None,) * (len(inputs) - 1)
 
 
@@ -79,7 +81,7 @@ def _unsqueeze(node: OperatorNode) -> Kernel:
 def _transpose(node: OperatorNode) -> Kernel:
     order = node.get("perm")
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (gradient.transpose(None if order is None else np.argsort(order)),)
 
     return Kernel(lambda x: x.transpose(order), alone(backward))
@@ -92,7 +94,7 @@ def _expand(node: OperatorNode) -> Kernel:
     def forward(x: Array, shape: Array) -> Array:
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_integers(shape))))
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         return within(unbroadcast(lift(gradient), inputs[0].shape), inputs[0]), None
 
     return Kernel(forward, alone(backward))
@@ -100,7 +102,7 @@ def _expand(node: OperatorNode) -> Kernel:
 
 @OPERATORS.add("Tile")
 def _tile(node: OperatorNode) -> Kernel:
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, repeats = inputs
         pairs = [size for pair in zip(_integers(repeats), x.shape, strict=True) for size in pair]
         summed = lift(gradient).reshape(pairs).sum(axis=tuple(range(0, 2 * x.ndim, 2)))
@@ -109,38 +111,18 @@ def _tile(node: OperatorNode) -> Kernel:
     return Kernel(lambda x, repeats: np.tile(x, _integers(repeats)), alone(backward))
 
 
-def _blocks(to_space: bool) -> Maker:
-    """DepthToSpace, or the reverse: (batch, channels block², height, width) and (batch, channels, height block, ...).
+@OPERATORS.add("DepthToSpace", "SpaceToDepth")
+def _blocks(node: OperatorNode) -> Kernel:
+    size, mode = node["blocksize"], node.get("mode", "DCR")
 
-    The depth is (block, block, channels) with mode DCR, (channels, block, block) with CRD.
-    """
+    def to_space(x: Array) -> Array:
+        return depth_to_space(x, blocksize=size, mode=mode, xp=np)
 
-    def maker(node: OperatorNode) -> Kernel:
-        size, column_first = node["blocksize"], node.get("mode", "DCR") == "CRD"
+    def to_depth(x: Array) -> Array:
+        return space_to_depth(x, blocksize=size, mode=mode, xp=np)
 
-        def widen(x: Array) -> Array:
-            batch, depth, height, width = x.shape
-            channels = depth // (size * size)
-            if column_first:
-                parts = x.reshape(batch, channels, size, size, height, width).transpose(0, 1, 4, 2, 5, 3)
-            else:
-                parts = x.reshape(batch, size, size, channels, height, width).transpose(0, 3, 4, 1, 5, 2)
-            return parts.reshape(batch, channels, height * size, width * size)
-
-        def deepen(x: Array) -> Array:
-            batch, channels, height, width = x.shape
-            parts = x.reshape(batch, channels, height // size, size, width // size, size)
-            parts = parts.transpose(0, 1, 3, 5, 2, 4) if column_first else parts.transpose(0, 3, 5, 1, 2, 4)
-            return parts.reshape(batch, channels * size * size, height // size, width // size)
-
-        there, back = (widen, deepen) if to_space else (deepen, widen)
-        return Kernel(there, alone(lambda gradient, inputs, output: (back(gradient),)))
-
-    return maker
-
-
-OPERATORS.add("DepthToSpace")(_blocks(to_space=True))
-OPERATORS.add("SpaceToDepth")(_blocks(to_space=False))
+    there, back = (to_space, to_depth) if node.op_type == "DepthToSpace" else (to_depth, to_space)
+    return Kernel(there, alone(lambda gradient, inputs, output: (back(gradient),)))
 
 
 def _made(forward: Callable[..., Any]) -> Kernel:
@@ -182,19 +164,12 @@ def _constant_of_shape(node: OperatorNode) -> Kernel:
 
 @OPERATORS.add("Constant")
 def _constant(node: OperatorNode) -> Kernel:
-    (name,) = node.attributes
-    value = node.attributes[name]
-    match name:
-        case "value":
-            array = np.asarray(value)
-        case "value_int" | "value_ints":
-            array = np.asarray(value, np.int64)
-        case "value_float" | "value_floats":
-            array = np.asarray(value, np.float32)
-        case "value_string" | "value_strings":
-            array = np.asarray(value, object)
-        case _:
+    array = constant_of(node)
+    if array is None:
+        (name,) = node.attributes
+        if name not in ("value_string", "value_strings"):
             raise UnsupportedError(f"Constant with {name}", "numpy has no sparse tensors", "use a dense one")
+        array = np.asarray(node[name], object)
     return _made(lambda: array)
 
 
@@ -211,7 +186,7 @@ def _along(axis: int, rank: int, part: slice) -> tuple[slice, ...]:
 def _concat(node: OperatorNode) -> Kernel:
     axis = node["axis"]
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         ends = np.cumsum([each.shape[axis] for each in inputs])[:-1]
         return tuple(np.split(gradient, ends, axis))
 
@@ -232,7 +207,7 @@ def _split(node: OperatorNode) -> Kernel:
             ends = np.cumsum(_integers(split))[:-1].tolist()
         return tuple(np.split(x, ends, axis))
 
-    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         x, rest = inputs[0], (None,) * (len(inputs) - 1)
         if not is_real(x) or all(each is None for each in gradients):
             return None, *rest
@@ -255,7 +230,7 @@ def _slice(node: OperatorNode) -> Kernel:
             found[axis] = _part(x.shape[axis], start, end, step)
         return tuple(found)
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         result = np.zeros_like(inputs[0])
         result[parts(*inputs)] = gradient
         return result, *(None,) * (len(inputs) - 1)
@@ -296,7 +271,7 @@ def _pad(node: OperatorNode) -> Kernel:
             _fill(result, axis, pair, mode)
         return result
 
-    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, pads, value, axes = (*inputs, None, None)[:4]
         pairs = widths(x, pads, axes)
         inner = tuple(slice(max(b, 0), size - max(a, 0)) for (b, a), size in zip(pairs, gradient.shape, strict=True))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from levelbench.frameworks.shared.operators import POINTWISE
 from levelbench.frameworks.torch.arrays import FLOAT8, POWER_OF_TWO, SMALL, small_to_bytes, torch_dtype
-from levelbench.frameworks.torch.operators.registry import Function, maker, plain, refuse
+from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse, table
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["cast", "divide", "modular", "ordered", "remainder", "shift_right", "to_float8", "to_small"]
@@ -99,75 +100,32 @@ def _logical_shift(x: Tensor, bits: Tensor) -> Tensor:
 _UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}
 
 
-def _same(x: Tensor) -> Tensor:
-    return x
+_OWN: dict[str, Function] = {
+    "BitwiseNot": torch.bitwise_not,
+    "Equal": torch.eq,
+    "Greater": torch.gt,
+    "GreaterOrEqual": torch.ge,
+    "Less": torch.lt,
+    "LessOrEqual": torch.le,
+    "Mul": torch.mul,
+    "Neg": torch.neg,
+    "Sub": torch.sub,
+}
+"""PyTorch's first name of a function that it knows by several: an alias is a call more."""
+_UNSIGNED_BY = {
+    **dict.fromkeys(("Add", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Mul", "Sub"), modular),
+    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ordered),
+    "Abs": lambda _, inputs: inputs[0],
+    "Sign": lambda _, inputs: inputs[0].ne(0).to(inputs[0].dtype),
+}
+for _name, _standard in POINTWISE.items():
+    operator(_name, unsigned=_UNSIGNED_BY.get(_name))(_OWN.get(_name) or getattr(torch, _standard))
 
 
-plain(
-    {
-        "Acos": torch.acos,
-        "Acosh": torch.acosh,
-        "And": torch.logical_and,
-        "Asin": torch.asin,
-        "Asinh": torch.asinh,
-        "Atan": torch.atan,
-        "Atanh": torch.atanh,
-        "Ceil": torch.ceil,
-        "Cos": torch.cos,
-        "Cosh": torch.cosh,
-        "Erf": torch.erf,
-        "Exp": torch.exp,
-        "Floor": torch.floor,
-        "Identity": _same,
-        "IsNaN": torch.isnan,
-        "Log": torch.log,
-        "Neg": torch.neg,
-        "Not": torch.logical_not,
-        "Or": torch.logical_or,
-        "Reciprocal": torch.reciprocal,
-        "Round": torch.round,
-        "Sin": torch.sin,
-        "Sinh": torch.sinh,
-        "Sqrt": torch.sqrt,
-        "Tan": torch.tan,
-        "Tanh": torch.tanh,
-        "Where": torch.where,
-        "Xor": torch.logical_xor,
-    }
-)
-plain(
-    {
-        "Add": torch.add,
-        "BitwiseAnd": torch.bitwise_and,
-        "BitwiseNot": torch.bitwise_not,
-        "BitwiseOr": torch.bitwise_or,
-        "BitwiseXor": torch.bitwise_xor,
-        "Mul": torch.mul,
-        "Sub": torch.sub,
-    },
-    unsigned=modular,
-)
-plain(
-    {
-        "Equal": torch.eq,
-        "Greater": torch.gt,
-        "GreaterOrEqual": torch.ge,
-        "Less": torch.lt,
-        "LessOrEqual": torch.le,
-    },
-    unsigned=ordered,
-)
-plain({"Abs": torch.abs}, unsigned=lambda _, inputs: inputs[0])
-plain({"Sign": torch.sign}, unsigned=lambda _, inputs: inputs[0].ne(0).to(inputs[0].dtype))
-
-
-@maker("Div", unsigned=divide)
-def _div(_: OperatorNode) -> Function:
-    def divide_elements(a: Tensor, b: Tensor) -> Tensor:
-        # ONNX divides integers towards zero, PyTorch's plain division makes floats of them.
-        return torch.div(a, b) if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
-
-    return divide_elements
+@operator("Div", unsigned=divide)
+def _div(a: Tensor, b: Tensor) -> Tensor:
+    # ONNX divides integers towards zero, PyTorch's plain division makes floats of them.
+    return torch.div(a, b) if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
 
 
 @maker("Mod", unsigned=remainder)
@@ -175,87 +133,50 @@ def _mod(node: OperatorNode) -> Function:
     return torch.fmod if node["fmod"] else torch.remainder
 
 
-@maker("Pow", unsigned=modular)
-def _pow(_: OperatorNode) -> Function:
-    def power(base: Tensor, exponent: Tensor) -> Tensor:
-        if base.dtype == exponent.dtype:
-            return torch.pow(base, exponent)
-        if base.is_floating_point():
-            # The result has the base's type; in the exponent's, where that is wider, nothing is lost on the way.
-            wider = torch.promote_types(base.dtype, exponent.dtype) if exponent.is_floating_point() else base.dtype
-            return torch.pow(base.to(wider), exponent.to(wider)).to(base.dtype)
-        return torch.pow(base, exponent.to(torch.float64 if exponent.is_floating_point() else base.dtype)).to(
-            base.dtype
-        )
-
-    return power
+@operator("Pow", unsigned=modular)
+def _pow(base: Tensor, exponent: Tensor) -> Tensor:
+    if base.dtype == exponent.dtype:
+        return torch.pow(base, exponent)
+    if base.is_floating_point():
+        # The result has the base's type; in the exponent's, where that is wider, nothing is lost on the way.
+        wider = torch.promote_types(base.dtype, exponent.dtype) if exponent.is_floating_point() else base.dtype
+        return torch.pow(base.to(wider), exponent.to(wider)).to(base.dtype)
+    return torch.pow(base, exponent.to(torch.float64 if exponent.is_floating_point() else base.dtype)).to(base.dtype)
 
 
-@maker("Max", unsigned=ordered)
-def _max(node: OperatorNode) -> Function:
-    return _variadic(node, torch.maximum)
+table(
+    {
+        "Max": lambda *inputs: reduce(torch.maximum, inputs),
+        "Min": lambda *inputs: reduce(torch.minimum, inputs),
+    },
+    unsigned=ordered,
+)
+table(
+    {
+        "Erf": torch.erf,
+        "Identity": lambda x: x,
+        "Mean": lambda *inputs: reduce(torch.add, inputs) / len(inputs),
+        "Sum": lambda *inputs: reduce(torch.add, inputs),
+    }
+)
 
 
-@maker("Min", unsigned=ordered)
-def _min(node: OperatorNode) -> Function:
-    return _variadic(node, torch.minimum)
+@operator("Clip", unsigned=ordered)
+def _clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    return x if low is None and high is None else torch.clamp(x, low, high)
 
 
-@maker("Sum")
-def _sum(node: OperatorNode) -> Function:
-    return _variadic(node, torch.add)
-
-
-@maker("Mean")
-def _mean(node: OperatorNode) -> Function:
-    total, count = _variadic(node, torch.add), len(node.inputs)
-    return lambda *inputs: total(*inputs) / count
-
-
-def _variadic(node: OperatorNode, binary: Function) -> Function:
-    match len(node.inputs):
-        case 1:
-            return _same
-        case 2:
-            return binary
-    return lambda *inputs: reduce(binary, inputs)
-
-
-@maker("Clip", unsigned=ordered)
-def _clip(_: OperatorNode) -> Function:
-    def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
-        return x if low is None and high is None else torch.clamp(x, low, high)
-
-    return clip
-
-
-@maker("IsInf")
-def _is_inf(node: OperatorNode) -> Function:
-    match bool(node["detect_negative"]), bool(node["detect_positive"]):
-        case True, True:
-            return torch.isinf
-        case True, False:
-            return torch.isneginf
-        case False, True:
-            return torch.isposinf
-    return lambda x: torch.zeros_like(x, dtype=torch.bool)
-
-
-@maker("BitShift")
-def _bit_shift(node: OperatorNode) -> Function:
-    left = node["direction"] == "LEFT"
+@operator("BitShift")
+def _bit_shift(x: Tensor, bits: Tensor, *, direction: str) -> Tensor:
+    left = direction == "LEFT"
     function = torch.bitwise_left_shift if left else torch.bitwise_right_shift
-
-    def shift(x: Tensor, bits: Tensor) -> Tensor:
-        if x.dtype in _UNSIGNED:
-            return modular(function, (x, bits)) if left else shift_right(function, (x, bits))
-        width = 8 * x.itemsize
-        outside = (bits < 0) | (bits >= width)
-        # A shift by all bits or more leaves what the sign alone leaves: PyTorch leaves that open.
-        fill = torch.where(x < 0, -1, 0).to(x.dtype) if not left and x.dtype.is_signed else 0
-        return torch.where(outside, fill, function(x, bits.clamp(0, width - 1)))
-
-    return shift
+    if x.dtype in _UNSIGNED:
+        return modular(function, (x, bits)) if left else shift_right(function, (x, bits))
+    width = 8 * x.itemsize
+    outside = (bits < 0) | (bits >= width)
+    # A shift by all bits or more leaves what the sign alone leaves: PyTorch leaves that open.
+    fill = torch.where(x < 0, -1, 0).to(x.dtype) if not left and x.dtype.is_signed else 0
+    return torch.where(outside, fill, function(x, bits.clamp(0, width - 1)))
 
 
 # Activation functions, gated ones among them, and the softmax family.
@@ -264,7 +185,7 @@ def _bit_shift(node: OperatorNode) -> Function:
 # PyTorch's softplus is the identity beyond its threshold; log(1 + exp(-40)) is below half a unit of a double there.
 _STRAIGHT = 40.0
 
-plain(
+table(
     {
         "HardSwish": functional.hardswish,
         "Mish": functional.mish,
@@ -275,33 +196,15 @@ plain(
 )
 
 
-@maker("Softplus")
-def _softplus(_: OperatorNode) -> Function:
-    return lambda x: functional.softplus(x, 1.0, _STRAIGHT)
-
-
-@maker("LeakyRelu")
-def _leaky_relu(node: OperatorNode) -> Function:
-    alpha = node["alpha"]
-    return lambda x: functional.leaky_relu(x, alpha)
-
-
-@maker("Elu")
-def _elu(node: OperatorNode) -> Function:
-    alpha = node["alpha"]
-    return lambda x: functional.elu(x, alpha)
-
-
-@maker("Celu")
-def _celu(node: OperatorNode) -> Function:
-    alpha = node["alpha"]
-    return lambda x: functional.celu(x, alpha)
-
-
-@maker("Selu")
-def _selu(node: OperatorNode) -> Function:
-    alpha, gamma = node["alpha"], node["gamma"]
-    return lambda x: functional.elu(x, alpha) * gamma
+table(
+    {
+        "Softplus": lambda x: functional.softplus(x, 1.0, _STRAIGHT),
+        "LeakyRelu": lambda x, *, alpha: functional.leaky_relu(x, alpha),
+        "Elu": lambda x, *, alpha: functional.elu(x, alpha),
+        "Celu": lambda x, *, alpha: functional.celu(x, alpha),
+        "Selu": lambda x, *, alpha, gamma: functional.elu(x, alpha) * gamma,
+    }
+)
 
 
 @maker("Gelu")
@@ -311,34 +214,19 @@ def _gelu(node: OperatorNode) -> Function:
     return functional.gelu
 
 
-@maker("HardSigmoid")
-def _hard_sigmoid(node: OperatorNode) -> Function:
-    alpha, beta = node["alpha"], node["beta"]
-    return lambda x: torch.clamp(x * alpha + beta, 0.0, 1.0)
+@operator("HardSigmoid")
+def _hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Tensor:
+    return torch.clamp(x * alpha + beta, 0.0, 1.0)
 
 
-@maker("PRelu")
-def _prelu(_: OperatorNode) -> Function:
-    def prelu(x: Tensor, slope: Tensor) -> Tensor:
-        if x.is_floating_point():
-            if slope.numel() == 1:
-                return torch.prelu(x, slope.reshape(1))
-            if slope.dim() == x.dim() - 1 and slope.numel() == slope.shape[0] == x.shape[1]:
-                return torch.prelu(x, slope.reshape(-1))
-        return torch.where(x < 0, x * slope, x)
-
-    return prelu
-
-
-@maker("Shrink")
-def _shrink(node: OperatorNode) -> Function:
-    bias, threshold = node["bias"], node["lambd"]
-
-    def shrink(x: Tensor) -> Tensor:
-        inner = torch.where(x > threshold, x - bias, 0)
-        return torch.where(x < -threshold, x + bias, inner).to(x.dtype)
-
-    return shrink
+@operator("PRelu")
+def _prelu(x: Tensor, slope: Tensor) -> Tensor:
+    if x.is_floating_point():
+        if slope.numel() == 1:
+            return torch.prelu(x, slope.reshape(1))
+        if slope.dim() == x.dim() - 1 and slope.numel() == slope.shape[0] == x.shape[1]:
+            return torch.prelu(x, slope.reshape(-1))
+    return torch.where(x < 0, x * slope, x)
 
 
 @maker("Swish")
@@ -359,32 +247,14 @@ def _swish_of(alpha: float) -> Function:
     return lambda x: x * torch.sigmoid(x * alpha)
 
 
-@maker("ThresholdedRelu")
-def _thresholded_relu(node: OperatorNode) -> Function:
-    alpha = node["alpha"]
-    return lambda x: functional.threshold(x, alpha, 0.0)
-
-
-@maker("Softmax")
-def _softmax(node: OperatorNode) -> Function:
-    axis = node["axis"]
-    return lambda x: torch.softmax(x, axis)
-
-
-@maker("LogSoftmax")
-def _log_softmax(node: OperatorNode) -> Function:
-    axis = node["axis"]
-    return lambda x: torch.log_softmax(x, axis)
-
-
-@maker("Hardmax")
-def _hardmax(node: OperatorNode) -> Function:
-    axis = node["axis"]
-
-    def hardmax(x: Tensor) -> Tensor:
-        return torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1)
-
-    return hardmax
+table(
+    {
+        "ThresholdedRelu": lambda x, *, alpha: functional.threshold(x, alpha, 0.0),
+        "Softmax": lambda x, *, axis: torch.softmax(x, axis),
+        "LogSoftmax": lambda x, *, axis: torch.log_softmax(x, axis),
+        "Hardmax": lambda x, *, axis: torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1),
+    }
+)
 
 
 # Conversions between types, float8 with saturation and without, and integers below a byte.
@@ -475,10 +345,9 @@ def _cast(node: OperatorNode) -> Function:
     return convert
 
 
-@maker("CastLike")
-def _cast_like(node: OperatorNode) -> Function:
-    saturate, round_mode = bool(node.get("saturate", 1)), node.get("round_mode", "up")
-    return lambda x, like: cast(x, like.dtype, saturate, round_mode)
+@operator("CastLike")
+def _cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
+    return cast(x, like.dtype, bool(saturate), round_mode)
 
 
 @maker("BitCast")

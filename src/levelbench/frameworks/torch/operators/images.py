@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, changes_of, rule_of, taps_of
-from levelbench.frameworks.torch.operators.registry import Function, maker, refuse
+from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse
 from levelbench.frameworks.torch.operators.windows import Window
 from levelbench.operators.node import OperatorNode
 
@@ -119,10 +119,9 @@ def _grid_sample(node: OperatorNode) -> Function:
     return sample
 
 
-@maker("AffineGrid")
-def _affine_grid(node: OperatorNode) -> Function:
-    corners = bool(node["align_corners"])
-    return lambda theta, size: functional.affine_grid(theta, size.tolist(), corners)
+@operator("AffineGrid")
+def _affine_grid(theta: Tensor, size: Tensor, *, align_corners: int) -> Tensor:
+    return functional.affine_grid(theta, size.tolist(), bool(align_corners))
 
 
 @maker("Col2Im")
@@ -208,35 +207,38 @@ def _places(window: Window, shifts: Tensor, sizes: Any) -> Tensor:
 # Non-maximum suppression: the best boxes of each class that do not overlap a better one too much.
 
 
-@maker("NonMaxSuppression")
-def _non_max_suppression(node: OperatorNode) -> Function:
-    centred = bool(node["center_point_box"])
-
-    def suppress(boxes: Tensor, scores: Tensor, most: Any = None, overlap: Any = None, threshold: Any = None) -> Tensor:
-        """Rows of (batch, class, box), best first within a class; all classes of all batches are done side by side."""
-        count = min(0 if most is None else int(np.asarray(most).item()), boxes.shape[1])
-        limit = 0.0 if overlap is None else float(np.asarray(overlap).item())
-        left = scores
-        if threshold is not None:
-            left = torch.where(scores > float(np.asarray(threshold).item()), scores, -math.inf)
-        if count == 0 or scores.numel() == 0:
-            return torch.zeros((0, 3), dtype=torch.int64, device=boxes.device)
-        # (batch, 1, box, box), for all classes.
-        near = (_overlaps(boxes, centred) > limit).unsqueeze(1)
-        near = near | torch.eye(boxes.shape[1], dtype=torch.bool, device=boxes.device)
-        chosen, found = [], []
-        for _ in range(count):
-            best = left.argmax(-1, keepdim=True)
-            found.append(left.gather(-1, best) > -math.inf)
-            chosen.append(best)
-            rows = near.expand(-1, scores.shape[1], -1, -1)
-            gone = rows.gather(2, best.unsqueeze(-1).expand(-1, -1, -1, rows.shape[3])).squeeze(2)
-            left = left.masked_fill(gone, -math.inf)
-        real, picked = torch.cat(found, -1), torch.cat(chosen, -1)
-        places = torch.nonzero(real)
-        return torch.cat([places[:, :2], picked[real].unsqueeze(1)], 1)
-
-    return suppress
+@operator("NonMaxSuppression")
+def _non_max_suppression(
+    boxes: Tensor,
+    scores: Tensor,
+    most: Any = None,
+    overlap: Any = None,
+    threshold: Any = None,
+    *,
+    center_point_box: int,
+) -> Tensor:
+    """Rows of (batch, class, box), best first within a class; all classes of all batches are done side by side."""
+    count = min(0 if most is None else int(np.asarray(most).item()), boxes.shape[1])
+    limit = 0.0 if overlap is None else float(np.asarray(overlap).item())
+    left = scores
+    if threshold is not None:
+        left = torch.where(scores > float(np.asarray(threshold).item()), scores, -math.inf)
+    if count == 0 or scores.numel() == 0:
+        return torch.zeros((0, 3), dtype=torch.int64, device=boxes.device)
+    # (batch, 1, box, box), for all classes.
+    near = (_overlaps(boxes, bool(center_point_box)) > limit).unsqueeze(1)
+    near = near | torch.eye(boxes.shape[1], dtype=torch.bool, device=boxes.device)
+    chosen, found = [], []
+    for _ in range(count):
+        best = left.argmax(-1, keepdim=True)
+        found.append(left.gather(-1, best) > -math.inf)
+        chosen.append(best)
+        rows = near.expand(-1, scores.shape[1], -1, -1)
+        gone = rows.gather(2, best.unsqueeze(-1).expand(-1, -1, -1, rows.shape[3])).squeeze(2)
+        left = left.masked_fill(gone, -math.inf)
+    real, picked = torch.cat(found, -1), torch.cat(chosen, -1)
+    places = torch.nonzero(real)
+    return torch.cat([places[:, :2], picked[real].unsqueeze(1)], 1)
 
 
 def _overlaps(boxes: Tensor, centred: bool) -> Tensor:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from levelbench.frameworks.torch.arrays import torch_dtype
-from levelbench.frameworks.torch.operators.registry import Function, maker, refuse
+from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse
 from levelbench.operators.node import OperatorNode
 
 
@@ -65,74 +63,44 @@ def _layer_normalization(node: OperatorNode) -> Function:
     return with_moments
 
 
-@maker("RMSNormalization")
-def _rms_normalization(node: OperatorNode) -> Function:
-    axis, epsilon = node["axis"], node["epsilon"]
-
-    def rms(x: Tensor, scale: Tensor) -> Tensor:
-        shape = x.shape[axis:]
-        if scale.shape == shape and scale.dtype == x.dtype:
-            return functional.rms_norm(x, shape, scale, epsilon)
-        return (functional.rms_norm(x, shape, None, epsilon) * scale).to(scale.dtype)
-
-    return rms
+@operator("RMSNormalization")
+def _rms_normalization(x: Tensor, scale: Tensor, *, axis: int, epsilon: float) -> Tensor:
+    shape = x.shape[axis:]
+    if scale.shape == shape and scale.dtype == x.dtype:
+        return functional.rms_norm(x, shape, scale, epsilon)
+    return (functional.rms_norm(x, shape, None, epsilon) * scale).to(scale.dtype)
 
 
-@maker("GroupNormalization")
-def _group_normalization(node: OperatorNode) -> Function:
-    groups, epsilon, by_group = node["num_groups"], node["epsilon"], node.opset < 21
-
-    def group(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-        if by_group:
-            # Before opset 21 there was one scale and bias a group.
-            each = x.shape[1] // groups
-            scale, bias = scale.repeat_interleave(each), bias.repeat_interleave(each)
-        return functional.group_norm(x, groups, scale, bias, epsilon)
-
-    return group
+@operator("GroupNormalization")
+def _group_normalization(
+    x: Tensor, scale: Tensor, bias: Tensor, *, node: OperatorNode, num_groups: int, epsilon: float
+) -> Tensor:
+    by_group = node.opset < 21
+    if by_group:
+        # Before opset 21 there was one scale and bias a group.
+        each = x.shape[1] // num_groups
+        scale, bias = scale.repeat_interleave(each), bias.repeat_interleave(each)
+    return functional.group_norm(x, num_groups, scale, bias, epsilon)
 
 
-@maker("InstanceNormalization")
-def _instance_normalization(node: OperatorNode) -> Function:
-    epsilon = node["epsilon"]
-    return lambda x, scale, bias: torch.instance_norm(x, scale, bias, None, None, True, 0.0, epsilon, True)
+@operator("InstanceNormalization")
+def _instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float) -> Tensor:
+    return torch.instance_norm(x, scale, bias, None, None, True, 0.0, epsilon, True)
 
 
-@maker("MeanVarianceNormalization")
-def _mean_variance_normalization(node: OperatorNode) -> Function:
-    axes: Sequence[int] = node.get("axes") or [0, 2, 3]
-
-    def normalise(x: Tensor) -> Tensor:
-        # ONNX adds its 1e-9 to the standard deviation; half precisions do not hold it.
-        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        variance, mean = torch.var_mean(wide, axes, correction=0, keepdim=True)
-        return ((wide - mean) / (torch.sqrt(variance) + 1e-9)).to(x.dtype)
-
-    return normalise
+@operator("LpNormalization")
+def _lp_normalization(x: Tensor, *, axis: int, p: int) -> Tensor:
+    norm = torch.linalg.vector_norm(x, p, axis, True)
+    # Zero over zero is zero here.
+    return x / torch.where(norm == 0, 1, norm)
 
 
-@maker("LpNormalization")
-def _lp_normalization(node: OperatorNode) -> Function:
-    axis, p = node["axis"], node["p"]
-
-    def normalise(x: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(x, p, axis, True)
-        # Zero over zero is zero here.
-        return x / torch.where(norm == 0, 1, norm)
-
-    return normalise
-
-
-@maker("LRN")
-def _lrn(node: OperatorNode) -> Function:
+@operator("LRN")
+def _lrn(x: Tensor, *, alpha: float, beta: float, bias: float, size: int) -> Tensor:
     """X / (bias + alpha / size * sum of squares of neighbouring channels) ^ beta (ONNX LRN)."""
-    alpha, beta, bias, size = node["alpha"], node["beta"], node["bias"], node["size"]
-    before, behind = (size - 1) // 2, size - 1 - (size - 1) // 2
-
-    def lrn(x: Tensor) -> Tensor:
-        squares = (x * x).reshape(x.shape[0], 1, x.shape[1], -1)
-        padded = functional.pad(squares, (0, 0, before, behind))
-        means = functional.avg_pool2d(padded, (size, 1), 1).reshape(x.shape)
-        return x / torch.pow(bias + alpha * means, beta)
-
-    return lrn
+    before = (size - 1) // 2
+    behind = size - 1 - (size - 1) // 2
+    squares = (x * x).reshape(x.shape[0], 1, x.shape[1], -1)
+    padded = functional.pad(squares, (0, 0, before, behind))
+    means = functional.avg_pool2d(padded, (size, 1), 1).reshape(x.shape)
+    return x / torch.pow(bias + alpha * means, beta)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from levelbench.frameworks.torch.arrays import FLOAT8, SMALL, small_to_bytes, torch_dtype
 from levelbench.frameworks.torch.operators.elementwise import to_float8, to_small
-from levelbench.frameworks.torch.operators.registry import Function, maker, refuse
+from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse
 from levelbench.frameworks.torch.operators.windows import convolution
 from levelbench.operators.node import OperatorNode
 
@@ -78,16 +78,13 @@ def _dequantize_linear(node: OperatorNode) -> Function:
     return dequantize
 
 
-@maker("DynamicQuantizeLinear")
-def _dynamic_quantize_linear(_: OperatorNode) -> Function:
-    def quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        low, high = torch.aminmax(x)
-        low, high = low.clamp(max=0), high.clamp(min=0)
-        scale = (high - low) / 255
-        zero = torch.round((-low / scale).clamp(0, 255))
-        return (torch.round(x / scale) + zero).clamp(0, 255).to(torch.uint8), scale, zero.to(torch.uint8)
-
-    return quantize
+@operator("DynamicQuantizeLinear")
+def _dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    low, high = torch.aminmax(x)
+    low, high = low.clamp(max=0), high.clamp(min=0)
+    scale = (high - low) / 255
+    zero = torch.round((-low / scale).clamp(0, 255))
+    return (torch.round(x / scale) + zero).clamp(0, 255).to(torch.uint8), scale, zero.to(torch.uint8)
 
 
 def _shifted(x: Tensor, zero: Tensor | None, by_first: bool = False) -> Tensor:
@@ -106,34 +103,30 @@ def _rows(values: Tensor | None) -> Tensor | None:
     return values.unsqueeze(-1) if values is not None and values.dim() == 1 and values.numel() > 1 else values
 
 
-@maker("MatMulInteger")
-def _mat_mul_integer(_: OperatorNode) -> Function:
-    def product(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
-        return torch.matmul(_shifted(a, _rows(a_zero)), _shifted(b, b_zero)).to(torch.int32)
-
-    return product
+@operator("MatMulInteger")
+def _mat_mul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    return torch.matmul(_shifted(a, _rows(a_zero)), _shifted(b, b_zero)).to(torch.int32)
 
 
-@maker("QLinearMatMul")
-def _q_linear_mat_mul(node: OperatorNode) -> Function:
-    def product(
-        a: Tensor,
-        a_scale: Tensor,
-        a_zero: Tensor,
-        b: Tensor,
-        b_scale: Tensor,
-        b_zero: Tensor,
-        y_scale: Tensor,
-        y_zero: Tensor,
-    ) -> Tensor:
-        if a.dtype in FLOAT8 or b.dtype in FLOAT8:
-            raise refuse(node, "only integers of eight bits are multiplied here")
-        total = torch.matmul(_shifted(a, _rows(a_zero)), _shifted(b, b_zero))
-        left = _rows(a_scale)
-        scaled = total * left.double() * b_scale.double() / y_scale.double() if left is not None else total
-        return _saturated(torch.round(scaled) + y_zero.double(), y_zero.dtype)
-
-    return product
+@operator("QLinearMatMul")
+def _q_linear_mat_mul(
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero: Tensor,
+    y_scale: Tensor,
+    y_zero: Tensor,
+    *,
+    node: OperatorNode,
+) -> Tensor:
+    if a.dtype in FLOAT8 or b.dtype in FLOAT8:
+        raise refuse(node, "only integers of eight bits are multiplied here")
+    total = torch.matmul(_shifted(a, _rows(a_zero)), _shifted(b, b_zero))
+    left = _rows(a_scale)
+    scaled = total * left.double() * b_scale.double() / y_scale.double() if left is not None else total
+    return _saturated(torch.round(scaled) + y_zero.double(), y_zero.dtype)
 
 
 @maker("ConvInteger")

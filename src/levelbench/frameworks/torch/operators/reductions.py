@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from levelbench.frameworks.shared.operators import reduction_axes
 from levelbench.frameworks.torch.operators.elementwise import modular, ordered
-from levelbench.frameworks.torch.operators.registry import Function, maker, plain
+from levelbench.frameworks.torch.operators.registry import Function, maker, operator, table
 from levelbench.operators.node import OperatorNode
 
-Reduce = Any
-"""Takes a tensor, a non-empty list of axes and whether to keep them."""
+Reduce = Callable[[Tensor, Sequence[int], bool], Tensor]
+"""Takes a tensor, some of its axes in rising order, and whether to keep them."""
 
 
 def _total(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
@@ -29,7 +30,7 @@ def _mean(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
 
 
 def _product(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
-    for axis in sorted((axis % x.dim() for axis in axes), reverse=True):
+    for axis in reversed(axes):
         x = torch.prod(x, axis, keep, dtype=x.dtype)
     return x
 
@@ -54,8 +55,7 @@ def _of_nothing(x: Tensor, axes: Sequence[int], keep: bool, largest: bool) -> Te
         value = torch.inf if largest else -torch.inf
     else:
         value = torch.iinfo(x.dtype).max if largest else torch.iinfo(x.dtype).min
-    reduced = {axis % x.dim() for axis in axes}
-    shape = [1 if axis in reduced else size for axis, size in enumerate(x.shape) if keep or axis not in reduced]
+    shape = [1 if axis in axes else size for axis, size in enumerate(x.shape) if keep or axis not in axes]
     return x.new_full(shape, value)
 
 
@@ -102,12 +102,10 @@ def _register(kind: str, reduce: Reduce) -> None:
         element = _ELEMENT.get(kind)
 
         def call(x: Tensor, axes: NDArray[Any] | None = None) -> Tensor:
-            chosen = fixed if axes is None else axes.tolist()
+            chosen = reduction_axes(fixed if axes is None else axes.tolist(), x.dim(), nothing)
             if chosen:
                 return reduce(x, chosen, keep)
-            if (nothing and not chosen) or x.dim() == 0:
-                return element(x).to(x.dtype) if element is not None else x
-            return reduce(x, list(range(x.dim())), keep)
+            return element(x).to(x.dtype) if element is not None else x
 
         return call
 
@@ -116,70 +114,37 @@ for _kind, _reduce in _REDUCTIONS.items():
     _register(_kind, _reduce)
 
 
-@maker("ArgMax", unsigned=ordered)
-def _arg_max(node: OperatorNode) -> Function:
-    return _arg(node, torch.argmax)
+@operator("ArgMax", "ArgMin", unsigned=ordered)
+def _arg(x: Tensor, *, node: OperatorNode, axis: int, keepdims: int, select_last_index: int) -> Tensor:
+    function, keep = torch.argmax if node.op_type == "ArgMax" else torch.argmin, bool(keepdims)
+    return x.shape[axis] - 1 - function(x.flip(axis), axis, keep) if select_last_index else function(x, axis, keep)
 
 
-@maker("ArgMin", unsigned=ordered)
-def _arg_min(node: OperatorNode) -> Function:
-    return _arg(node, torch.argmin)
+@operator("CumSum", "CumProd", unsigned=modular)
+def _running(x: Tensor, axis: NDArray[Any], *, node: OperatorNode, exclusive: int, reverse: int) -> Tensor:
+    function, neutral = (torch.cumsum, 0) if node.op_type == "CumSum" else (torch.cumprod, 1)
+    at = int(axis.item())
+    source = x.flip(at) if reverse else x
+    if exclusive:
+        first = torch.full_like(source.narrow(at, 0, min(1, x.shape[at])), neutral)
+        source = torch.cat([first, source.narrow(at, 0, max(0, x.shape[at] - 1))], at)
+    found = function(source, at, dtype=x.dtype)
+    return found.flip(at) if reverse else found
 
 
-def _arg(node: OperatorNode, function: Function) -> Function:
-    axis, keep, last = node["axis"], bool(node["keepdims"]), bool(node["select_last_index"])
-
-    def call(x: Tensor) -> Tensor:
-        if last:
-            return x.shape[axis] - 1 - function(x.flip(axis), axis, keep)
-        return function(x, axis, keep)
-
-    return call
-
-
-@maker("CumSum", unsigned=modular)
-def _cum_sum(node: OperatorNode) -> Function:
-    return _running(node, torch.cumsum, 0)
-
-
-@maker("CumProd", unsigned=modular)
-def _cum_prod(node: OperatorNode) -> Function:
-    return _running(node, torch.cumprod, 1)
-
-
-def _running(node: OperatorNode, function: Function, neutral: int) -> Function:
-    exclusive, backwards = bool(node["exclusive"]), bool(node["reverse"])
-
-    def call(x: Tensor, axis: NDArray[Any]) -> Tensor:
-        at = int(axis.item())
-        source = x.flip(at) if backwards else x
-        if exclusive:
-            first = torch.full_like(source.narrow(at, 0, min(1, x.shape[at])), neutral)
-            source = torch.cat([first, source.narrow(at, 0, max(0, x.shape[at] - 1))], at)
-        found = function(source, at, dtype=x.dtype)
-        return found.flip(at) if backwards else found
-
-    return call
-
-
-@maker("TopK", unsigned=ordered)
-def _top_k(node: OperatorNode) -> Function:
-    axis, largest = node["axis"], bool(node["largest"])
-
-    def top_k(x: Tensor, count: NDArray[Any]) -> tuple[Tensor, Tensor]:
-        # Of equal values ONNX wants the one with the lower index first, which torch.topk does not promise.
-        values, indices = torch.sort(x, stable=True, dim=axis, descending=largest)
-        k = int(count.item())
-        return values.narrow(axis, 0, k), indices.narrow(axis, 0, k)
-
-    return top_k
+@operator("TopK", unsigned=ordered)
+def _top_k(x: Tensor, count: NDArray[Any], *, axis: int, largest: int) -> tuple[Tensor, Tensor]:
+    # Of equal values ONNX wants the one with the lower index first, which torch.topk does not promise.
+    values, indices = torch.sort(x, stable=True, dim=axis, descending=bool(largest))
+    k = int(count.item())
+    return values.narrow(axis, 0, k), indices.narrow(axis, 0, k)
 
 
 # Matrix products: general, broadcast, by Einstein's summation, and determinants.
 
 
-plain({"MatMul": torch.matmul}, unsigned=modular)
-plain({"Det": torch.linalg.det})
+table({"MatMul": torch.matmul}, unsigned=modular)
+table({"Det": torch.linalg.det})
 
 
 @maker("Gemm", unsigned=modular)
@@ -299,19 +264,19 @@ def _dft(node: OperatorNode) -> Function:
     return dft
 
 
-@maker("STFT")
-def _stft(node: OperatorNode) -> Function:
-    onesided = bool(node["onesided"])
-
-    def stft(
-        x: Tensor, step: NDArray[Any], window: Tensor | None = None, frame_length: NDArray[Any] | None = None
-    ) -> Tensor:
-        if frame_length is not None:
-            size = int(np.asarray(frame_length).item())
-        else:
-            size = x.shape[1] if window is None else window.shape[0]
-        # (batch, frames, size), as a view.
-        frames = _signal(x).unfold(1, size, int(np.asarray(step).item()))
-        return _transform(frames if window is None else frames * window, size, 2, onesided)
-
-    return stft
+@operator("STFT")
+def _stft(
+    x: Tensor,
+    step: NDArray[Any],
+    window: Tensor | None = None,
+    frame_length: NDArray[Any] | None = None,
+    *,
+    onesided: int,
+) -> Tensor:
+    if frame_length is not None:
+        size = int(np.asarray(frame_length).item())
+    else:
+        size = x.shape[1] if window is None else window.shape[0]
+    # (batch, frames, size), as a view.
+    frames = _signal(x).unfold(1, size, int(np.asarray(step).item()))
+    return _transform(frames if window is None else frames * window, size, 2, bool(onesided))

@@ -1,8 +1,7 @@
-"""The register of makers: which function turns a node of an operator into a call on tensors.
+"""The register of PyTorch's operators: which function of tensors computes a node.
 
-A maker reads the node's attributes once and answers with the function to call, PyTorch's own wherever that one does the
-same, so that a call costs what PyTorch's costs. The shared operators are there first; one of PyTorch's own takes the
-place of a shared one.
+It is PyTorch's own wherever that one does the same, so that a call costs what PyTorch's costs. The shared operators are
+there first; one of PyTorch's own takes the place of a shared one.
 """
 
 from __future__ import annotations
@@ -13,16 +12,15 @@ from typing import Any, NamedTuple
 
 import array_api_compat.torch as xp
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from levelbench.frameworks.shared.operators import SHARED, Native, SharedMaker
-from levelbench.frameworks.shared.registry import Makers
-from levelbench.frameworks.torch.arrays import from_numpy
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
+from levelbench.frameworks.shared.registry import Function, Makers, with_attributes
+from levelbench.frameworks.torch.arrays import from_numpy, torch_dtype
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Function", "TorchEntry", "device_maker", "find", "maker", "names", "plain", "refuse"]
-
-Function = Callable[..., Any]
-"""Native arrays in (``None`` for one that is left out, NumPy's for structural ones), a tensor or a tuple out."""
+__all__ = ["Function", "TorchEntry", "device_maker", "find", "library", "maker", "names", "operator", "refuse", "table"]
 
 Retry = Callable[[Function, tuple[Any, ...]], Any]
 DeviceMaker = Callable[[OperatorNode, torch.device], Function]
@@ -42,7 +40,7 @@ names, find, refuse = _MAKERS.names, _MAKERS.find, _MAKERS.refuse
 
 
 def device_maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[DeviceMaker], DeviceMaker]:
-    """Register a maker of the operators ``names`` that must know the device."""
+    """Register what makes the function of a node on a device."""
 
     def register(make: DeviceMaker) -> DeviceMaker:
         for name in names:
@@ -53,7 +51,7 @@ def device_maker(*names: str, domain: str = "", unsigned: Retry | None = None) -
 
 
 def maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[Maker], Maker]:
-    """Register a maker of the operators ``names``."""
+    """Register what makes the function of a node."""
 
     def register(make: Maker) -> Maker:
         device_maker(*names, domain=domain, unsigned=unsigned)(lambda node, _: make(node))
@@ -62,18 +60,40 @@ def maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Calla
     return register
 
 
-def plain(functions: Mapping[str, Function], unsigned: Retry | None = None) -> None:
-    """Register operators without attributes that are one function each."""
+def operator(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[Function], Function]:
+    """Register a function of tensors whose keyword-only parameters are attributes; ``device`` is the operator's."""
+
+    def register(function: Function) -> Function:
+        make = device_maker(*names, domain=domain, unsigned=unsigned)
+        make(lambda node, device: with_attributes(function, node, {"device": device}))
+        return function
+
+    return register
+
+
+def table(functions: Mapping[str, Function], unsigned: Retry | None = None) -> None:
+    """Register the functions of operators."""
     for name, function in functions.items():
-        device_maker(name, unsigned=unsigned)(_always(function))
+        operator(name, unsigned=unsigned)(function)
 
 
-def _always(function: Function) -> DeviceMaker:
-    return lambda _, __: function
+def _scan(
+    step: Function, state: Tensor | tuple[Tensor, ...], along: tuple[Tensor, ...]
+) -> tuple[Tensor | tuple[Tensor, ...], Tensor]:
+    outputs = []
+    for at in range(along[0].shape[0]):
+        state, output = step(state, tuple(each[at] for each in along))
+        outputs.append(output)
+    return state, torch.stack(outputs)
+
+
+def library(device: torch.device) -> ArrayLibrary:
+    """What the shared operators need of PyTorch."""
+    return ArrayLibrary(xp, partial(from_numpy, device=device), torch_dtype, _scan, functional.linear, torch.einsum)
 
 
 def _shared(make: SharedMaker) -> DeviceMaker:
-    return lambda node, device: make(node, Native(xp, partial(from_numpy, device=device)))
+    return lambda node, device: make(node, library(device))
 
 
 for (_domain, _name), _make in SHARED.items():

@@ -10,117 +10,29 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from levelbench.frameworks.shared.sequences import (
+    USUAL,
+    activation_functions,
+    activations_of,
+    linear_attention,
+    recurrent,
+)
 from levelbench.frameworks.torch.arrays import torch_dtype
-from levelbench.frameworks.torch.operators.registry import Function, maker, refuse
+from levelbench.frameworks.torch.operators.registry import Function, device_maker, library, maker, refuse
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["CELLS", "activations"]
-
-
-Cell = Callable[..., tuple[Tensor, ...]]
-
-_PLAIN: dict[str, Function] = {
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-    "softplus": functional.softplus,
-    "softsign": functional.softsign,
-    "tanh": torch.tanh,
-}
-# Default alpha and beta; ``None`` for one that the function does not take.
-_DEFAULTS: dict[str, tuple[float | None, float | None]] = {
-    "affine": (1.0, 0.0),
-    "elu": (1.0, None),
-    "hardsigmoid": (0.2, 0.5),
-    "leakyrelu": (0.01, None),
-    "scaledtanh": (1.0, 1.0),
-    "thresholdedrelu": (1.0, None),
-}
-_SCALED: dict[str, Callable[[Tensor, Any, Any], Tensor]] = {
+_ACTIVATIONS: dict[str, Function] = {
     "affine": lambda x, alpha, beta: alpha * x + beta,
     "elu": lambda x, alpha, _: functional.elu(x, alpha),
     "hardsigmoid": lambda x, alpha, beta: torch.clamp(alpha * x + beta, 0, 1),
     "leakyrelu": lambda x, alpha, _: functional.leaky_relu(x, alpha),
+    "relu": lambda x, _, __: torch.relu(x),
     "scaledtanh": lambda x, alpha, beta: alpha * torch.tanh(beta * x),
+    "sigmoid": lambda x, _, __: torch.sigmoid(x),
+    "softplus": lambda x, _, __: functional.softplus(x),
+    "softsign": lambda x, _, __: functional.softsign(x),
+    "tanh": lambda x, _, __: torch.tanh(x),
     "thresholdedrelu": lambda x, alpha, _: functional.threshold(x, alpha, 0.0),
-}
-
-
-def activations(node: OperatorNode, names: list[str]) -> list[Function]:
-    """The functions by name; alphas and betas go to those that take one, in order. With the node's clipping."""
-    alphas, betas = iter(node.get("activation_alpha") or []), iter(node.get("activation_beta") or [])
-    clip = node.get("clip")
-    found: list[Function] = []
-    for at, name in enumerate(names):
-        if name not in _PLAIN and name not in _SCALED:
-            raise refuse(node, f"there is no activation function {name!r}", "use one that ONNX lists")
-        function = _PLAIN.get(name)
-        if function is None:
-            alpha, beta = _DEFAULTS[name]
-            alpha = None if alpha is None else next(alphas, alpha)
-            beta = None if beta is None else next(betas, beta)
-            function = _scaled(_SCALED[name], alpha, beta)
-        # As ONNX Runtime does (ONNX's text leaves it open): an LSTM's third, of the cell itself, is not clipped.
-        whole = clip is None or (node.op_type == "LSTM" and at % 3 == 2)
-        found.append(function if whole else _clipped(function, clip))
-    return found
-
-
-def _scaled(function: Callable[[Tensor, Any, Any], Tensor], alpha: Any, beta: Any) -> Function:
-    return lambda x: function(x, alpha, beta)
-
-
-def _clipped(function: Function, clip: float) -> Function:
-    return lambda x: function(torch.clamp(x, -clip, clip))
-
-
-def _rnn(_: OperatorNode, functions: list[Function], r: Tensor, b: Tensor | None, __: Tensor | None) -> Cell:
-    (f,) = functions
-    return lambda products, hidden: (f(products + functional.linear(hidden, r, b)),)
-
-
-def _gru(node: OperatorNode, functions: list[Function], r: Tensor, b: Tensor | None, _: Tensor | None) -> Cell:
-    f, g = functions
-    size = r.shape[1]
-    after = bool(node["linear_before_reset"])
-    gates, last = r[: 2 * size], r[2 * size :]
-    gates_bias, last_bias = (None, None) if b is None else (b[: 2 * size], b[2 * size :])
-
-    def step(products: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
-        both = f(products[:, : 2 * size] + functional.linear(hidden, gates, gates_bias))
-        update, reset = both.chunk(2, 1)
-        if after:
-            candidate = reset * functional.linear(hidden, last, last_bias)
-        else:
-            candidate = functional.linear(reset * hidden, last, last_bias)
-        new = g(products[:, 2 * size :] + candidate)
-        return ((1 - update) * new + update * hidden,)
-
-    return step
-
-
-def _lstm(node: OperatorNode, functions: list[Function], r: Tensor, b: Tensor | None, holes: Tensor | None) -> Cell:
-    f, g, h = functions
-    coupled = bool(node["input_forget"])
-
-    def step(products: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-        i, o, forget, c = (products + functional.linear(hidden, r, b)).chunk(4, 1)
-        if holes is not None:
-            p_i, p_o, p_f = holes.chunk(3)
-            i, forget = i + p_i * cell, forget + p_f * cell
-        opened = f(i)
-        kept = 1 - opened if coupled else f(forget)
-        new = kept * cell + opened * g(c)
-        if holes is not None:
-            o = o + p_o * new
-        return f(o) * h(new), new
-
-    return step
-
-
-CELLS: dict[str, Callable[[OperatorNode, list[Function], Tensor, Tensor | None, Tensor | None], Cell]] = {
-    "GRU": _gru,
-    "LSTM": _lstm,
-    "RNN": _rnn,
 }
 
 
@@ -152,26 +64,23 @@ _ORDER = {
     # ONNX has input, output, forget, cell; PyTorch input, forget, cell, output.
     "LSTM": _swap(((0, 1), (2, 4), (1, 2))),
 }
-_USUAL = {"RNN": (["tanh"], ["relu"]), "GRU": (["sigmoid", "tanh"],), "LSTM": (["sigmoid", "tanh", "tanh"],)}
 
 
-@maker("RNN", "GRU", "LSTM")
-def _recurrent(node: OperatorNode) -> Function:
-    kind, two = node.op_type, node["direction"] == "bidirectional"
-    names = [each.lower() for each in node.get("activations") or _USUAL[kind][0] * (1 + two)]
-    per_direction = len(_USUAL[kind][0])
-    # ONNX's own default lists those of two directions.
-    names = names[: per_direction * (1 + two)]
-    usual = all(names[at : at + per_direction] == names[:per_direction] for at in range(0, len(names), per_direction))
-    usual = usual and names[:per_direction] in _USUAL[kind] and node.get("clip") is None
-    usual = usual and not node.get("input_forget", 0) and (kind != "GRU" or bool(node["linear_before_reset"]))
-    native: Any = {"GRU": torch.gru, "LSTM": torch.lstm}.get(kind)
-    if native is None:
-        native = torch.rnn_relu if names[0] == "relu" else torch.rnn_tanh
-    backwards, batch_first = node["direction"] == "reverse", bool(node.get("layout", 0))
-    kernel, loop = _Kernel(native, _ORDER[kind], backwards), _Loop(node, names)
+@device_maker("RNN", "GRU", "LSTM")
+def _recurrent(node: OperatorNode, device: torch.device) -> Function:
+    kind, lent = node.op_type, library(device)
+    loop = recurrent(node, lent, activation_functions(node, lent, _ACTIVATIONS, refuse))
+    names = tuple(each.name for each in activations_of(node))
+    usual = names in (USUAL[kind], USUAL[kind] * 2) or (kind == "RNN" and set(names) == {"relu"})
+    usual = usual and node.get("clip") is None and not node.get("input_forget", 0)
+    if not usual or (kind == "GRU" and not node["linear_before_reset"]):
+        return loop
+    plain = torch.rnn_relu if names[0] == "relu" else torch.rnn_tanh
+    native = {"GRU": torch.gru, "LSTM": torch.lstm, "RNN": plain}[kind]
+    kernel = _Kernel(native, _ORDER[kind], backwards=node["direction"] == "reverse")
+    batch_first = bool(node.get("layout", 0))
 
-    def recurrent(
+    def layer(
         x: Tensor,
         w: Tensor,
         r: Tensor,
@@ -181,6 +90,8 @@ def _recurrent(node: OperatorNode) -> Function:
         cell: Tensor | None = None,
         peepholes: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
+        if lengths is not None or peepholes is not None:
+            return loop(x, w, r, b, lengths, hidden, cell, peepholes)
         if batch_first:
             x = x.transpose(0, 1)
             hidden, cell = (None if each is None else each.transpose(0, 1) for each in (hidden, cell))
@@ -188,24 +99,27 @@ def _recurrent(node: OperatorNode) -> Function:
             hidden = x.new_zeros((w.shape[0], x.shape[1], r.shape[2]))
         if cell is None and kind == "LSTM":
             cell = torch.zeros_like(hidden)
-        layer = _Layer(x, w, r, b, hidden, cell)
-        native_one = usual and lengths is None and peepholes is None
-        found = kernel(layer) if native_one else loop(layer, lengths, peepholes)
+        found = kernel(_Layer(x, w, r, b, hidden, cell))
         if not batch_first:
             return found
         return found[0].permute(2, 0, 1, 3), *(each.transpose(0, 1) for each in found[1:])
 
-    return recurrent
+    return layer
+
+
+@device_maker("LinearAttention")
+def _linear_attention(node: OperatorNode, device: torch.device) -> Function:
+    return linear_attention(node, library(device))
 
 
 class _Kernel:
     """PyTorch's kernel; weights that need no gradient are put in its order once, until they change."""
 
-    def __init__(self, native: Any, order: Callable[[Tensor, int], Tensor], backwards: bool) -> None:
+    def __init__(self, native: Function, order: Callable[[Tensor, int], Tensor], backwards: bool) -> None:
         self._native, self._order, self._backwards = native, order, backwards
         self._known: tuple[Any, list[Tensor]] | None = None
 
-    def __call__(self, layer: _Layer) -> Any:
+    def __call__(self, layer: _Layer) -> tuple[Tensor, ...]:
         """Y of shape (time, directions, batch, size), and the last states."""
         directions, size = layer.weights.shape[0], layer.recurrent.shape[2]
         x = layer.x.flip(0) if self._backwards else layer.x
@@ -239,60 +153,6 @@ class _Kernel:
             if layer.bias is not None:
                 parameters += [order(layer.bias[at, :rows], size), order(layer.bias[at, rows:], size)]
         return parameters
-
-
-class _Loop:
-    """One time step after the other; the products with the input are taken for all of them at once."""
-
-    def __init__(self, node: OperatorNode, names: list[str]) -> None:
-        self._node = node
-        self._cell = CELLS[node.op_type]
-        self._functions = activations(node, names)
-        self._reverse = {"forward": [False], "reverse": [True]}.get(node["direction"], [False, True])
-
-    def __call__(self, layer: _Layer, lengths: Tensor | None, peepholes: Tensor | None) -> tuple[Tensor, ...]:
-        each = len(self._functions) // len(self._reverse)
-        found = []
-        for at, reverse in enumerate(self._reverse):
-            functions = self._functions[at * each : (at + 1) * each]
-            holes = None if peepholes is None else peepholes[at]
-            found.append(self._direction(layer, at, reverse, functions, lengths, holes))
-        ys, *states = zip(*found, strict=True)
-        return torch.stack(ys, 1), *(torch.stack(each, 0) for each in states)
-
-    def _direction(
-        self,
-        layer: _Layer,
-        at: int,
-        reverse: bool,
-        functions: list[Function],
-        lengths: Tensor | None,
-        peepholes: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        rows = layer.weights.shape[1]
-        input_bias = recurrent_bias = None
-        if layer.bias is not None:
-            input_bias, recurrent_bias = layer.bias[at, :rows], layer.bias[at, rows:]
-        products = torch.nn.functional.linear(layer.x, layer.weights[at], input_bias)
-        cell = self._cell(self._node, functions, layer.recurrent[at], recurrent_bias, peepholes)
-        state: tuple[Tensor, ...] = (layer.hidden[at],)
-        if layer.cell is not None:
-            state = (*state, layer.cell[at])
-        outputs: list[Tensor] = []
-        steps = range(layer.x.shape[0])
-        for step in reversed(steps) if reverse else steps:
-            following = cell(products[step], *state)
-            output = following[0]
-            if lengths is not None:
-                # Behind the end of a sequence its state stands still and its output is zero.
-                running = (step < lengths).unsqueeze(1)
-                output = torch.where(running, output, 0)
-                following = tuple(torch.where(running, new, old) for new, old in zip(following, state, strict=True))
-            state = following
-            outputs.append(output)
-        if reverse:
-            outputs.reverse()
-        return torch.stack(outputs), *state
 
 
 # Attention, by PyTorch's fused kernels wherever only the result is asked for, and rotary position embedding.
@@ -440,43 +300,3 @@ def _bias(mask: Tensor | None, allowed: Tensor | None, dtype: torch.dtype) -> Te
     if allowed is None:
         return None
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, -math.inf)
-
-
-@maker("LinearAttention")
-def _linear_attention(node: OperatorNode) -> Function:
-    heads, kv_heads, given = node["q_num_heads"], node["kv_num_heads"], node["scale"]
-    rule = node["update_rule"]
-    gated, corrected = rule in ("gated", "gated_delta"), rule in ("delta", "gated_delta")
-
-    def attend(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        past: Tensor | None = None,
-        decay: Tensor | None = None,
-        beta: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The recurrence over tokens in float32, whatever the type, as ONNX computes it."""
-        dtype, wide = query.dtype, torch.float32
-        query, key, value = (
-            _heads(each, count).to(wide) for each, count in ((query, heads), (key, kv_heads), (value, kv_heads))
-        )
-        scale = given or 1 / math.sqrt(query.shape[3])
-        empty = (*key.shape[:2], key.shape[3], value.shape[3])
-        state = query.new_zeros(empty) if past is None else past.to(wide)
-        fading = _heads(decay, kv_heads).to(wide).exp() if decay is not None and gated else None
-        rate = beta.to(wide).transpose(1, 2).unsqueeze(3) if beta is not None else None
-        outputs = []
-        for step in range(query.shape[2]):
-            k, v = key[:, :, step], value[:, :, step]
-            if fading is not None:
-                state = state * fading[:, :, step].unsqueeze(3)
-            if corrected and rate is not None:
-                v = rate[:, :, step] * (v - torch.einsum("bhkv,bhk->bhv", state, k))
-            state = state + k.unsqueeze(3) * v.unsqueeze(2)
-            read = state.repeat_interleave(heads // kv_heads, 1) if heads != kv_heads else state
-            outputs.append(torch.einsum("bhk,bhkv->bhv", query[:, :, step], read))
-        output = torch.stack(outputs, 1).flatten(2) * scale
-        return output.to(dtype), state.to(dtype if past is None else past.dtype)
-
-    return attend

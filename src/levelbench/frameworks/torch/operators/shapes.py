@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.torch.arrays import from_numpy, torch_dtype
-from levelbench.frameworks.torch.operators.registry import Function, device_maker, maker, plain, refuse
+from levelbench.frameworks.shared.operators import constant_of
+from levelbench.frameworks.torch.arrays import from_numpy
+from levelbench.frameworks.torch.operators.registry import Function, device_maker, maker, operator, refuse, table
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["risen"]
@@ -45,68 +46,54 @@ def _transpose(node: OperatorNode) -> Function:
     return lambda x: x.permute(order)
 
 
-@maker("Squeeze")
-def _squeeze(_: OperatorNode) -> Function:
-    def squeeze(x: Tensor, axes: Host | None = None) -> Tensor:
-        return x.squeeze() if axes is None else x.squeeze(axes.tolist())
-
-    return squeeze
+@operator("Squeeze")
+def _squeeze(x: Tensor, axes: Host | None = None) -> Tensor:
+    return x.squeeze() if axes is None else x.squeeze(axes.tolist())
 
 
-@maker("Unsqueeze")
-def _unsqueeze(_: OperatorNode) -> Function:
-    def unsqueeze(x: Tensor, axes: Host) -> Tensor:
-        if axes.size == 1:
-            return x.unsqueeze(axes.item())
-        rank = x.dim() + axes.size
-        for axis in sorted(axis % rank for axis in axes.tolist()):
-            x = x.unsqueeze(axis)
-        return x
-
-    return unsqueeze
+@operator("Unsqueeze")
+def _unsqueeze(x: Tensor, axes: Host) -> Tensor:
+    if axes.size == 1:
+        return x.unsqueeze(axes.item())
+    rank = x.dim() + axes.size
+    for axis in sorted(axis % rank for axis in axes.tolist()):
+        x = x.unsqueeze(axis)
+    return x
 
 
-@maker("Concat")
-def _concat(node: OperatorNode) -> Function:
-    axis = node["axis"]
-    return lambda *inputs: torch.cat(inputs, axis)
+@operator("Concat")
+def _concat(*inputs: Tensor, axis: int) -> Tensor:
+    return torch.cat(inputs, axis)
 
 
-@maker("Split")
-def _split(node: OperatorNode) -> Function:
-    axis, count = node["axis"], len(node.outputs)
+@operator("Split")
+def _split(x: Tensor, sizes: Host | None = None, *, node: OperatorNode, axis: int) -> tuple[Tensor, ...]:
+    count = len(node.outputs)
+    if sizes is not None:
+        return torch.split(x, sizes.tolist(), axis)
+    # Equal parts, but the last, which takes what is left.
+    length = x.shape[axis]
+    part = -(-length // count)
+    return torch.split(x, [min(part, max(0, length - part * at)) for at in range(count)], axis)
 
-    def split(x: Tensor, sizes: Host | None = None) -> tuple[Tensor, ...]:
-        if sizes is not None:
-            return torch.split(x, sizes.tolist(), axis)
-        # Equal parts, but the last, which takes what is left.
+
+@operator("Slice")
+def _slice(x: Tensor, starts: Host, ends: Host, axes: Host | None = None, steps: Host | None = None) -> Tensor:
+    listed = range(starts.size) if axes is None else axes.tolist()
+    strides = [1] * starts.size if steps is None else steps.tolist()
+    bounds = [slice(None)] * x.dim()
+    turned = []
+    for axis, start, end, step in zip(listed, starts.tolist(), ends.tolist(), strides, strict=True):
+        if step > 0:
+            bounds[axis] = slice(start, end, step)
+            continue
+        # PyTorch has no negative strides: take the same elements in rising order, then turn them.
         length = x.shape[axis]
-        part = -(-length // count)
-        return torch.split(x, [min(part, max(0, length - part * at)) for at in range(count)], axis)
-
-    return split
-
-
-@maker("Slice")
-def _slice(_: OperatorNode) -> Function:
-    def slice_(x: Tensor, starts: Host, ends: Host, axes: Host | None = None, steps: Host | None = None) -> Tensor:
-        listed = range(starts.size) if axes is None else axes.tolist()
-        strides = [1] * starts.size if steps is None else steps.tolist()
-        bounds = [slice(None)] * x.dim()
-        turned = []
-        for axis, start, end, step in zip(listed, starts.tolist(), ends.tolist(), strides, strict=True):
-            if step > 0:
-                bounds[axis] = slice(start, end, step)
-                continue
-            # PyTorch has no negative strides: take the same elements in rising order, then turn them.
-            length = x.shape[axis]
-            taken = range(*slice(max(start, -length), _end(end), step).indices(length))[::-1]
-            bounds[axis] = slice(taken.start, taken.stop, taken.step) if taken else slice(0, 0)
-            turned.append(axis)
-        found = x[tuple(bounds)]
-        return found.flip(turned) if turned else found
-
-    return slice_
+        taken = range(*slice(max(start, -length), _end(end), step).indices(length))[::-1]
+        bounds[axis] = slice(taken.start, taken.stop, taken.step) if taken else slice(0, 0)
+        turned.append(axis)
+    found = x[tuple(bounds)]
+    return found.flip(turned) if turned else found
 
 
 def _end(end: int) -> int | None:
@@ -114,58 +101,11 @@ def _end(end: int) -> int | None:
     return None if end <= -(2**31) else end
 
 
-@maker("Expand")
-def _expand(_: OperatorNode) -> Function:
-    # The shorter of the two shapes is filled with ones, on either side.
-    return lambda x, shape: x.expand(torch.broadcast_shapes(x.shape, tuple(shape.tolist())))
-
-
-@maker("Tile")
-def _tile(_: OperatorNode) -> Function:
-    return lambda x, repeats: x.repeat(repeats.tolist())
-
-
-@device_maker("Shape")
-def _shape(node: OperatorNode, device: torch.device) -> Function:
-    start, end = node.get("start", 0), node.get("end")
-
-    def shape(x: Tensor) -> Tensor:
-        return torch.tensor(x.shape[start:end], dtype=torch.int64, device=device)
-
-    return shape
-
-
-@device_maker("Size")
-def _size(_: OperatorNode, device: torch.device) -> Function:
-    return lambda x: torch.tensor(x.numel(), dtype=torch.int64, device=device)
-
-
-@maker("DepthToSpace")
-def _depth_to_space(node: OperatorNode) -> Function:
-    block = node["blocksize"]
-    if node["mode"] == "CRD":
-        return lambda x: torch.pixel_shuffle(x, block)
-
-    def depth_to_space(x: Tensor) -> Tensor:
-        batch, channels, height, width = x.shape
-        parts = x.reshape(batch, block, block, channels // block**2, height, width)
-        return parts.permute(0, 3, 4, 1, 5, 2).reshape(batch, channels // block**2, height * block, width * block)
-
-    return depth_to_space
-
-
-@maker("SpaceToDepth")
-def _space_to_depth(node: OperatorNode) -> Function:
-    block = node["blocksize"]
-    if node.get("mode", "DCR") == "CRD":
-        return lambda x: torch.pixel_unshuffle(x, block)
-
-    def space_to_depth(x: Tensor) -> Tensor:
-        batch, channels, height, width = x.shape
-        parts = x.reshape(batch, channels, height // block, block, width // block, block)
-        return parts.permute(0, 3, 5, 1, 2, 4).reshape(batch, channels * block**2, height // block, width // block)
-
-    return space_to_depth
+table(
+    {
+        "Tile": lambda x, repeats: x.repeat(repeats.tolist()),
+    }
+)
 
 
 @maker("CenterCropPad")
@@ -187,40 +127,27 @@ def _center_crop_pad(node: OperatorNode) -> Function:
     return center_crop_pad
 
 
-@maker("Trilu")
-def _trilu(node: OperatorNode) -> Function:
-    part = torch.triu if node["upper"] else torch.tril
-
-    def trilu(x: Tensor, diagonal: Host | None = None) -> Tensor:
-        return part(x, 0 if diagonal is None else int(np.asarray(diagonal).item()))
-
-    return trilu
-
-
 # Pad: constants, edges, reflections and wraps, on any axes, with negative numbers that cut off.
 
 
-@maker("Pad")
-def _pad(node: OperatorNode) -> Function:
-    mode = node["mode"]
-
-    def pad(x: Tensor, pads: NDArray[Any], constant: Tensor | None = None, axes: NDArray[Any] | None = None) -> Tensor:
-        count = pads.size // 2
-        chosen = range(count) if axes is None else axes.tolist()
-        begins, ends = [0] * x.dim(), [0] * x.dim()
-        for axis, begin, end in zip(chosen, pads[:count].tolist(), pads[count:].tolist(), strict=True):
-            begins[axis], ends[axis] = begin, end
-        if mode == "constant":
-            return _with_constant(x, begins, ends, constant)
-        for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-            # What is cut off is not reflected or repeated.
-            if begin < 0 or end < 0:
-                x = x.narrow(axis, max(-begin, 0), x.shape[axis] + min(begin, 0) + min(end, 0))
-            if begin > 0 or end > 0:
-                x = x.index_select(axis, _source(x.shape[axis], max(begin, 0), max(end, 0), mode, x.device))
-        return x
-
-    return pad
+@operator("Pad")
+def _pad(
+    x: Tensor, pads: NDArray[Any], constant: Tensor | None = None, axes: NDArray[Any] | None = None, *, mode: str
+) -> Tensor:
+    count = pads.size // 2
+    chosen = range(count) if axes is None else axes.tolist()
+    begins, ends = [0] * x.dim(), [0] * x.dim()
+    for axis, begin, end in zip(chosen, pads[:count].tolist(), pads[count:].tolist(), strict=True):
+        begins[axis], ends[axis] = begin, end
+    if mode == "constant":
+        return _with_constant(x, begins, ends, constant)
+    for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        # What is cut off is not reflected or repeated.
+        if begin < 0 or end < 0:
+            x = x.narrow(axis, max(-begin, 0), x.shape[axis] + min(begin, 0) + min(end, 0))
+        if begin > 0 or end > 0:
+            x = x.index_select(axis, _source(x.shape[axis], max(begin, 0), max(end, 0), mode, x.device))
+    return x
 
 
 def _with_constant(x: Tensor, begins: Sequence[int], ends: Sequence[int], constant: Tensor | None) -> Tensor:
@@ -282,21 +209,9 @@ def _gather(node: OperatorNode, device: torch.device) -> Function:
     return gather
 
 
-@maker("GatherElements")
-def _gather_elements(node: OperatorNode) -> Function:
-    axis = node["axis"]
-    return lambda x, indices: torch.gather(x, axis, risen(indices, x.shape[axis]))
-
-
-@maker("Compress")
-def _compress(node: OperatorNode) -> Function:
-    axis = node.get("axis")
-
-    def compress(x: Tensor, condition: NDArray[Any]) -> Tensor:
-        chosen = torch.from_numpy(np.flatnonzero(condition)).to(x.device)
-        return x.reshape(-1).index_select(0, chosen) if axis is None else x.index_select(axis, chosen)
-
-    return compress
+@operator("GatherElements")
+def _gather_elements(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
+    return torch.gather(x, axis, risen(indices, x.shape[axis]))
 
 
 def _non_zero(x: Tensor) -> Tensor:
@@ -304,33 +219,22 @@ def _non_zero(x: Tensor) -> Tensor:
     return torch.nonzero(x).t()
 
 
-plain({"NonZero": _non_zero})
+table({"NonZero": _non_zero})
 
 
-@maker("Unique")
-def _unique(node: OperatorNode) -> Function:
-    axis, in_order = node.get("axis"), bool(node["sorted"])
-
-    def unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        at = 0 if axis is None else axis
-        source = x.reshape(-1) if axis is None else x
-        # PyTorch has no gradient for it: the values are taken from the source, by where they come first.
-        _, inverse, counts = torch.unique(source.detach(), return_inverse=True, return_counts=True, dim=at)
-        places = torch.arange(source.shape[at], device=x.device)
-        first = torch.full_like(counts, source.shape[at]).scatter_reduce(0, inverse, places, "amin")
-        if not in_order:
-            order = torch.argsort(first)
-            rank = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=x.device))
-            first, counts, inverse = first[order], counts[order], rank[inverse]
-        return source.index_select(at, first), first, inverse, counts
-
-    return unique
-
-
-@maker("Binarizer", domain="ai.onnx.ml")
-def _binarizer(node: OperatorNode) -> Function:
-    threshold = node["threshold"]
-    return lambda x: (x > threshold).to(x.dtype)
+@operator("Unique")
+def _unique(x: Tensor, *, axis: int | None = None, sorted: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    at = 0 if axis is None else axis
+    source = x.reshape(-1) if axis is None else x
+    # PyTorch has no gradient for it: the values are taken from the source, by where they come first.
+    _, inverse, counts = torch.unique(source.detach(), return_inverse=True, return_counts=True, dim=at)
+    places = torch.arange(source.shape[at], device=x.device)
+    first = torch.full_like(counts, source.shape[at]).scatter_reduce(0, inverse, places, "amin")
+    if not sorted:
+        order = torch.argsort(first)
+        rank = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=x.device))
+        first, counts, inverse = first[order], counts[order], rank[inverse]
+    return source.index_select(at, first), first, inverse, counts
 
 
 # Writing elements by index, with or without a reduction of what meets at one place.
@@ -339,55 +243,40 @@ def _binarizer(node: OperatorNode) -> Function:
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-@maker("Scatter", "ScatterElements")
-def _scatter_elements(node: OperatorNode) -> Function:
-    axis, reduction = node["axis"], _REDUCTIONS.get(node.get("reduction", "none"))
-
-    def scatter(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-        places = risen(indices, x.shape[axis])
-        if reduction is None:
-            return x.scatter(axis, places, updates)
-        return x.scatter_reduce(axis, places, updates, reduction)
-
-    return scatter
+@operator("Scatter", "ScatterElements")
+def _scatter_elements(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int, reduction: str = "none") -> Tensor:
+    places = risen(indices, x.shape[axis])
+    if reduction in _REDUCTIONS:
+        return x.scatter_reduce(axis, places, updates, _REDUCTIONS[reduction])
+    return x.scatter(axis, places, updates)
 
 
-@maker("ScatterND")
-def _scatter_nd(node: OperatorNode) -> Function:
-    kind = node.get("reduction", "none")
-    reduction = _REDUCTIONS.get(kind)
-
-    def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-        if kind in ("none", "add"):
-            return x.index_put(indices.long().unbind(-1), updates, accumulate=kind == "add")
-        depth = indices.shape[-1]
-        rows = torch.zeros(indices.shape[:-1], dtype=torch.int64, device=x.device)
-        for axis in range(depth):
-            rows = rows * x.shape[axis] + risen(indices[..., axis], x.shape[axis])
-        width = math.prod(x.shape[depth:])
-        # Each index names a row of elements, which are written side by side.
-        places = rows.reshape(-1, 1).expand(-1, width)
-        table = x.reshape(-1, width).scatter_reduce(0, places, updates.reshape(-1, width), reduction)
-        return table.reshape(x.shape)
-
-    return scatter_nd
+@operator("ScatterND")
+def _scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    if reduction in ("none", "add"):
+        return x.index_put(indices.long().unbind(-1), updates, accumulate=reduction == "add")
+    depth = indices.shape[-1]
+    rows = torch.zeros(indices.shape[:-1], dtype=torch.int64, device=x.device)
+    for axis in range(depth):
+        rows = rows * x.shape[axis] + risen(indices[..., axis], x.shape[axis])
+    width = math.prod(x.shape[depth:])
+    # Each index names a row of elements, which are written side by side.
+    places = rows.reshape(-1, 1).expand(-1, width)
+    found = x.reshape(-1, width).scatter_reduce(0, places, updates.reshape(-1, width), _REDUCTIONS[reduction])
+    return found.reshape(x.shape)
 
 
-@maker("TensorScatter")
-def _tensor_scatter(node: OperatorNode) -> Function:
-    axis, circular = node["axis"], node["mode"] == "circular"
-
-    def tensor_scatter(cache: Tensor, update: Tensor, starts: Tensor | None = None) -> Tensor:
-        at = axis % cache.dim()
-        steps = torch.arange(update.shape[at], device=cache.device)
-        places = steps.unsqueeze(0) if starts is None else starts.unsqueeze(1) + steps
-        if circular:
-            places = places % cache.shape[at]
-        shape = [1] * cache.dim()
-        shape[0], shape[at] = places.shape
-        return cache.scatter(at, places.reshape(shape).expand(update.shape), update)
-
-    return tensor_scatter
+@operator("TensorScatter")
+def _tensor_scatter(cache: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int, mode: str) -> Tensor:
+    circular = mode == "circular"
+    at = axis % cache.dim()
+    steps = torch.arange(update.shape[at], device=cache.device)
+    places = steps.unsqueeze(0) if starts is None else starts.unsqueeze(1) + steps
+    if circular:
+        places = places % cache.shape[at]
+    shape = [1] * cache.dim()
+    shape[0], shape[at] = places.shape
+    return cache.scatter(at, places.reshape(shape).expand(update.shape), update)
 
 
 # Operators that make tensors of shapes and numbers: constants, ranges, unit matrices.
@@ -395,15 +284,9 @@ def _tensor_scatter(node: OperatorNode) -> Function:
 
 @device_maker("Constant")
 def _constant(node: OperatorNode, device: torch.device) -> Function:
-    for name, dtype in (("value_float", np.float32), ("value_floats", np.float32)):
-        if name in node:
-            value: NDArray[Any] = np.asarray(node[name], dtype)
-            break
-    else:
-        name = next((each for each in ("value_int", "value_ints", "value") if each in node), "")
-        if not name:
-            raise refuse(node, "it is neither a dense tensor nor a number")
-        value = np.asarray(node[name])
+    value = constant_of(node)
+    if value is None:
+        raise refuse(node, "it is neither a dense tensor nor a number")
     tensor = from_numpy(value.copy(), device)
     return lambda: tensor
 
@@ -417,27 +300,3 @@ def _constant_of_shape(node: OperatorNode, device: torch.device) -> Function:
         return value.expand(shape.tolist()).clone()
 
     return constant_of_shape
-
-
-@device_maker("Range")
-def _range(node: OperatorNode, device: torch.device) -> Function:
-    def arange(start: NDArray[Any], limit: NDArray[Any], delta: NDArray[Any]) -> Tensor:
-        first, last, step = start.item(), limit.item(), delta.item()
-        count = max(0, math.ceil((last - first) / step))
-        dtype = from_numpy(np.asarray(start), torch.device("cpu")).dtype
-        steps = torch.arange(count, device=device)
-        return (steps.to(torch.float64) * step + first if dtype.is_floating_point else steps * step + first).to(dtype)
-
-    return arange
-
-
-@maker("EyeLike")
-def _eye_like(node: OperatorNode) -> Function:
-    diagonal, code = node["k"], node.get("dtype")
-    dtype = None if code is None else torch_dtype(code)
-
-    def eye_like(x: Tensor) -> Tensor:
-        rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
-        return (rows.unsqueeze(1) + diagonal == columns).to(x.dtype if dtype is None else dtype)
-
-    return eye_like

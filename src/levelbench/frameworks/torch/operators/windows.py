@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.torch.operators.registry import Function, maker
+from levelbench.frameworks.torch.operators.registry import Function, maker, operator, table
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["Window", "convolution", "pad_ends", "short"]
@@ -176,19 +176,15 @@ def _cut(window: Window, sizes: Any, full: Any, more: Any, wanted: Any) -> list[
     return found
 
 
-@maker("CausalConvWithState")
-def _causal_conv(node: OperatorNode) -> Function:
-    gated = node["activation"] in ("silu", "swish")
-
-    def causal(
-        x: Tensor, weight: Tensor, bias: Tensor | None = None, past: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        reach = weight.shape[2] - 1
-        longer = functional.pad(x, (reach, 0)) if past is None else torch.cat([past, x], 2)
-        output = functional.conv1d(longer, weight, bias, groups=x.shape[1])
-        return functional.silu(output) if gated else output, longer[:, :, longer.shape[2] - reach :]
-
-    return causal
+@operator("CausalConvWithState")
+def _causal_conv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, past: Tensor | None = None, *, activation: str
+) -> tuple[Tensor, Tensor]:
+    gated = activation in ("silu", "swish")
+    reach = weight.shape[2] - 1
+    longer = functional.pad(x, (reach, 0)) if past is None else torch.cat([past, x], 2)
+    output = functional.conv1d(longer, weight, bias, groups=x.shape[1])
+    return functional.silu(output) if gated else output, longer[:, :, longer.shape[2] - reach :]
 
 
 # Pooling: maxima with their places, averages, Lp norms, global ones, and the inverse of a maximum.
@@ -321,20 +317,13 @@ def _spatial(x: Tensor) -> tuple[int, ...]:
     return tuple(range(2, x.dim()))
 
 
-@maker("GlobalAveragePool")
-def _global_average_pool(_: OperatorNode) -> Function:
-    return lambda x: x.mean(_spatial(x), True)
-
-
-@maker("GlobalMaxPool")
-def _global_max_pool(_: OperatorNode) -> Function:
-    return lambda x: torch.amax(x, _spatial(x), True)
-
-
-@maker("GlobalLpPool")
-def _global_lp_pool(node: OperatorNode) -> Function:
-    p = node["p"]
-    return lambda x: torch.linalg.vector_norm(x, p, _spatial(x), True)
+table(
+    {
+        "GlobalAveragePool": lambda x: x.mean(_spatial(x), True),
+        "GlobalMaxPool": lambda x: torch.amax(x, _spatial(x), True),
+        "GlobalLpPool": lambda x, *, p: torch.linalg.vector_norm(x, p, _spatial(x), True),
+    }
+)
 
 
 @maker("MaxUnpool")
