@@ -16,11 +16,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import UnknownNameError, UnsupportedError
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import DType, OperatorBackend, Value
 from levelbench.operators.frameworks import open_framework
 
 __all__ = ["NodeTestCounts", "Result", "collect_cases", "judge", "run_conformance", "tally", "tolerances", "try_case"]
@@ -68,7 +69,7 @@ def _all_cases() -> tuple[NodeTest, ...]:
     return tuple(cases)
 
 
-def _array(value: Any) -> Any:
+def _array(value: Value) -> Value:
     """Most values are arrays already; those whose type NumPy has not come as ONNX's messages."""
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
@@ -89,13 +90,13 @@ _RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike", "Ran
 _LOW = {np.dtype(np.float16): 8 * 2.0**-10, np.dtype(ml_dtypes.bfloat16): 2 * 2.0**-7}
 
 
-def tolerances(case: NodeTest, dtype: np.dtype[Any]) -> tuple[float, float]:
+def tolerances(case: NodeTest, dtype: DType) -> tuple[float, float]:
     """(relative, absolute as a share of the largest expected value) on top of the test's own, for half precisions."""
     low = _LOW.get(dtype, 0.0)
     return max(case.rtol, low), low / 2
 
 
-def judge(case: NodeTest, inputs: Sequence[Any], outputs: Sequence[Any], expected: Sequence[Any]) -> str | None:
+def judge(case: NodeTest, inputs: Sequence[Value], outputs: Sequence[Value], expected: Sequence[Value]) -> str | None:
     """``None`` if the outputs are right, else what is wrong, with where and how much for values."""
     if len(outputs) != len(expected):
         return f"{len(outputs)} outputs, {len(expected)} expected"
@@ -106,7 +107,7 @@ def judge(case: NodeTest, inputs: Sequence[Any], outputs: Sequence[Any], expecte
     return _distribution(case, inputs, outputs) if chance else None
 
 
-def _compare(case: NodeTest, found: Any, wanted: Any, values: bool = True) -> str | None:
+def _compare(case: NodeTest, found: Value, wanted: Value, values: bool = True) -> str | None:
     if wanted is None:
         return None if found is None else "a value where an empty optional is expected"
     if isinstance(wanted, list):
@@ -122,7 +123,7 @@ def _compare(case: NodeTest, found: Any, wanted: Any, values: bool = True) -> st
     return _compare_values(case, found, wanted) if values else None
 
 
-def _compare_lists(case: NodeTest, found: Any, wanted: list[Any]) -> str | None:
+def _compare_lists(case: NodeTest, found: Value, wanted: list[Value]) -> str | None:
     if not isinstance(found, list):
         return f"a {type(found).__name__} where a sequence is expected"
     if len(found) != len(wanted):
@@ -133,7 +134,7 @@ def _compare_lists(case: NodeTest, found: Any, wanted: list[Any]) -> str | None:
     return None
 
 
-def _compare_values(case: NodeTest, found: Any, wanted: Any) -> str | None:
+def _compare_values(case: NodeTest, found: Value, wanted: Value) -> str | None:
     if wanted.dtype.kind in "OSUT":
         bad = np.asarray([_text(a) != _text(b) for a, b in zip(found.ravel(), wanted.ravel(), strict=True)], bool)
         bad = bad.reshape(wanted.shape)
@@ -151,7 +152,7 @@ def _compare_values(case: NodeTest, found: Any, wanted: Any) -> str | None:
     return f"{share}, first at {where}: {found[where]}, {wanted[where]} expected"
 
 
-def _close(case: NodeTest, found: Any, wanted: Any) -> Any:
+def _close(case: NodeTest, found: Value, wanted: Value) -> Value:
     rtol, share = tolerances(case, wanted.dtype)
     kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
     a, b = found.astype(kind), wanted.astype(kind)
@@ -161,17 +162,17 @@ def _close(case: NodeTest, found: Any, wanted: Any) -> Any:
         return np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
 
 
-def _text(value: Any) -> str:
+def _text(value: Value) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _by_chance(case: NodeTest, inputs: Sequence[Any]) -> bool:
+def _by_chance(case: NodeTest, inputs: Sequence[Value]) -> bool:
     if case.operator == "Dropout":
         return len(inputs) > 2 and bool(np.asarray(inputs[2]))
     return case.operator in _RANDOM or any(node.op_type in _RANDOM - {"Dropout"} for node in case.model.graph.node)
 
 
-def _distribution(case: NodeTest, inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
+def _distribution(case: NodeTest, inputs: Sequence[Value], outputs: Sequence[Value]) -> str | None:
     if case.operator == "Bernoulli":
         return _bernoulli(np.asarray(inputs[0], np.float64), np.asarray(outputs[0], np.float64))
     if case.operator == "Dropout":
@@ -185,7 +186,7 @@ def _distribution(case: NodeTest, inputs: Sequence[Any], outputs: Sequence[Any])
     return f"no rule judges the random operator {case.operator}"
 
 
-def _bernoulli(probability: Any, drawn: Any) -> str | None:
+def _bernoulli(probability: NDArray[Any], drawn: NDArray[Any]) -> str | None:
     if not np.isin(drawn, (0.0, 1.0)).all():
         return "values other than 0 and 1"
     if (drawn[probability == 0] != 0).any() or (drawn[probability == 1] != 1).any():
@@ -193,7 +194,7 @@ def _bernoulli(probability: Any, drawn: Any) -> str | None:
     return _count(drawn.sum(), probability.sum(), float((probability * (1 - probability)).sum()))
 
 
-def _dropout(x: Any, ratio: float, y: Any, mask: Any) -> str | None:
+def _dropout(x: NDArray[Any], ratio: float, y: NDArray[Any], mask: NDArray[Any] | None) -> str | None:
     kept = y != 0 if mask is None else np.asarray(mask, bool)
     scaled = np.where(kept, x / (1 - ratio) if ratio < 1 else 0.0, 0.0)
     if not np.allclose(y, scaled, rtol=1e-3, atol=1e-6):
@@ -232,13 +233,13 @@ def _fault(case: NodeTest, backend: OperatorBackend) -> str | None:
     return None
 
 
-def _native(value: Any, backend: OperatorBackend) -> Any:
+def _native(value: Value, backend: OperatorBackend) -> Value:
     if isinstance(value, list):
         return [_native(each, backend) for each in value]
     return None if value is None else backend.array(np.asarray(value))
 
 
-def _on_host(value: Any, backend: OperatorBackend) -> Any:
+def _on_host(value: Value, backend: OperatorBackend) -> Value:
     if isinstance(value, list):
         return [_on_host(each, backend) for each in value]
     return None if value is None else backend.host(value)

@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_OPSET",
     "IR_VERSION",
     "OPSETS",
+    "AttributeValue",
     "OperatorNode",
     "in_range",
     "operator_node",
@@ -41,6 +42,10 @@ defs.has("Identity")
 
 CUSTOM_DOMAIN = "levelbench.custom"
 """The domain of custom operators."""
+
+
+AttributeValue = Any
+"""A number, text, a list of these, an ``ndarray`` for a tensor; graphs and types are ONNX's messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +72,17 @@ class OperatorNode:
             return None
 
     @cached_property
-    def _defaults(self) -> dict[str, Any]:
+    def _defaults(self) -> dict[str, AttributeValue]:
         if self.schema is None:
             return {}
         known = self.schema.attributes
         return {name: _value(each.default_value) for name, each in known.items() if each.default_value.name}
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> AttributeValue:
         """The attribute, else the schema's default; ``KeyError`` where there is neither."""
         return self.attributes[name] if name in self.attributes else self._defaults[name]
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: AttributeValue | None = None) -> AttributeValue:
         """The attribute, else the schema's default, else ``default``."""
         return self.attributes.get(name, self._defaults.get(name, default))
 
@@ -145,7 +150,7 @@ def operator_node(
     return OperatorNode(op_type, tuple(names), tuple(found), attributes, domain, opset)
 
 
-def _value(attribute: onnx.AttributeProto) -> Any:
+def _value(attribute: onnx.AttributeProto) -> AttributeValue:
     value = helper.get_attribute_value(attribute)
     match attribute.type:
         case onnx.AttributeProto.STRING:
@@ -159,7 +164,7 @@ def _value(attribute: onnx.AttributeProto) -> Any:
     return value
 
 
-def _message(value: Any) -> Any:
+def _message(value: AttributeValue) -> AttributeValue:
     # An array is the one value that ONNX's helper cannot take as it is.
     return numpy_helper.from_array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else value
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import defs, helper, numpy_helper
 
 from levelbench.errors import UnsupportedError
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import OperatorBackend, Value
 from levelbench.operators.node import OPSETS, OperatorNode, in_range, structural
 
 __all__ = [
@@ -44,12 +45,12 @@ def has_body(node: OperatorNode) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def types_of(inputs: Sequence[Any], backend: OperatorBackend) -> list[onnx.TypeProto | None]:
+def types_of(inputs: Sequence[Value], backend: OperatorBackend) -> list[onnx.TypeProto | None]:
     """The types of values at hand; ``None`` for one that is left out."""
     return [None if value is None else _type_of(value, backend) for value in inputs]
 
 
-def _type_of(value: Any, backend: OperatorBackend) -> onnx.TypeProto:
+def _type_of(value: Value, backend: OperatorBackend) -> onnx.TypeProto:
     if isinstance(value, list):
         element = _type_of(value[0], backend) if value else helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
         return helper.make_sequence_type_proto(element)
@@ -113,7 +114,9 @@ def _filled(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto]) -> 
 # ONNX's sequences and optionals, for every framework: a sequence is a Python list, an empty optional is ``None``.
 
 
-Call = Callable[..., Sequence[Any]]
+Call = Callable[..., Sequence[Value]]
+Constants = Mapping[str, NDArray[Any]]
+"""What is known before a graph is run, by name."""
 
 
 def _container_call(node: OperatorNode, backend: OperatorBackend) -> Call | None:
@@ -127,7 +130,7 @@ def _identity(node: OperatorNode, backend: OperatorBackend) -> Call:
     return lambda value: (value,) if value is None or isinstance(value, list) else operator.forward(value)
 
 
-def _at(backend: OperatorBackend, position: Any, sequence: list[Any]) -> int:
+def _at(backend: OperatorBackend, position: Value, sequence: list[Value]) -> int:
     return len(sequence) if position is None else int(backend.host(position).item())
 
 
@@ -136,7 +139,7 @@ def _sequence_at(_: OperatorNode, backend: OperatorBackend) -> Call:
 
 
 def _sequence_insert(_: OperatorNode, backend: OperatorBackend) -> Call:
-    def call(sequence: list[Any], value: Any, position: Any = None) -> Sequence[Any]:
+    def call(sequence: list[Value], value: Value, position: Value | None = None) -> Sequence[Value]:
         longer = list(sequence)
         longer.insert(_at(backend, position, sequence), value)
         return (longer,)
@@ -145,7 +148,7 @@ def _sequence_insert(_: OperatorNode, backend: OperatorBackend) -> Call:
 
 
 def _sequence_erase(_: OperatorNode, backend: OperatorBackend) -> Call:
-    def call(sequence: list[Any], position: Any = None) -> Sequence[Any]:
+    def call(sequence: list[Value], position: Value | None = None) -> Sequence[Value]:
         shorter = list(sequence)
         del shorter[-1 if position is None else _at(backend, position, sequence)]
         return (shorter,)
@@ -162,7 +165,7 @@ def _has_element(_: OperatorNode, backend: OperatorBackend) -> Call:
 
 
 def _get_element(node: OperatorNode, _: OperatorBackend) -> Call:
-    def call(value: Any) -> Sequence[Any]:
+    def call(value: Value) -> Sequence[Value]:
         if value is None:
             raise UnsupportedError(f"{node.title} of an empty optional", "it has no element", "ask OptionalHasElement")
         return (value,)
@@ -182,7 +185,7 @@ def _sequence_construct(_: OperatorNode, __: OperatorBackend) -> Call:
     return lambda *values: (list(values),)
 
 
-def _known_sequence(backend: OperatorBackend, value: Any) -> Any:
+def _known_sequence(backend: OperatorBackend, value: Value) -> NDArray[Any]:
     """A structural value on the host, where it may be already."""
     return value if isinstance(value, np.ndarray) else backend.host(value)
 
@@ -191,7 +194,7 @@ def _split_to_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
     axis, keep = int(node["axis"]), bool(node["keepdims"])
     squeeze = backend.operator(OperatorNode("Squeeze", ("x", "axes"), ("y",)))
 
-    def call(value: Any, split: Any = None) -> Sequence[Any]:
+    def call(value: Value, split: Value | None = None) -> Sequence[Value]:
         sizes = _sizes(value.shape[axis], None if split is None else _known_sequence(backend, split))
         names = tuple(f"y{i}" for i in range(len(sizes)))
         operator = backend.operator(OperatorNode("Split", ("x", "split"), names, {"axis": axis}))
@@ -203,7 +206,7 @@ def _split_to_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
     return call
 
 
-def _sizes(length: int, split: Any) -> list[int]:
+def _sizes(length: int, split: NDArray[Any] | None) -> list[int]:
     """Sizes of the parts: ones, equal ones of a scalar with a rest, or those given."""
     if split is None:
         return [1] * length
@@ -217,7 +220,7 @@ def _concat_from_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
     axis, new = int(node["axis"]), bool(node["new_axis"])
     unsqueeze = backend.operator(OperatorNode("Unsqueeze", ("x", "axes"), ("y",)))
 
-    def call(sequence: list[Any]) -> Sequence[Any]:
+    def call(sequence: list[Value]) -> Sequence[Value]:
         names = tuple(f"x{i}" for i in range(len(sequence)))
         parts = [unsqueeze.forward(each, np.array([axis], np.int64))[0] for each in sequence] if new else sequence
         operator = backend.operator(OperatorNode("Concat", names, ("y",), {"axis": axis}))
@@ -272,7 +275,7 @@ def _control_call(node: OperatorNode, backend: OperatorBackend, compile_graph: C
     return {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type](node, backend, compile_graph)
 
 
-def _known(backend: OperatorBackend, value: Any) -> np.ndarray[Any, Any]:
+def _known(backend: OperatorBackend, value: Value) -> NDArray[Any]:
     """A condition or a count on the host, where it may be already."""
     return value if isinstance(value, np.ndarray) else backend.host(value)
 
@@ -280,7 +283,7 @@ def _known(backend: OperatorBackend, value: Any) -> np.ndarray[Any, Any]:
 def _if(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
     branches = [compile_graph(node["else_branch"]), compile_graph(node["then_branch"])]
 
-    def call(values: dict[str, Any], condition: Any) -> Sequence[Any]:
+    def call(values: Values, condition: Value) -> Sequence[Value]:
         return branches[bool(_known(backend, condition))](dict(values))
 
     return call
@@ -291,7 +294,9 @@ def _loop(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) 
     carried = len(body.inputs) - 2
     stack = Stack(backend)
 
-    def call(values: dict[str, Any], trips: Any = None, condition: Any = None, *state: Any) -> Sequence[Any]:
+    def call(
+        values: Values, trips: Value | None = None, condition: Value | None = None, *state: Value
+    ) -> Sequence[Value]:
         most = None if trips is None else int(_known(backend, trips).item())
         going = condition is None or bool(_known(backend, condition))
         collected: list[list[Any]] = [[] for _ in body.outputs[1 + carried :]]
@@ -324,7 +329,7 @@ def _scan(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) 
     stack = Stack(backend)
     takes = [backend.operator(OperatorNode("Gather", ("x", "i"), ("y",), {"axis": axis})) for axis in axes]
 
-    def call(values: dict[str, Any], *inputs: Any) -> Sequence[Any]:
+    def call(values: Values, *inputs: Value) -> Sequence[Value]:
         state, sequences = list(inputs[:carried]), inputs[carried:]
         length = sequences[0].shape[axes[0]]
         collected: list[list[Any]] = [[] for _ in range(scanned)]
@@ -351,7 +356,7 @@ class Stack:
         self._unsqueeze = backend.operator(OperatorNode("Unsqueeze", ("x", "axes"), ("y",)))
         self._concat: dict[tuple[int, int], Any] = {}
 
-    def __call__(self, arrays: Sequence[Any], axis: int, node: OperatorNode, at: int) -> Any:
+    def __call__(self, arrays: Sequence[Value], axis: int, node: OperatorNode, at: int) -> Value:
         """The arrays along a new ``axis``; none at all make an array without elements, if its shape is declared."""
         if not arrays:
             return self._empty(node, at)
@@ -362,7 +367,7 @@ class Stack:
         axes = np.array([axis], np.int64)
         return self._concat[key].forward(*(self._unsqueeze.forward(each, axes)[0] for each in arrays))[0]
 
-    def _empty(self, node: OperatorNode, at: int) -> Any:
+    def _empty(self, node: OperatorNode, at: int) -> Value:
         graph = node["body"]
         first = len(graph.output) - (len(node.outputs) - _carried(node))
         declared = graph.output[first + at].type.tensor_type
@@ -425,7 +430,7 @@ class Program:
         self._graph = Graph(model.graph, Scope(backend, opsets, functions_of(model)))
         self._inputs = [each.name for each in model.graph.input if each.name not in self._graph.constants]
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+    def __call__(self, inputs: Sequence[Value]) -> list[Value]:
         """The outputs of the graph."""
         return self._graph(dict(zip(self._inputs, inputs, strict=False)))
 
@@ -433,7 +438,7 @@ class Program:
 class Graph:
     """The nodes of a graph as calls, in order; a value is forgotten after its last use."""
 
-    def __init__(self, graph: onnx.GraphProto, scope: Scope, given: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, graph: onnx.GraphProto, scope: Scope, given: Constants | None = None) -> None:
         self.inputs = [each.name for each in graph.input]
         self.outputs = [each.name for each in graph.output]
         own = {*self.inputs, *(name for node in graph.node for name in node.output)}
@@ -444,7 +449,7 @@ class Graph:
         self._steps = [Instruction(each, scope, self.constants) for each in nodes]
         self._forget = _last_uses(nodes, {*self.outputs, *self.inputs, *self._native})
 
-    def __call__(self, values: Values) -> list[Any]:
+    def __call__(self, values: Values) -> list[Value]:
         """The outputs, given the inputs and, for a subgraph, the values around it."""
         values = {**self._native, **values}
         for step, forget in zip(self._steps, self._forget, strict=True):
@@ -457,7 +462,7 @@ class Graph:
 class Instruction:
     """One node: gathers its inputs by name, calls, and files its outputs by name."""
 
-    def __init__(self, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> None:
+    def __init__(self, proto: onnx.NodeProto, scope: Scope, constants: Constants) -> None:
         self.inputs, self.outputs = list(proto.input), list(proto.output)
         node = scope.node(proto)
         self._subgraphs = takes_values(node)
@@ -472,7 +477,7 @@ class Instruction:
                 values[name] = value
 
 
-def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> Call:
+def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Constants) -> Call:
     """A node as a call of its inputs; one with subgraphs takes the values around it first."""
     local = scope.functions.get((node.domain, node.op_type, proto.overload))
     if local is not None:
@@ -487,7 +492,7 @@ def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: 
 class Primitive:
     """An operator of the backend or, where it refuses, the body by which ONNX defines it."""
 
-    def __init__(self, node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> None:
+    def __init__(self, node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Constants) -> None:
         self._node, self._scope = node, scope
         positions = [at for at in structural(node) if at < len(node.inputs)]
         self._bound = {at: constants[node.inputs[at]] for at in positions if node.inputs[at] in constants}
@@ -501,7 +506,7 @@ class Primitive:
                 raise
             self._refusal = error
 
-    def __call__(self, *inputs: Any) -> Sequence[Any]:
+    def __call__(self, *inputs: Value) -> Sequence[Value]:
         """The outputs; structural inputs that are not on the host are read from the device."""
         if self._forward is None:
             return self._body(inputs, self._refusal)
@@ -518,7 +523,7 @@ class Primitive:
                 raise
             return self._body(inputs, error)
 
-    def _body(self, inputs: Sequence[Any], refusal: UnsupportedError) -> Sequence[Any]:
+    def _body(self, inputs: Sequence[Value], refusal: UnsupportedError) -> Sequence[Value]:
         """The outputs by ONNX's own definition, made once for the types at hand."""
         types = types_of(inputs, self._scope.backend)
         key = tuple(each.SerializeToString() if each is not None else b"" for each in types)
@@ -538,7 +543,7 @@ def _function(function: onnx.FunctionProto, node: OperatorNode, scope: Scope) ->
     made = {name for each in graph.node for name in each.output} | set(function.input)
     program.outputs = [name if name in made else "" for name in function.output]
 
-    def call(*inputs: Any) -> Sequence[Any]:
+    def call(*inputs: Value) -> Sequence[Value]:
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
         return program(dict(zip(function.input, padded, strict=True)))
 
@@ -550,12 +555,12 @@ def functions_of(model: onnx.ModelProto) -> dict[tuple[str, str, str], onnx.Func
     return {(each.domain, each.name, each.overload): each for each in model.functions}
 
 
-def imports_of(imports: Any) -> dict[str, int]:
+def imports_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     """The opset of each domain that is imported; ONNX's own is the empty name."""
     return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
 
 
-def constants_of(graph: onnx.GraphProto) -> dict[str, np.ndarray[Any, Any]]:
+def constants_of(graph: onnx.GraphProto) -> dict[str, NDArray[Any]]:
     """What is known before the graph is run: its initialisers, and the tensors of its Constant nodes."""
     found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for node in graph.node:
@@ -564,7 +569,7 @@ def constants_of(graph: onnx.GraphProto) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def _constant(node: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
+def _constant(node: onnx.NodeProto) -> NDArray[Any] | None:
     """The value of a Constant; ``None`` for strings and sparse tensors, and where a function's attribute is missing."""
     (attribute,) = node.attribute or (onnx.AttributeProto(),)
     value = onnx.helper.get_attribute_value(attribute) if attribute.type else None

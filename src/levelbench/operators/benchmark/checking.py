@@ -226,9 +226,7 @@ def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator
     return found
 
 
-def _judge(
-    node: OperatorNode, what: str, actual: Host, expected: Host, shapes: Sequence[Any], direction: str
-) -> Correctness:
+def _judge(node: OperatorNode, what: str, actual: Host, expected: Host, shapes: Shapes, direction: str) -> Correctness:
     if actual.shape != expected.shape:
         return Correctness(f"{what} has the shape {actual.shape}, {expected.shape} expected")
     finite = np.abs(expected[np.isfinite(expected)]) if is_float(expected.dtype) else np.zeros(0)

@@ -23,7 +23,7 @@ from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.operators.benchmark.checking import Correctness, Results, check
-from levelbench.operators.contract import Operator, OperatorBackend
+from levelbench.operators.contract import Array, Operator, OperatorBackend
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
@@ -88,7 +88,7 @@ def _inferred(problem: Problem) -> Sequence[Signature | None]:
     return [_of_type(found[name]) if name in found else None for name in node.outputs]
 
 
-def _of_type(proto: Any) -> Signature | None:
+def _of_type(proto: onnx.TypeProto) -> Signature | None:
     tensor = proto.tensor_type
     if not tensor.elem_type or not tensor.HasField("shape"):
         return None
@@ -233,12 +233,12 @@ class _Trial:
         if limits.direction == "forward":
             self.outputs = self._found
 
-    def _finished(self) -> tuple[Any, ...]:
+    def _finished(self) -> tuple[Array | None, ...]:
         found = self._call()
         self._backend.finish([each for each in found if each is not None])
         return found
 
-    def _hosted(self, arrays: Sequence[Any]) -> list[Host | None]:
+    def _hosted(self, arrays: Sequence[Array | None]) -> list[Host | None]:
         return [None if each is None else np.asarray(self._backend.host(each)) for each in arrays]
 
     def first(self, budget_s: float) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from levelbench import __version__
+from levelbench.checks.isolation import JsonLine
 from levelbench.errors import UnsupportedError
 from levelbench.measure.caches import StreamFlusher
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings, measure_gemm, measure_largest_gemm
@@ -82,7 +83,7 @@ def _addition(backend: OperatorBackend) -> tuple[Callable[[], object], float]:
     return lambda: backend.finish(operator.forward(a, b)), 3.0 * _ADD_BYTES
 
 
-def pace(ceilings: Mapping[str, Any], dtype: str) -> float | None:
+def pace(ceilings: JsonLine, dtype: str) -> float | None:
     """Operations a second in ``dtype`` at best, of ceilings as ``Ceilings.to_dict`` gives them; ``None`` if unknown."""
     found = ceilings.get("flop_s", {}).get(dtype)
     if found is None:
@@ -91,7 +92,7 @@ def pace(ceilings: Mapping[str, Any], dtype: str) -> float | None:
     return float(found["interval"]["high"] if found["interval"] else found["value"])
 
 
-def merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merged(found: Sequence[JsonLine]) -> JsonLine:
     """Of several ceilings the largest of each kind, with the framework that reached it among the details."""
     best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}, "details": {"measured_by": {}}}
     for each in found:
@@ -111,8 +112,8 @@ def make_record(
     seed: int,
     identity: str,
     store: Path,
-    ceilings: dict[str, Any],
-    own: dict[str, Any],
+    ceilings: JsonLine,
+    own: JsonLine,
     on_case: OnCase,
     backend: OperatorBackend | None = None,
     crashed: Mapping[int, str] | None = None,
@@ -168,7 +169,7 @@ def make_record(
         return writer.path
 
 
-def _pace(problem: Problem, own: dict[str, Any], ceilings: dict[str, Any]) -> float | None:
+def _pace(problem: Problem, own: JsonLine, ceilings: JsonLine) -> float | None:
     """At best. In half precisions the framework's own: one may be a thousand times as slow as another there."""
     dtype = problem.tensors[0].dtype if problem.tensors else ""
     known = [pace(own, dtype), *([pace(ceilings, dtype)] if dtype in ("float32", "float64") else [])]

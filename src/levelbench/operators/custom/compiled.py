@@ -25,6 +25,7 @@ from levelbench.errors import (
     UnsupportedError,
     UsageError,
 )
+from levelbench.operators.contract import Array, DType, Function
 from levelbench.operators.custom.definition import (
     Attribute,
     Cost,
@@ -127,7 +128,7 @@ _CODES: Final[dict[np.dtype[Any], tuple[int, int]]] = {
 _DTYPES: Final = {code: dtype for dtype, code in _CODES.items()}
 
 
-def data_type(dtype: np.dtype[Any]) -> DataType:
+def data_type(dtype: DType) -> DataType:
     """DLPack's name of a dtype; ``UnsupportedError`` where it has none."""
     if dtype not in _CODES:
         raise UnsupportedError(f"an array of {dtype} in C++", "no C++ operator can take it", "convert it")
@@ -135,7 +136,7 @@ def data_type(dtype: np.dtype[Any]) -> DataType:
     return DataType(code, bits, 1)
 
 
-def dtype_of(found: DataType) -> np.dtype[Any]:
+def dtype_of(found: DataType) -> DType:
     """The dtype of DLPack's name; ``UnsupportedError`` where NumPy has none."""
     dtype = _DTYPES.get((found.code, found.bits)) if found.lanes == 1 else None
     if dtype is None:
@@ -169,7 +170,7 @@ class Library:
         self.cost = self._function("cost", integer, *[pointer] * 5)
         self.descriptions = self._descriptions()
 
-    def _function(self, name: str, answers: Any, *takes: Any) -> Any:
+    def _function(self, name: str, answers: type, *takes: type) -> Function:
         found = getattr(self._loaded, f"levelbench_{name}")
         found.restype, found.argtypes = answers, takes
         return found
@@ -446,7 +447,9 @@ class CompiledOperator(CustomOperator):
             self.pool.give(specs, plan)
         return outputs
 
-    def backward(self, gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def backward(
+        self, gradients: Sequence[Array], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> tuple[Array | None, ...]:
         """New arrays, ``None`` for inputs that are not floating-point.
 
         Raises ``UsageError`` for ``outputs``, and ``gradients`` of them, of other shapes or dtypes than ``infer`` says.
@@ -492,7 +495,7 @@ class CompiledOperator(CustomOperator):
         return Cost(flops.value, size.value) if said.value else None
 
 
-def _contiguous(operator: CustomOperator, value: Any) -> NDArray[Any]:
+def _contiguous(operator: CustomOperator, value: Array) -> NDArray[Any]:
     array = as_array(operator, value)
     native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     return native if native.flags.c_contiguous else np.array(native, order="C")
@@ -505,18 +508,19 @@ def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[Any]:
 _KINDS: Final = {"i": "int of 64 bits", "f": "float", "s": "str"}
 
 
-def _like(operator: str, name: str, value: Any, kinds: Mapping[str, str]) -> Attribute:
+def _like(operator: str, name: str, value: Attribute, kinds: Mapping[str, str]) -> Attribute:
     """The value with the type that C++ asks for."""
     if name not in kinds:
         raise UnknownNameError(f"attribute of {operator}", name, kinds)
     kind = kinds[name]
     if kind.isupper():
         items = list(value) if isinstance(value, list | tuple) else [value]
-        return [_scalar(operator, name, each, kind.lower()) for each in items]
+        typed: list[Any] = [_scalar(operator, name, each, kind.lower()) for each in items]
+        return typed
     return _scalar(operator, name, value, kind)
 
 
-def _scalar(operator: str, name: str, value: Any, kind: str) -> Any:
+def _scalar(operator: str, name: str, value: object, kind: str) -> float | str:
     if kind == "f" and isinstance(value, int | float | np.integer | np.floating):
         return float(value)
     if kind == "i" and isinstance(value, int | np.integer) and -(2**63) <= value < 2**63:
@@ -550,7 +554,7 @@ def _create(
     return int(made)
 
 
-def _raw(name: str, value: Attribute, code: str, kept: list[Any]) -> RawAttribute:
+def _raw(name: str, value: Attribute, code: str, kept: list[object]) -> RawAttribute:
     items: list[Any] = value if isinstance(value, list) else [value]
     kind = code.lower()
     ints = (ctypes.c_int64 * max(len(items), 1))(*(items if kind == "i" else ()))

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.operators.contract import Array
 from levelbench.operators.cost import Cost
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
@@ -111,17 +112,19 @@ class CustomOperator(ABC):
         return (inputs[0],) * len(self.outputs)
 
     @abstractmethod
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Array) -> Array | tuple[Array, ...]:
         """One array, or a tuple with one an output."""
 
-    def backward(self, gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def backward(
+        self, gradients: Sequence[Array], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Array | tuple[Array | None, ...]:
         """A tuple of gradients, one an input (``None``: it has none), of the inputs' shapes and dtypes.
 
         ``gradients`` has one an output, ``None`` for an output that is not floating-point.
         """
         raise UnsupportedError(f"the gradient of {self.name}", "it has no backward", "write one")
 
-    def reference(self, *inputs: NDArray[Any]) -> Any:
+    def reference(self, *inputs: NDArray[Any]) -> Array | tuple[Array, ...]:
         """The same as ``forward``, as plainly as can be, on NumPy arrays: what a check compares with."""
         raise UnsupportedError(f"the reference of {self.name}", "it has none", "write one")
 
@@ -146,7 +149,9 @@ def _parameters(cls: type[CustomOperator]) -> tuple[str, ...]:
     return tuple(each.name for each in found)
 
 
-def _bound(cls: type[CustomOperator], positional: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Attribute]:
+def _bound(
+    cls: type[CustomOperator], positional: Sequence[Attribute], given: Mapping[str, Attribute]
+) -> dict[str, Attribute]:
     """Attributes by name, with the defaults of the constructor."""
     if cls.__init__ is object.__init__:
         if positional or given:
@@ -170,7 +175,7 @@ def _bound(cls: type[CustomOperator], positional: Sequence[Any], given: Mapping[
     return {name: _attribute(cls, name, value) for name, value in values.items()}
 
 
-def _attribute(cls: type[CustomOperator], name: str, value: Any) -> Attribute:
+def _attribute(cls: type[CustomOperator], name: str, value: object) -> Attribute:
     """The value as ONNX would carry it: numbers of Python, text, and lists of one kind."""
     if isinstance(value, bool | np.bool_ | int | np.integer) and -(2**63) <= value < 2**63:
         return int(value)
@@ -190,7 +195,7 @@ def _attribute(cls: type[CustomOperator], name: str, value: Any) -> Attribute:
     raise UsageError(f"custom operator {cls.name}", found, do)
 
 
-def as_array(operator: CustomOperator, value: Any) -> NDArray[Any]:
+def as_array(operator: CustomOperator, value: Array) -> NDArray[Any]:
     """NumPy's array of an input; ``UsageError`` for a list or a number, whose dtype would be a guess."""
     if isinstance(value, np.ndarray):
         return value
@@ -314,7 +319,7 @@ def node_of(operator: CustomOperator) -> OperatorNode:
     return OperatorNode(operator.name, operator.inputs, operator.outputs, dict(operator.attributes), CUSTOM_DOMAIN, 1)
 
 
-def namespace(*arrays: Any) -> ModuleType:
+def namespace(*arrays: Array) -> ModuleType:
     """The functions of the Array API standard for arrays of whichever framework.
 
     An operator begins with ``xp = namespace(x)``. Numbers are ignored. Raises ``UnsupportedError`` for something that

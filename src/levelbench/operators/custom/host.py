@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
+from levelbench.operators.contract import Array
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import (
     CustomOperator,
@@ -33,7 +34,7 @@ def need_backward(operator: CustomOperator) -> None:
         raise UnsupportedError(f"the gradient of {operator.name}", "it has no backward", "write one")
 
 
-def need_outputs(operator: CustomOperator, gradients: Sequence[Any], outputs: Sequence[Any]) -> None:
+def need_outputs(operator: CustomOperator, gradients: Sequence[Array], outputs: Sequence[Array]) -> None:
     """``UsageError`` for another number of gradients or of outputs than the operator has outputs."""
     for kind, given in (("gradients", gradients), ("outputs", outputs)):
         if len(given) != len(operator.outputs):
@@ -41,7 +42,7 @@ def need_outputs(operator: CustomOperator, gradients: Sequence[Any], outputs: Se
             raise UsageError(f"the backward of {operator.name} with {len(given)} {kind}", found, "give one an output")
 
 
-def as_tuple(found: Any) -> tuple[Any, ...]:
+def as_tuple(found: Array) -> tuple[Array, ...]:
     """What forward or backward returned, one array or several."""
     return tuple(found) if isinstance(found, tuple | list) else (found,)
 
@@ -100,7 +101,7 @@ def backward(
     )
 
 
-def _held(found: Any, spec: Spec, kept: list[NDArray[Any]], what: str) -> NDArray[Any]:
+def _held(found: Array, spec: Spec, kept: list[NDArray[Any]], what: str) -> NDArray[Any]:
     """The array, if it is as inferred; a copy, if it shares memory with one of ``kept``, to which it is added.
 
     What is kept belongs to the caller: the inputs, and the results before this one, which it may change in place.

@@ -11,12 +11,13 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
 
+from levelbench.checks.isolation import JsonLine
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledOperator, Library
@@ -30,7 +31,7 @@ def classes_of(library: Library) -> list[type[CompiledOperator]]:
     return [_class(library, at, each) for at, each in enumerate(library.descriptions)]
 
 
-def _class(library: Library, index: int, said: Mapping[str, Any]) -> type[CompiledOperator]:
+def _class(library: Library, index: int, said: JsonLine) -> type[CompiledOperator]:
     """The class of one description."""
     kinds = {name: kind for name, kind, _ in said["attributes"]}
     defaults = {name: _default(kind, values) for name, kind, values in said["attributes"]}
@@ -59,7 +60,7 @@ def _class(library: Library, index: int, said: Mapping[str, Any]) -> type[Compil
     return made
 
 
-def _default(kind: str, values: Sequence[Any]) -> Attribute:
+def _default(kind: str, values: Sequence[float | str]) -> Attribute:
     """The value with its type: JSON tells 2.0 from 2 no more than C++ wrote it."""
     typed: list[Any] = [float(each) for each in values] if kind in "fF" else list(values)
     return typed if kind.isupper() else typed[0]

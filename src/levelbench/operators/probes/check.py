@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
 from levelbench.checks.findings import Finding, Report, failed, findings_of, not_tried, noted, passed
 from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import Array, Function, OperatorBackend
 from levelbench.operators.custom.definition import Spec
 from levelbench.operators.probes import memory
 from levelbench.operators.probes.forward import Expected, Oracle, judge_outputs, repeatability
@@ -20,6 +19,7 @@ from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.memory import differs, summed
 from levelbench.operators.probes.slopes import AT_A_KINK
 from levelbench.operators.probes.subject import (
+    Checkable,
     HostOperator,
     Inputs,
     attempt,
@@ -94,12 +94,12 @@ _Probe = Callable[[_Setting, Inputs, np.random.Generator], Iterable[Finding]]
 
 
 def check_operator(
-    operator: Any,
-    inputs: Sequence[Sequence[Any]],
+    operator: Checkable,
+    inputs: Sequence[Sequence[Array]],
     *,
-    reference: Any = None,
+    reference: Checkable = None,
     backend: OperatorBackend | None = None,
-    backward: Callable[..., Any] | None = None,
+    backward: Function | None = None,
     dtypes: Sequence[str] = (),
     seed: int = 0,
     runs: int = 100,
@@ -161,7 +161,7 @@ def _one_a_probe(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield from dict.fromkeys(each for each in mine if each.status != "passed")
 
 
-def _alike_where_not_finite(outputs: Sequence[Any], expected: Expected, lenient: bool) -> list[Host | None]:
+def _alike_where_not_finite(outputs: Sequence[Array], expected: Expected, lenient: bool) -> list[Host | None]:
     """Outputs in which what is not finite, and rightly so, is what the reference has: NaN or infinity, both are right.
 
     ``lenient``: also where only the reference is not finite.

@@ -23,12 +23,13 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, Report, failed
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
+from levelbench.operators.contract import DType
 from levelbench.operators.custom.definition import CustomOperator, node_of
 from levelbench.operators.custom.library import load_file
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.probes.check import DTYPES, check_operator
 from levelbench.operators.probes.forward import Oracle
-from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, subject_of
+from levelbench.operators.probes.subject import Checkable, HostOperator, Inputs, attempt, subject_of
 
 __all__ = ["Request", "check_isolated", "names_isolated"]
 
@@ -122,14 +123,14 @@ def _of_shapes(operator: CustomOperator, request: Request, random: np.random.Gen
     ]
 
 
-def _drawn(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Host:
+def _drawn(shape: tuple[int, ...], dtype: DType, random: np.random.Generator) -> Host:
     """Normal numbers, or whole ones from 0 to 7: small enough to be an index of most things."""
     return (
         random.standard_normal(shape).astype(dtype) if is_float(dtype) else random.integers(0, 8, shape).astype(dtype)
     )
 
 
-def _reference(operator: CustomOperator, word: str) -> Any:
+def _reference(operator: CustomOperator, word: str) -> Checkable | None:
     """The function that the user names, else the operator's own reference; ``None`` without one."""
     if not word:
         return operator.reference if operator.has_reference else None
@@ -153,7 +154,7 @@ def _reference(operator: CustomOperator, word: str) -> Any:
     return function
 
 
-def _deviation(subject: HostOperator, inputs: Inputs, reference: Any) -> NDArray[np.float64] | None:
+def _deviation(subject: HostOperator, inputs: Inputs, reference: Checkable) -> NDArray[np.float64] | None:
     """Actual minus expected of the first output, if both are there and of one shape."""
     if reference is None:
         return None

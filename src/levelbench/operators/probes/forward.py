@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import (
     Errors,
@@ -24,9 +24,9 @@ from levelbench.checks.arrays import (
     unit_roundoff,
 )
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import Array, DType, OperatorBackend
 from levelbench.operators.node import OperatorNode
-from levelbench.operators.probes.subject import HostOperator, attempt, subject_of, widened
+from levelbench.operators.probes.subject import Checkable, HostOperator, attempt, subject_of, widened
 
 __all__ = [
     "Expected",
@@ -91,9 +91,9 @@ def _shapes(inputs: Sequence[Host | None]) -> str:
 
 
 def check_forward(
-    operator: Any,
-    inputs: Sequence[Any],
-    reference: Any,
+    operator: Checkable,
+    inputs: Sequence[Array],
+    reference: Checkable,
     *,
     tolerance: Tolerance | None = None,
     backend: OperatorBackend | None = None,
@@ -202,7 +202,7 @@ def _slack(
     wide: Sequence[Host | None],
     expected: Expected,
     at: int,
-    dtype: np.dtype[Any],
+    dtype: DType,
     length: int,
     fixed: frozenset[int],
 ) -> Any:
@@ -222,13 +222,13 @@ def _slack(
     return np.where(own > 0, moved, 0.0)
 
 
-def _coarsest(inputs: Sequence[Host | None], default: Any = np.float32) -> np.dtype[Any]:
+def _coarsest(inputs: Sequence[Host | None], default: DTypeLike = np.float32) -> DType:
     """The floating-point dtype of the inputs with the fewest digits; ``default`` where there is none."""
     floats = [each.dtype for each in inputs if each is not None and is_float(each.dtype)]
     return max(floats, key=unit_roundoff, default=np.dtype(default))
 
 
-def _dtypes(inputs: Sequence[Host | None], expected: Expected, at: int) -> tuple[np.dtype[Any], ...]:
+def _dtypes(inputs: Sequence[Host | None], expected: Expected, at: int) -> tuple[DType, ...]:
     """The dtypes that an output may have.
 
     A reference in NumPy easily answers in float64 for float32 (a float64 constant is enough); then float32 is right.
@@ -323,7 +323,12 @@ class Repeatability:
 
 
 def repeatability(
-    operator: Any, inputs: Sequence[Any], *, runs: int = 100, backend: OperatorBackend | None = None, name: str = ""
+    operator: Checkable,
+    inputs: Sequence[Array],
+    *,
+    runs: int = 100,
+    backend: OperatorBackend | None = None,
+    name: str = "",
 ) -> Repeatability:
     """The operator on the same inputs, ``runs`` times (at least 2)."""
     if runs < 2:

@@ -7,16 +7,15 @@ direction fails is the place looked for, by halving the part of the input that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import CheckFailedError, UnsupportedError
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import Array, Function, OperatorBackend
 from levelbench.operators.probes.slopes import (
     Differentiable,
     GradientReport,
@@ -30,17 +29,17 @@ from levelbench.operators.probes.slopes import (
     noise,
     precision_of,
 )
-from levelbench.operators.probes.subject import attempt, subject_of
+from levelbench.operators.probes.subject import Checkable, attempt, subject_of
 
 __all__ = ["check_gradient", "examine_gradient"]
 
 
 def check_gradient(
-    operator: Any,
-    inputs: Sequence[Any],
+    operator: Checkable,
+    inputs: Sequence[Array],
     *,
     backend: OperatorBackend | None = None,
-    backward: Callable[..., Any] | None = None,
+    backward: Function | None = None,
     directions: int = 3,
     seed: int = 0,
     skip: Collection[int] = (),
@@ -68,11 +67,11 @@ def check_gradient(
 
 
 def examine_gradient(
-    operator: Any,
-    inputs: Sequence[Any],
+    operator: Checkable,
+    inputs: Sequence[Array],
     *,
     backend: OperatorBackend | None = None,
-    backward: Callable[..., Any] | None = None,
+    backward: Function | None = None,
     directions: int = 3,
     seed: int = 0,
     skip: Collection[int] = (),

@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.operators.contract import Array, DType
 from levelbench.operators.probes.forward import sum_length
 from levelbench.operators.probes.subject import HostOperator, Inputs, attempt
 
@@ -40,7 +41,7 @@ class Guarded:
         self.bytes: NDArray[np.uint8] = self._buffer[self._start : self._end]
         self.bytes[...] = pattern
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Host:
+    def array(self, shape: tuple[int, ...], dtype: DType, order: str = "C") -> Host:
         """The block as an array."""
         return self.bytes.view(dtype).reshape(shape, order="F" if order == "F" else "C")
 
@@ -142,7 +143,7 @@ def inputs_left_alone(subject: HostOperator, inputs: Inputs) -> Finding:
     return found or passed("by forward and backward")
 
 
-def _changed(subject: HostOperator, who: str, native: Sequence[Any], kept: Sequence[Host | None]) -> Finding | None:
+def _changed(subject: HostOperator, who: str, native: Sequence[Array], kept: Sequence[Host | None]) -> Finding | None:
     for at, value in enumerate(kept):
         if value is None or at in subject.fixed:
             continue
@@ -153,7 +154,7 @@ def _changed(subject: HostOperator, who: str, native: Sequence[Any], kept: Seque
     return None
 
 
-def _view(native: Any) -> Host | None:
+def _view(native: Array) -> Host | None:
     """The memory of a native array as NumPy sees it, ``None`` where it cannot."""
     if isinstance(native, np.ndarray):
         return native
@@ -190,7 +191,7 @@ def aliasing(subject: HostOperator, inputs: Inputs, other: Inputs) -> Finding:
     return passed() if seen else not_tried("the memory of native arrays cannot be seen from here")
 
 
-def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Any]]]:
+def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Array]]]:
     """Native arrays with the values of ``value`` in another layout."""
     if not value.ndim or not value.size:
         return
@@ -235,7 +236,7 @@ def strides(subject: HostOperator, inputs: Inputs) -> list[Finding]:
 
 
 def _one_layout(
-    subject: HostOperator, inputs: Inputs, base: Sequence[Host | None], at: int, made: Any, case: str
+    subject: HostOperator, inputs: Inputs, base: Sequence[Host | None], at: int, made: Array, case: str
 ) -> Finding:
     native = subject.native(inputs)
     native[at] = made

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError, UsageError
-from levelbench.operators.contract import Operator, OperatorBackend
+from levelbench.operators.contract import Array, Function, Operator, OperatorBackend
 from levelbench.operators.node import OperatorNode, structural
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
 
 
 Values = tuple[Host | None, ...]
+Checkable = Any
+"""What can be checked: an :class:`Operator`, a custom operator or its class, a function, a :class:`HostOperator`."""
 
 
 @contextmanager
@@ -68,24 +70,24 @@ class HostOperator:
     deterministic: bool = True
     infer: Callable[..., Any] | None = None
 
-    def native(self, inputs: Sequence[Host | None]) -> list[Any]:
+    def native(self, inputs: Sequence[Host | None]) -> list[Array]:
         """Native arrays of copies; structural inputs stay on the host."""
         return [self._native(at, value) for at, value in enumerate(inputs)]
 
-    def _native(self, at: int, value: Host | None) -> Any:
+    def _native(self, at: int, value: Host | None) -> Array:
         if value is None:
             return None
         # A fresh copy is aligned alike at every call, so a kernel has no reason to take another path.
         copy = value.copy(order="C")
         return copy if at in self.fixed else self.to_native(copy)
 
-    def outputs(self, native: Sequence[Any]) -> tuple[Any, ...]:
+    def outputs(self, native: Sequence[Array]) -> tuple[Array, ...]:
         """The native outputs for native inputs."""
         with _quiet():
             found = self.call(*native)
         return tuple(found) if isinstance(found, tuple | list) else (found,)
 
-    def hosted(self, values: Sequence[Any]) -> Values:
+    def hosted(self, values: Sequence[Array]) -> Values:
         """Copies on the host."""
         return tuple(None if value is None else np.asarray(self.to_host(value)) for value in values)
 
@@ -127,11 +129,11 @@ class HostOperator:
 
 
 def subject_of(
-    operator: Any,
+    operator: Checkable,
     backend: OperatorBackend | None = None,
     *,
     name: str = "",
-    backward: Callable[..., Any] | None = None,
+    backward: Function | None = None,
 ) -> HostOperator:
     """The subject of an :class:`Operator` of ``backend`` (``None``: on NumPy arrays), a custom operator, a function.
 
@@ -152,7 +154,7 @@ def subject_of(
 
 
 def _of_operator(operator: Operator, backend: OperatorBackend | None, name: str) -> HostOperator:
-    def pull(gradients: Sequence[Any], inputs: Sequence[Any]) -> Any:
+    def pull(gradients: Sequence[Array], inputs: Sequence[Array]) -> Array:
         return operator.vjp(*inputs)[1](*gradients)
 
     node: OperatorNode | None = getattr(operator, "node", None)
@@ -169,7 +171,7 @@ def _of_operator(operator: Operator, backend: OperatorBackend | None, name: str)
     return subject if backend is None else replace(subject, to_native=backend.array, to_host=backend.host)
 
 
-def _of_custom(operator: Any, name: str) -> HostOperator:
+def _of_custom(operator: Checkable, name: str) -> HostOperator:
     """A custom operator on NumPy arrays."""
     instance = operator() if isinstance(operator, type) else operator
     has = getattr(instance, "has_backward", hasattr(instance, "backward"))
@@ -188,8 +190,8 @@ def _of_custom(operator: Any, name: str) -> HostOperator:
     )
 
 
-def _pull_of(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-    def pull(gradients: Sequence[Any], inputs: Sequence[Any]) -> Any:
+def _pull_of(forward: Function, backward: Function) -> Function:
+    def pull(gradients: Sequence[Array], inputs: Sequence[Array]) -> Array:
         found = forward(*inputs)
         outputs = tuple(found) if isinstance(found, tuple | list) else (found,)
         return backward(tuple(gradients), tuple(inputs), outputs)
@@ -211,7 +213,7 @@ class Attempt:
         return not self.error
 
 
-def attempt(function: Callable[..., Any], *arguments: Any) -> Attempt:
+def attempt(function: Function, *arguments: Array) -> Attempt:
     """The call's outcome; nothing that an operator raises ends a check."""
     try:
         return Attempt(function(*arguments))
@@ -248,7 +250,7 @@ def describe(inputs: Sequence[Host | None]) -> str:
     )
 
 
-def _mapped(inputs: Sequence[Host | None], fixed: frozenset[int], function: Any) -> Inputs:
+def _mapped(inputs: Sequence[Host | None], fixed: frozenset[int], function: Function) -> Inputs:
     return [
         value
         if value is None or at in fixed or not is_float(value.dtype)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from onnx import defs
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.operators.node import DEFAULT_OPSET, OperatorNode, operator_node
+from levelbench.operators.contract import DType
+from levelbench.operators.node import DEFAULT_OPSET, AttributeValue, OperatorNode, operator_node
 from levelbench.records.benchmarks import Fill, Problem, Tensor
 
 __all__ = ["FLOATS", "dtype_of", "make_inputs", "node_of", "parse_problem", "tensor_bytes"]
@@ -27,7 +28,13 @@ FLOATS = ("float32", "float64", "bfloat16", "float16")
 """The dtypes that a suite can be measured in."""
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+Listed = Any
+"""Values as an array, or the text of a dtype, if there is one."""
+Given = tuple[tuple[int, ...], Listed]
+"""What is said of an input: its shape, and its dtype or its values."""
+
+
+def dtype_of(name: str) -> DType:
     """The NumPy dtype of that name, ``ml_dtypes``' bfloat16 among them."""
     if name == "bfloat16":
         return np.dtype(ml_dtypes.bfloat16)
@@ -159,7 +166,7 @@ def parse_problem(
     )
 
 
-def operator_attributes(operator: str, opset: int, words: Sequence[str]) -> dict[str, Any]:
+def operator_attributes(operator: str, opset: int, words: Sequence[str]) -> dict[str, AttributeValue]:
     """``pads=1,1,1,1`` by the schema's kinds."""
     try:
         schema = defs.get_schema(operator, opset, "")
@@ -175,7 +182,7 @@ def operator_attributes(operator: str, opset: int, words: Sequence[str]) -> dict
     return found
 
 
-def _attribute(asked: str, text: str, kind: Any) -> Any:
+def _attribute(asked: str, text: str, kind: defs.OpSchema.AttrType) -> AttributeValue:
     readers: dict[Any, Any] = {_ATTRIBUTE.INT: int, _ATTRIBUTE.FLOAT: float, _ATTRIBUTE.STRING: str}
     lists: dict[Any, Any] = {_ATTRIBUTE.INTS: int, _ATTRIBUTE.FLOATS: float, _ATTRIBUTE.STRINGS: str}
     try:
@@ -192,8 +199,8 @@ def _attribute(asked: str, text: str, kind: Any) -> Any:
 
 
 def _gathered(
-    operator: str, schema: Any, shapes: Sequence[str], values: Sequence[str]
-) -> Mapping[str, list[tuple[tuple[int, ...], Any]]]:
+    operator: str, schema: defs.OpSchema, shapes: Sequence[str], values: Sequence[str]
+) -> Mapping[str, list[Given]]:
     """By input: (shape and dtype text, or values) in the order given."""
     names = [each.name for each in schema.inputs]
     variadic = {each.name for each in schema.inputs if each.option == _VARIADIC}
@@ -210,7 +217,7 @@ def _gathered(
     return found
 
 
-def _types(schema: Any, given: Mapping[str, list[tuple[tuple[int, ...], Any]]], dtype: str) -> dict[str, str]:
+def _types(schema: defs.OpSchema, given: Mapping[str, list[Given]], dtype: str) -> dict[str, str]:
     """The dtype of each of the schema's types that an input given by its shape decides."""
     found: dict[str, str] = {}
     for at, parameter in enumerate(schema.inputs):
@@ -221,7 +228,9 @@ def _types(schema: Any, given: Mapping[str, list[tuple[tuple[int, ...], Any]]], 
     return found
 
 
-def _outputs(schema: Any, attributes: Mapping[str, Any], given: Mapping[str, list[Any]]) -> list[str]:
+def _outputs(
+    schema: defs.OpSchema, attributes: Mapping[str, AttributeValue], given: Mapping[str, list[Given]]
+) -> list[str]:
     """All that the schema requires; of a Split, as many as it splits into."""
     if schema.name == "Split":
         sizes = [listed.size for _, listed in given.get("split", []) if isinstance(listed, np.ndarray)]
@@ -237,14 +246,14 @@ def _split(word: str, option: str) -> tuple[str, str]:
     return name.strip(), text.strip()
 
 
-def _shape(word: str, text: str) -> tuple[tuple[int, ...], Any]:
+def _shape(word: str, text: str) -> Given:
     sizes, _, dtype = text.partition(":")
     if not re.fullmatch(r"(\d+(x\d+)*)?", sizes):
         raise UsageError(f"--shape {word}", f"{sizes!r} is no shape", "write sizes with x between: X=8x64x56x56")
     return tuple(int(each) for each in sizes.split("x") if each), dtype or None
 
 
-def _values(word: str, text: str) -> tuple[tuple[int, ...], Any]:
+def _values(word: str, text: str) -> Given:
     scalar = "," not in text
     try:
         read = np.asarray([float(each) for each in text.split(",") if each.strip()])
@@ -253,7 +262,7 @@ def _values(word: str, text: str) -> tuple[tuple[int, ...], Any]:
     return () if scalar else read.shape, read
 
 
-def _tensor(name: str, shape: tuple[int, ...], listed: Any, dtype: str, schema: Any, at: int) -> Tensor:
+def _tensor(name: str, shape: tuple[int, ...], listed: Listed, dtype: str, schema: defs.OpSchema, at: int) -> Tensor:
     allowed = _allowed(schema, at)
     if isinstance(listed, np.ndarray):
         chosen = dtype if dtype in allowed else next((each for each in _INTEGERS if each in allowed), dtype)
@@ -280,7 +289,7 @@ def _tensor(name: str, shape: tuple[int, ...], listed: Any, dtype: str, schema: 
     return Tensor(name, shape, chosen, fill, scale=10.0 if fill == "index" else 1.0)
 
 
-def _allowed(schema: Any, at: int) -> set[str]:
+def _allowed(schema: defs.OpSchema, at: int) -> set[str]:
     """NumPy's names of the dtypes that the input may have."""
     names = {"float": "float32", "double": "float64"}
     found = {re.sub(r"^tensor\((.*)\)$", r"\1", each) for each in schema.inputs[at].types}
@@ -312,7 +321,7 @@ def _title(node: OperatorNode, tensors: Sequence[Tensor]) -> str:
     return " ".join([node.op_type, *shapes, *given, *settings])
 
 
-def _missing(operator: str, schema: Any, name: str) -> UsageError:
+def _missing(operator: str, schema: defs.OpSchema, name: str) -> UsageError:
     listed = [f"{each.name}{' (optional)' * (each.option == _OPTIONAL)}" for each in schema.inputs]
     return UsageError(
         f"levelbench operator {operator}",
