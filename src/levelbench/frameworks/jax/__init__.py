@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 
-from levelbench.errors import MissingError
+from levelbench.frameworks.shared.installed import PackagedFramework
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Backend
-from levelbench.operators.contract import Framework
 
 __all__ = ["JaxFramework", "framework"]
 
-_INSTALL = 'pip install "levelbench[jax]"'
 
-
-class JaxFramework(Framework):
+class JaxFramework(PackagedFramework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "jax"
+    title = "JAX"
     modes = ("jit", "eager")
 
-    def lacks(self, device: str = "cpu") -> str | None:
-        """The package, or the device."""
-        if importlib.util.find_spec("jax") is None:
-            return f"JAX is not installed: {_INSTALL}"
-        if device == "cpu":
-            return None
+    def lacking_device(self, device: str) -> str | None:
+        """By what JAX sees."""
         from levelbench.frameworks.jax.arrays import lacking_device
 
         return lacking_device(device)
 
-    def open(self, device: str = "cpu") -> Backend:
-        """Import JAX, let it compute in 64 bits, and take the device."""
-        if lacking := self.lacks(device):
-            remedy = _INSTALL if "not installed" in lacking else "choose a device that is there (--device cpu)"
-            raise MissingError(f"framework 'jax' on device {device!r}", lacking, remedy)
+    def backend(self, device: str) -> Backend:
+        """Imports JAX."""
         from levelbench.frameworks.jax.backend import JaxBackend
 
         return JaxBackend(device)

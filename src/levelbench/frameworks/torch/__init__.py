@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from levelbench.errors import MissingError
+from levelbench.frameworks.shared.installed import PackagedFramework
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Backend
-from levelbench.operators.contract import Framework
 
 __all__ = ["TorchFramework", "framework"]
 
-_INSTALL = 'pip install "levelbench[torch]"'
 
-
-class TorchFramework(Framework):
+class TorchFramework(PackagedFramework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "torch"
+    title = "PyTorch"
     modes = ("eager", "compiled")
     communicators = ("gloo", "nccl")
 
-    def lacks(self, device: str = "cpu") -> str | None:
-        """The package, or the device."""
-        if importlib.util.find_spec("torch") is None:
-            return f"PyTorch is not installed: {_INSTALL}"
-        if device == "cpu":
-            return None
+    def lacking_device(self, device: str) -> str | None:
+        """By what PyTorch sees."""
         from levelbench.frameworks.torch.backend import lacking_device
 
         return lacking_device(device)
 
-    def open(self, device: str = "cpu") -> Backend:
-        """Import torch and take the device."""
-        if lacking := self.lacks(device):
-            remedy = _INSTALL if "not installed" in lacking else "choose a device that is there (--device cpu)"
-            raise MissingError(f"framework 'torch' on device {device!r}", lacking, remedy)
+    def backend(self, device: str) -> Backend:
+        """Imports PyTorch."""
         from levelbench.frameworks.torch.backend import TorchBackend
 
         return TorchBackend(device)

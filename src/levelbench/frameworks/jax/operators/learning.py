@@ -104,6 +104,3 @@ def _tree_ensemble(node: OperatorNode) -> Function:
         return jnp.zeros(whole, x.dtype).at[rows, target].add(share)
 
     return tree_ensemble
-
-
-# Update rules of ``ai.onnx.preview.training``: Adagrad, Adam, Momentum, for any number of parameters at once.

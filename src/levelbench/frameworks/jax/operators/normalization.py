@@ -12,8 +12,6 @@ from levelbench.frameworks.jax.arrays import numpy_dtype
 from levelbench.frameworks.jax.operators.registry import Function, maker, operator, refuse
 from levelbench.operators.node import OperatorNode
 
-__all__: list[str] = []
-
 
 def _by_channel(value: Array, rank: int) -> Array:
     return value.reshape(1, -1, *[1] * (rank - 2))

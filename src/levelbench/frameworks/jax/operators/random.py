@@ -16,8 +16,6 @@ from levelbench.frameworks.jax.arrays import DType, numpy_dtype
 from levelbench.frameworks.jax.operators.registry import Function, operator
 from levelbench.operators.node import OperatorNode
 
-__all__: list[str] = []
-
 
 def _trains(training: Array) -> bool:
     return training is not None and bool(training)
