@@ -20,6 +20,7 @@ from levelbench.frameworks.jax.arrays import DType
 from levelbench.frameworks.jax.operators.quantization import requantise, shifted
 from levelbench.frameworks.jax.operators.registry import PRECISION, Function, operator, table
 from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.windows import Window
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["PaddedWindows", "windows_of"]
@@ -45,29 +46,15 @@ class PaddedWindows(NamedTuple):
 
 def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int] | None = None) -> PaddedWindows:
     """The windows of ``node`` over an input whose spatial axes have the lengths ``spatial``."""
-    count = len(spatial)
-    sizes = tuple(int(each) for each in kernel or node["kernel_shape"])
-    strides = tuple(node.get("strides") or [1] * count)
-    dilations = tuple(node.get("dilations") or [1] * count)
-    ceil, auto = bool(node.get("ceil_mode", 0)), str(node.get("auto_pad", "NOTSET"))
-    given: Any = node.get("pads") or [0] * (2 * count)
-    pads, declared, outputs = [], [], []
-    for at, length in enumerate(spatial):
-        reach, stride = (sizes[at] - 1) * dilations[at] + 1, strides[at]
-        before, behind = (int(given[at]), int(given[at + count])) if auto == "NOTSET" else (0, 0)
-        if auto.startswith("SAME"):
-            total = max((-(-length // stride) - 1) * stride + reach - length, 0)
-            before = total // 2 if auto == "SAME_UPPER" else total - total // 2
-            behind = total - before
-        free = length + before + behind - reach
-        output = (-(-free // stride) if ceil else free // stride) + 1
-        if ceil and (output - 1) * stride >= length + before:
-            # A window that would start behind the input and its padding before is left out.
-            output -= 1
-        declared.append((before, behind))
-        pads.append((before, behind + max((output - 1) * stride - free, 0)))
-        outputs.append(output)
-    return PaddedWindows(sizes, strides, dilations, tuple(pads), tuple(declared), tuple(outputs))
+    window = Window.of(node).filled(len(spatial), kernel or node["kernel_shape"])
+    declared = window.padding(spatial)
+    outputs = window.outputs(spatial, declared, bool(node.get("ceil_mode", 0)))
+    pads = []
+    for axis, (length, (before, behind)) in enumerate(zip(spatial, declared, strict=True)):
+        # What the last window reaches out beyond the padding.
+        more = (outputs[axis] - 1) * window.strides[axis] + window.extent(axis) - length - before - behind
+        pads.append((before, behind + max(more, 0)))
+    return PaddedWindows(window.kernel, window.strides, window.dilations, tuple(pads), tuple(declared), tuple(outputs))
 
 
 # Convolutions of any number of spatial axes: Conv, ConvTranspose, the quantised ones, the causal one, Col2Im.

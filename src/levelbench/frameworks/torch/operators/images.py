@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, changes_of, rule_of, taps_of
+from levelbench.frameworks.shared.windows import Window
 from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse
-from levelbench.frameworks.torch.operators.windows import Window
 from levelbench.operators.node import OperatorNode
 
 _native: Any = torch._C._nn
