@@ -25,6 +25,7 @@ from levelbench.frameworks.numpy.operators.kernel import (
     quiet,
     within,
 )
+from levelbench.frameworks.shared.windows import Window
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "Sliding", "Windows", "correlate", "crop", "input_gradient", "pad", "weight_gradient"]
@@ -93,46 +94,23 @@ class Windows:
 class Sliding:
     """A node's attributes about windows; :meth:`over` tells where they lie on an array."""
 
-    strides: Sequence[int] | None
-    dilations: Sequence[int] | None
-    pads: Sequence[int] | None
-    auto_pad: str
+    window: Window
     ceil: bool
 
     @classmethod
     def of(cls, node: OperatorNode) -> Sliding:
         """Those of a Conv or a pool."""
-        ceil = bool(node.get("ceil_mode", 0))
-        return cls(node.get("strides"), node.get("dilations"), node.get("pads"), node.get("auto_pad", "NOTSET"), ceil)
+        return cls(Window.of(node), bool(node.get("ceil_mode", 0)))
 
     def over(self, spatial: Sizes, kernel: Sequence[int]) -> Windows:
         """The windows on an array of these spatial sizes (ONNX's formulas of Conv and MaxPool)."""
-        rank = len(spatial)
-        strides = tuple(self.strides or (1,) * rank)
-        dilations = tuple(self.dilations or (1,) * rank)
-        pads = tuple(self.pads or (0,) * 2 * rank) if self.auto_pad == "NOTSET" else (0,) * 2 * rank
-        sizes = []
-        for axis in range(rank):
-            reach = dilations[axis] * (kernel[axis] - 1) + 1
-            ends = (pads[axis], pads[rank + axis])
-            sizes.append(self._along(spatial[axis], reach, strides[axis], ends))
-        before, after, out = zip(*sizes, strict=True)
-        return Windows(tuple(kernel), strides, dilations, before, after, out)
-
-    def _along(self, size: int, reach: int, stride: int, ends: tuple[int, int]) -> tuple[int, int, int]:
-        """Padding before, after, and the number of windows along one axis."""
-        if self.auto_pad.startswith("SAME"):
-            out = -(-size // stride)
-            total = max((out - 1) * stride + reach - size, 0)
-            small, large = total // 2, total - total // 2
-            return (small, large, out) if self.auto_pad == "SAME_UPPER" else (large, small, out)
-        before, after = ends
-        room = size + before + after - reach
-        out = (-(-room // stride) if self.ceil else room // stride) + 1
-        if self.ceil and (out - 1) * stride >= size + before:
-            # A window that would start in the padding behind the array is none.
-            out -= 1
-        return before, after, max(out, 0)
+        window = self.window.filled(len(spatial), kernel)
+        padding = window.padding(spatial)
+        out = window.outputs(spatial, padding, self.ceil and not window.automatic)
+        before, after = zip(*padding, strict=True)
+        return Windows(
+            window.kernel, window.strides, window.dilations, before, after, tuple(max(each, 0) for each in out)
+        )
 
 
 def pad(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
