@@ -14,8 +14,6 @@ from levelbench.distributed.buffers import dtype_name, is_floating
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["Communicator", "Done", "Handle", "Reduction", "checked_count", "checked_op", "checked_rank", "checked_tag"]
-
 Reduction = Literal["sum", "mean"]
 
 

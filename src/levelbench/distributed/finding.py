@@ -25,16 +25,6 @@ from levelbench.operators.frameworks import load_framework
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = [
-    "communicator_kinds",
-    "file_of",
-    "load_schemes",
-    "named_scheme",
-    "open_communicator",
-    "settings_of",
-    "with_settings",
-]
-
 Setting = int | float | str | bool
 
 

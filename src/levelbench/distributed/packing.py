@@ -14,8 +14,6 @@ from typing import Any, cast, final
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["FlatLayout", "Packed", "Packer", "by_dtype", "packer", "pieces"]
-
 
 def pieces(length: int, count: int) -> list[int]:
     """Bounds of ``count`` pieces of a stretch of ``length``, ascending from 0, count + 1 of them.

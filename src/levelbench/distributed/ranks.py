@@ -34,8 +34,6 @@ from levelbench.training.samplers import Partitioned, Sampler
 from levelbench.training.team import Team
 from levelbench.training.trainer import Trainer
 
-__all__ = ["DeferredGradients", "Ranks", "heartbeat"]
-
 
 @contextmanager
 def heartbeat(say: Callable[[], object], every_s: float) -> Iterator[None]:

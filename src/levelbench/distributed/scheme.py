@@ -18,8 +18,6 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Optimizer, Stepper
 
-__all__ = ["Observations", "Preset", "Scheme", "SchemeStepper", "Traffic", "Worker"]
-
 
 @dataclass(frozen=True)
 class Traffic:

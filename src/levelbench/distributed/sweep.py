@@ -30,25 +30,6 @@ from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, St
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.executor import Array, Backend
 
-__all__ = [
-    "ITEMSIZE",
-    "OPERATIONS",
-    "Fit",
-    "Operation",
-    "Round",
-    "SweepPoint",
-    "Timed",
-    "fit",
-    "fit_points",
-    "operation_named",
-    "parse_sizes",
-    "require_right",
-    "rounds_of",
-    "rule_for",
-    "sweep",
-    "sweep_sizes",
-]
-
 ITEMSIZE = 4
 """Bytes of an element: float32."""
 

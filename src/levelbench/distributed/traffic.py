@@ -20,23 +20,6 @@ from typing import final
 from levelbench.distributed.scheme import Traffic
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithms",
-    "Folded",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "barrier",
-    "broadcast",
-    "exchange",
-    "gather",
-    "reduce_scatter",
-    "scatter",
-    "send",
-    "subtree",
-]
-
 ALGORITHMS = {
     "all_reduce": ("ring", "recursive-doubling", "halving-doubling", "tree", "direct"),
     "broadcast": ("binomial", "scatter-gather", "direct"),

@@ -28,8 +28,6 @@ from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["FIRST_TAG", "Algorithmic"]
-
 R = TypeVar("R")
 
 FIRST_TAG = 1 << 14

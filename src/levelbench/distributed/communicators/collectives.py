@@ -25,29 +25,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = [
-    "ALL_GATHER",
-    "ALL_REDUCE",
-    "BARRIER",
-    "BROADCAST",
-    "GATHER",
-    "REDUCE_SCATTER",
-    "SCATTER",
-    "Channel",
-    "Flat",
-    "Steps",
-    "TrafficTally",
-    "all_to_all",
-    "broadcast_binomial",
-    "closed",
-    "cut",
-    "divide",
-    "every",
-    "exchange",
-    "opened",
-    "space",
-]
-
 T = TypeVar("T")
 
 Steps = Generator[Handle, Array, T]

@@ -29,19 +29,6 @@ from levelbench.distributed.packing import pieces
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = [
-    "ANY",
-    "Collective",
-    "CollectiveCall",
-    "Combine",
-    "HostArray",
-    "LocalCommunicator",
-    "Mailbox",
-    "Meeting",
-    "Parcel",
-    "Receipt",
-]
-
 ANY = -1
 """In the place of a source: whoever comes first."""
 _EXCHANGE = -1

@@ -45,8 +45,6 @@ from levelbench.networks.executor import Array
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = ["Late", "MpiCommunicator", "MpiRequest", "lacks", "open_mpi", "sum_of", "until"]
-
 _AWAKE_S = 1e-3
 
 

@@ -28,8 +28,6 @@ from levelbench.distributed.communicators.wrapping import DelayedCommunicator, D
 from levelbench.errors import CommunicationError
 from levelbench.networks.executor import Array
 
-__all__ = ["ThreadMeeting", "rank_outcomes", "run_ranks"]
-
 T = TypeVar("T")
 
 

@@ -26,16 +26,6 @@ from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 
-__all__ = [
-    "Count",
-    "CountingCommunicator",
-    "DelayedCommunicator",
-    "Delays",
-    "RankDied",
-    "Totals",
-    "WrappingCommunicator",
-]
-
 T = TypeVar("T")
 
 

@@ -33,20 +33,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 
-__all__ = [
-    "CastCompressor",
-    "Compressor",
-    "Payload",
-    "PayloadPart",
-    "QSGDCompressor",
-    "RandomKCompressor",
-    "SignCompressor",
-    "SparseCompressor",
-    "ThresholdCompressor",
-    "TopKCompressor",
-    "kept",
-]
-
 Payload = tuple[Array, ...]
 """Flat native arrays."""
 

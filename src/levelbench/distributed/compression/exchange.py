@@ -21,19 +21,6 @@ from levelbench.distributed.scheme import Traffic
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import copy, namespace, sign, zeros_like
 
-__all__ = [
-    "Doubled",
-    "ErrorFeedback",
-    "Exchange",
-    "Gathered",
-    "GatheredAnyLength",
-    "InPieces",
-    "Reduced",
-    "SparseStream",
-    "Voted",
-    "merged",
-]
-
 
 class Exchange(ABC):
     """A way to add up compressed arrays."""

@@ -22,19 +22,6 @@ from typing import Any, ClassVar, Self
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = [
-    "LINGER_S",
-    "PEER_LOST",
-    "Engine",
-    "ExitReport",
-    "Failure",
-    "RunningJob",
-    "first_failure",
-    "has_failed",
-    "last_lines",
-    "read_reports",
-]
-
 PEER_LOST = 75
 """The exit code of a rank that ends since another was lost (``EX_TEMPFAIL``): it is not named while another is."""
 

@@ -19,8 +19,6 @@ from levelbench.distributed.launching.local import (
 )
 from levelbench.distributed.launching.namespaces import Hosts, Link, lacks
 
-__all__ = ["OnHosts"]
-
 _PORT = 29_500
 """Nobody else is in the namespace, so any port is free."""
 

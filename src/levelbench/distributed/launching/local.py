@@ -27,16 +27,6 @@ from levelbench.distributed.launching.environment import (
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = [
-    "Process",
-    "SupervisedJob",
-    "environment_of_ranks",
-    "free_port",
-    "start_supervisor",
-    "supervisor_words",
-    "tidy_folder",
-]
-
 _END_S = 5.0
 """How long supervisors may take to end their ranks: longer than their own grace."""
 

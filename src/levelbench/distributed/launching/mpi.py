@@ -22,8 +22,6 @@ from levelbench.distributed.launching.local import (
 )
 from levelbench.errors import MissingError, UsageError
 
-__all__ = ["Mpi", "launcher_words"]
-
 _NAMES = ("mpiexec", "mpirun")
 _VERSION_TIMEOUT_S = 10.0
 

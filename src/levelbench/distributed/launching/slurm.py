@@ -24,8 +24,6 @@ from levelbench.distributed.launching.local import environment_of_ranks, free_po
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Slurm", "run_supervisor"]
-
 _LOOK_S = 1.0
 _LOOK_HERE_S = 0.05
 _END_S = 5.0

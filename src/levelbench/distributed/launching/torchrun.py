@@ -26,8 +26,6 @@ from levelbench.distributed.launching.local import (
 from levelbench.errors import MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["RESTARTS", "OnNode", "Torchrun", "nodes_of"]
-
 _MEET_S, _END_S = 20.0, 5.0
 """How long a launcher may have no rank after one failed: with restarts, until live nodes have met again; without."""
 _SETTLED_S = 10.0

@@ -29,8 +29,6 @@ from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
 
-__all__ = ["AGREEMENT", "ROBUSTNESS", "checkpoints", "traffic"]
-
 
 def initial_broadcast(subject: SchemeTrial) -> Iterator[Finding]:
     """Ranks that begin with other parameters and buffers have those of rank 0 before the first step."""

@@ -21,21 +21,6 @@ from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import SGD
 
-__all__ = [
-    "FEATURES",
-    "RATE",
-    "SHAPES",
-    "SHORT",
-    "TARGETS",
-    "NotingSGD",
-    "Regression",
-    "Scripted",
-    "ToyNetwork",
-    "beginning",
-    "loss_and_gradients",
-]
-
-
 Floats = Host
 
 FEATURES, TARGETS, _HIDDEN = 5, 3, 8

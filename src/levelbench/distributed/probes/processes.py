@@ -36,9 +36,6 @@ from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.rules import Adam
 
-__all__ = ["Resumption", "ResumptionJob", "checkpoints_in_processes", "judged", "name_of", "resumption", "resumptions"]
-
-
 JOB = "job.json"
 _START_S = 60.0
 """What ranks may take to start: they import a framework."""

@@ -39,25 +39,6 @@ from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.base import Optimizer
 
-__all__ = [
-    "EVEN",
-    "Floats",
-    "RankTrace",
-    "RanksOutcome",
-    "Rehearsal",
-    "SchemeTrial",
-    "Stage",
-    "apart",
-    "batch",
-    "evaluated",
-    "part_of",
-    "place",
-    "require_alike",
-    "stopped",
-    "unlike",
-]
-
-
 Floats = Host
 
 _EXAMPLES, _TEACHER = 0xDA7A, 0x7EAC

@@ -17,9 +17,6 @@ from levelbench.measure.clocks import HOST
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import zeros_like
 
-__all__ = ["Abandoned", "HangDetector", "Watched", "receipts_as_sends"]
-
-
 T = TypeVar("T")
 
 _ENDLESS = 20

@@ -26,8 +26,6 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.arrays import zeros_like
 
-__all__ = ["FIRST_BYTES", "AllReduce", "Reducer", "assign", "ready_order"]
-
 FIRST_BYTES = 1 << 20
 """The first bucket is smaller than the others, so that communication begins early."""
 

@@ -22,20 +22,6 @@ from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Stepper
 
-__all__ = [
-    "BaseStepper",
-    "OwnModelStepper",
-    "arrays_of",
-    "begin_as_rank_zero",
-    "elements",
-    "kept_arrays",
-    "number",
-    "numbers",
-    "share_from",
-    "those_under",
-    "under",
-]
-
 State = Mapping[str, HostArray]
 
 

@@ -41,20 +41,6 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, namespace, norm, zeros_like
 
-__all__ = [
-    "BF16",
-    "FP16",
-    "QSGD",
-    "Cast",
-    "Compressed",
-    "RandomK",
-    "Sign",
-    "SparseTopK",
-    "Threshold",
-    "all_of",
-    "note_compression",
-]
-
 _NARROW = 4
 
 

@@ -25,8 +25,6 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, namespace
 
-__all__ = ["Gossip", "half", "peers_of"]
-
 _WEIGHT = ""
 """The name of the weight among the arrays of a message: no parameter is called so."""
 _LEAST = 0.25

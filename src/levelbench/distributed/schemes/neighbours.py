@@ -27,8 +27,6 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["GRAPHS", "Exponential", "MixingGraph", "Neighbours", "OnePeer", "Undirected", "make_graph"]
-
 
 @dataclass(frozen=True)
 class MixingGraph(ABC):

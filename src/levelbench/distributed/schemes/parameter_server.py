@@ -29,16 +29,6 @@ from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
 from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
 
-__all__ = [
-    "AsynchronousParameterServer",
-    "ParameterServer",
-    "Shard",
-    "StaleSynchronous",
-    "StepCounts",
-    "require_separable",
-    "shards",
-]
-
 
 def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
     """The names that each server holds: the largest first, each to the server that has least (Graham 1969).

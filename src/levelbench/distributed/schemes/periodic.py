@@ -33,8 +33,6 @@ from levelbench.training.optimizers.arrays import copy, norm
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import Momentum
 
-__all__ = ["DiLoCo", "LocalSGD", "ModelAveraging", "Periodic"]
-
 
 @final
 @dataclass(frozen=True)

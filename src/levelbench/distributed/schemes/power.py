@@ -27,8 +27,6 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import namespace, norm
 
-__all__ = ["Factors", "PowerSGD", "orthonormal", "start"]
-
 
 @dataclass(frozen=True)
 class Factors:

@@ -33,8 +33,6 @@ from levelbench.distributed.simulation.scheduling import COME, SPEND, WAIT, Acti
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["CONTROL", "Cluster", "NotPlayed", "run_simulated"]
-
 T = TypeVar("T")
 
 CONTROL = 4

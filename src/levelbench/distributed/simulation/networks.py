@@ -26,21 +26,6 @@ from typing import Any, NamedTuple, final
 
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "ALL_REDUCE",
-    "TOPOLOGIES",
-    "Interconnect",
-    "Route",
-    "Wire",
-    "bandwidth",
-    "collective_s",
-    "crossed",
-    "duration_s",
-    "parse",
-    "torus_path",
-    "torus_spread",
-]
-
 
 class Wire(NamedTuple):
     """Something that one message at a time crosses."""

@@ -30,8 +30,6 @@ from levelbench.training.optimizers.base import Optimizer, State, Stepper, Updat
 from levelbench.training.optimizers.rules import SGD
 from levelbench.training.optimizers.wrappers import Native
 
-__all__ = ["RankOutcome", "Simulated", "SimulatedExecutor", "simulate", "timed", "trace_of", "work"]
-
 _LABELS = tuple(phase.label for phase in Phase)
 """Once: thousands of ranks ask."""
 
