@@ -37,11 +37,9 @@ class Done(Handle):
         self._result = result
 
     def wait(self) -> Array:
-        """The result."""
         return self._result
 
     def done(self) -> bool:
-        """Always."""
         return True
 
 

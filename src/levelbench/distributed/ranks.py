@@ -73,19 +73,15 @@ class DeferredGradients(Executor):
         self.parameters, self.buffers = executor.parameters, executor.buffers
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """The executor's own."""
         return self._executor.infer(*inputs)
 
     def forward(self, *inputs: Array) -> Array:
-        """The executor's own."""
         return self._executor.forward(*inputs)
 
     def backward(self) -> Mapping[str, Array]:
-        """The executor's own."""
         return self._executor.backward()
 
     def on_gradient(self, callback: Callable[[str, Array], None] | None) -> bool:
-        """Not here."""
         return False
 
 
@@ -224,7 +220,6 @@ class Ranks(Team):
         return Partitioned(sampler, self.communicator.rank if self.trains else 0, self.workers)
 
     def seed(self, seed: int) -> int:
-        """The run's own on rank 0, others elsewhere."""
         return seed + self.communicator.rank * _SEEDS_APART
 
     def start(
@@ -250,7 +245,6 @@ class Ranks(Team):
         return stepper, stepper.executor
 
     def examples(self, trainer: Trainer) -> int:
-        """Those of the whole batches."""
         return sum(self.whole(trainer, 0))
 
     def whole(self, trainer: Trainer, epoch: int) -> list[int]:
@@ -261,7 +255,6 @@ class Ranks(Team):
         return self._sizes[1]
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
-        """A worker's steps, or what a server does meanwhile."""
         schedule, lr = trainer.recipe.schedule, self._lr_factor
         # What was said since the last steps, about an evaluation for one, is no part of the first of these.
         self._count("_between")

@@ -231,17 +231,13 @@ class Preset(Scheme):
         """The scheme that goes to work; ``DefinitionError`` for settings that cannot be meant."""
 
     def workers(self, size: int) -> int:
-        """Those of the scheme that is meant."""
         return self.meant.workers(size)
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return self.meant.start(worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """That of the scheme that is meant."""
         return self.meant.traffic(parameters, itemsize, size, rank)
 
     def traffic_within(self) -> float:
-        """That of the scheme that is meant."""
         return self.meant.traffic_within()

@@ -412,7 +412,6 @@ class _Epochs(Loader):
         self._epoch: Epoch
 
     def sizes(self, epoch: int) -> NDArray[np.int64]:
-        """Examples by step, shape (steps,)."""
         self._turn_to(epoch)
         return self._epoch.sizes
 
@@ -493,7 +492,6 @@ class HostLoader(_Epochs):
             del block, inputs, others
 
     def close(self) -> None:
-        """End the workers."""
         self._prefetch.close()
 
 

@@ -320,7 +320,6 @@ class BitsPerCharacter(Quality):
     high: ClassVar[float] = math.inf
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """In bits."""
         return surprise(executor, held, self.ignored) / math.log(2.0)
 
 
@@ -387,7 +386,6 @@ class _Span(Quality):
         """From 0 to 1."""
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """The mean over all questions; start and end logits are the network's first two outputs."""
         passages: Any = held.split.reference
         total, at = 0.0, 0
         for columns in held.batches(_ROWS):

@@ -172,7 +172,6 @@ class EvenSampler(Sampler, ABC):
         return steps
 
     def batched(self, order: NDArray[np.int64]) -> Epoch:
-        """An order cut into batches."""
         return super().batched(order[: len(order) // self.batch * self.batch] if self.drop_last else order)
 
 
@@ -183,7 +182,6 @@ class Sequential(EvenSampler):
     random_order: ClassVar[bool] = False
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """0, 1, 2, ..."""
         return self.batched(np.arange(len(split), dtype=np.int64))
 
 
@@ -197,7 +195,6 @@ class Shuffled(EvenSampler):
     """A new uniform permutation each epoch; with ``drop_last`` others are left out each time."""
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The permutation, cut into batches."""
         return self.batched(generator_of(seed, epoch).permutation(len(split)).astype(np.int64, copy=False))
 
 
@@ -363,7 +360,6 @@ class Bucketed(Sampler):
         return found.astype(np.int64, copy=False)
 
     def steps(self, split: Split) -> int:
-        """Batches an epoch."""
         if self.tokens is None:
             return super().steps(split)
         return len(self._by_tokens(np.sort(self.lengths(split)))) - 1
@@ -430,11 +426,9 @@ class Partitioned(Sampler):
         return promised_shares(self.sampler, split)
 
     def steps(self, split: Split) -> int:
-        """As many as all ranks together."""
         return self.sampler.steps(split)
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The rank's part of each batch."""
         whole = self.sampler.epoch(split, seed, epoch)
         sizes = whole.sizes
         first, last = (sizes * at // self.ranks for at in (self.rank, self.rank + 1))
@@ -478,11 +472,9 @@ class Subset(Sampler):
         return shares
 
     def steps(self, split: Split) -> int:
-        """Those of the sampler on the subset."""
         return self.sampler.steps(some_of(split, self.chosen(split)))
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The sampler's epoch on the subset, in the indices of the whole."""
         chosen = self.chosen(split)
         inner = self.sampler.epoch(some_of(split, chosen), seed, epoch)
         return Epoch(chosen[inner.order], inner.bounds)
@@ -509,11 +501,9 @@ class Repeated(Sampler):
         return promised_shares(self.sampler, split)
 
     def steps(self, split: Split) -> int:
-        """``times`` those of the sampler."""
         return self.times * self.sampler.steps(split)
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The epochs of the sampler, numbered on."""
         parts = [self.sampler.epoch(split, seed, epoch * self.times + at) for at in range(self.times)]
         starts = np.cumsum([0, *(len(each.order) for each in parts[:-1])])
         bounds = [each.bounds[:-1] + start for each, start in zip(parts, starts, strict=True)]

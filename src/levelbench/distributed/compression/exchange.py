@@ -58,11 +58,9 @@ class Gathered(Exchange):
         return total, left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """That of an all-gather of the payload."""
         return traffic.all_gather(self.compressor.nbytes(size, itemsize), 1, ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """The compressor's."""
         return self.compressor.nbytes(size, itemsize)
 
 
@@ -106,7 +104,6 @@ class GatheredAnyLength(Exchange):
         return total, compressor.add(corrected, (values, places), -1.0)
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """An expectation."""
         counts = traffic.all_gather(1, 8, ranks, rank)
         payload = round(self.expected * self.compressor.nbytes(size, itemsize))
         return counts + traffic.all_gather(payload, 1, ranks, rank)
@@ -132,12 +129,10 @@ class Reduced(Exchange):
         return compressor.add(zeros_like(left), (summed, *payload[1:]), factor), left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """That of an all-reduce of the payload's elements."""
         (part,) = self.compressor.parts(size)
         return traffic.all_reduce(part.elements, part.nbytes(itemsize) // max(1, part.elements), ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """The compressor's."""
         return self.compressor.nbytes(size, itemsize)
 
 
@@ -176,7 +171,6 @@ class InPieces(Exchange):
         return traffic.all_to_all(nbytes, 1, ranks, rank) + traffic.all_gather(nbytes, 1, ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """The compressor's."""
         return self.compressor.nbytes(size, itemsize)
 
 

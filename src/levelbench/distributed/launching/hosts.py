@@ -36,11 +36,9 @@ class OnHosts(Engine):
     options: ClassVar[tuple[str, ...]] = ("hosts", "rate", "delay", "loss")
 
     def lacks(self) -> str | None:
-        """Root or iproute2."""
         return lacks()
 
     def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options: the number of hosts, and the words of their links."""
         super().check(ranks, options)
         self._hosts(ranks, options)
 
@@ -94,7 +92,6 @@ class _OnHosts(RunningJob):
         self._lost: list[int] | None = None
 
     def poll(self) -> bool:
-        """As :class:`SupervisedJob`, and look at the hosts once."""
         over = self._job.poll()
         if self._lost is None and self._job.failure() is not None:
             self._lost = self._hosts.unreachable()
@@ -103,16 +100,13 @@ class _OnHosts(RunningJob):
         return over
 
     def sleep(self, seconds: float) -> None:
-        """As :class:`SupervisedJob`."""
         self._job.sleep(seconds)
 
     def kill(self) -> None:
-        """As :class:`SupervisedJob`."""
         self._job.kill()
         self.poll()
 
     def failure(self) -> Failure | None:
-        """What failed first, and the hosts that could not be reached then."""
         failure = self._job.failure()
         if failure is None or not self._lost:
             return failure

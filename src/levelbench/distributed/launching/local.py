@@ -58,7 +58,6 @@ class SupervisedJob(RunningJob):
         self._processes.append(supervisor)
 
     def poll(self) -> bool:
-        """Whether all have ended, and nothing is left."""
         if self._over:
             return True
         codes = [process.poll() for process in self._processes]
@@ -199,13 +198,11 @@ class Process(Engine):
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
 
     def lacks(self) -> str | None:
-        """Nothing."""
         return None
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
-        """Start them. There are no options."""
         self.check(ranks, options)
         folder = tidy_folder(folder, command, ranks)
         base = environment_of_ranks(environment, self.name, ranks)

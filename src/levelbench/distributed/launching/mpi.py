@@ -39,13 +39,11 @@ class Mpi(Engine):
     options: ClassVar[tuple[str, ...]] = ("launcher", "machines")
 
     def lacks(self) -> str | None:
-        """A launcher, if no launcher is found."""
         if _find(os.environ) is not None:
             return None
         return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"
 
     def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options, and that each machine has a name."""
         super().check(ranks, options)
         if "machines" in options and not all(_machines(options).split(",")):
             raise UsageError(

@@ -47,11 +47,9 @@ class Slurm(Engine):
     options: ClassVar[tuple[str, ...]] = ("cluster", "nodes", "timeout_min", *_OF_SLURM)
 
     def lacks(self) -> str | None:
-        """Submitit, where it is not installed."""
         return None if find_spec("submitit") is not None else "submitit is not installed: pip install submitit"
 
     def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options, and that the nodes divide the ranks."""
         super().check(ranks, options)
         nodes = self.number(options, "nodes", 1)
         for name in ("timeout_min", "cpus_per_task"):
@@ -74,7 +72,6 @@ class Slurm(Engine):
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
-        """Submit them."""
         self.check(ranks, options)
         lacking = self.lacks()
         if lacking is not None:
@@ -139,7 +136,6 @@ class _Submitted(RunningJob):
         self._over = False
 
     def poll(self) -> bool:
-        """Whether all ranks have reported, or the job is over without."""
         if self._over:
             return True
         # A job that waits in the queue has no result and is not over. Asked before the reports are read, as those of
@@ -172,14 +168,12 @@ class _Submitted(RunningJob):
             self._job.cancel()
 
     def kill(self) -> None:
-        """Cancel the job."""
         if not self.poll():
             if self._told_ns is None:
                 self._cancel()
             self.wait(2 * _END_S)
 
     def failure(self) -> Failure | None:
-        """As the supervisors wrote it down; where none did, the job's own log says why."""
         if self._told_ns is not None and not self._failed_first:
             return None
         found = first_failure(self.folder, self._ranks, self._over)

@@ -55,15 +55,12 @@ class OnNode(RunningJob):
         return over
 
     def sleep(self, seconds: float) -> None:
-        """As :class:`SupervisedJob`."""
         self._job.sleep(seconds)
 
     def kill(self) -> None:
-        """As :class:`SupervisedJob`."""
         self._job.kill()
 
     def failure(self) -> Failure | None:
-        """What failed first on this node, and where else to look."""
         found = self._job.failure()
         if self._alone:
             log = self.folder / "launcher.log"
@@ -114,11 +111,9 @@ class Torchrun(Engine):
     options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts")
 
     def lacks(self) -> str | None:
-        """PyTorch, where it is not installed."""
         return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
 
     def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options, that the nodes divide the ranks, and that they know where to meet."""
         super().check(ranks, options)
         self._command(ranks, options, os.environ)
 

@@ -93,7 +93,6 @@ class ToyNetwork(Executor):
         return self._early
 
     def backward(self) -> Mapping[str, Array]:
-        """The gradients of the last forward, in arrays of their own."""
         if self._gradients is None:
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
         host, self._gradients = self._gradients, None
@@ -157,7 +156,6 @@ class Scripted(ToyNetwork):
         return _scripted(seed, rank, step)
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """There is nothing to infer."""
         raise UsageError("the outputs of scripted gradients", "there is no network behind them", "ask for gradients")
 
     def forward(self, *inputs: Array) -> Array:
@@ -241,7 +239,6 @@ class NotingSGD(SGD):
     notes: list[Note] = field(default_factory=list, compare=False)
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work, watched."""
         return _Noting(super().start(backend, parameters), self.notes)
 
 

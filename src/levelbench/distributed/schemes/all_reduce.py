@@ -226,7 +226,6 @@ class AllReduce(Scheme):
             raise UnknownNameError("algorithm of all-reduce", self.algorithm, known)
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work, with rank 0's parameters and buffers."""
         return _AllReduceStepper(self, worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
@@ -266,7 +265,6 @@ class _AllReduceStepper(BaseStepper):
         self._reducer.ready(name, gradient, self.share)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """Start what the backward pass has not, wait for all, update."""
         if not self._alone:
             self.worker.switch(Phase.COMMUNICATE)
             gradients = self._reducer.finish(gradients, self.share)
@@ -274,5 +272,4 @@ class _AllReduceStepper(BaseStepper):
         self.update(gradients, step, factor)
 
     def close(self) -> None:
-        """Ask for no more gradients."""
         self.executor.on_gradient(None)

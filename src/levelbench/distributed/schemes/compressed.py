@@ -85,7 +85,6 @@ class _CompressedStepper(BaseStepper):
         self._norms: list[Array] = []
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """One exchange a dtype."""
         worker = self.worker
         worker.switch(Phase.COMMUNICATE)
         exchange, self._steps = self._exchange(step), step
@@ -106,13 +105,11 @@ class _CompressedStepper(BaseStepper):
         self.update({name: combined[name] for name in gradients}, step, factor)
 
     def meet(self) -> None:
-        """Note how much was saved, and the residual now over the gradient of the first step since the last time."""
         residuals = [each.residual for each in self._feedback if each.residual is not None]
         note_compression(self.worker, self._ratio(), residuals, self._norms)
         self._norms = []
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's, what was left out of each gradient, and the momentum before compression."""
         backend, residuals = self.worker.backend, [each.residual for each in self._feedback]
         return (
             super().state()
@@ -184,11 +181,9 @@ class Compressed(Scheme):
         """How gradients are added up in a step (from 1); by default after any warm-up."""
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return _CompressedStepper(worker, self.exchange, self.error_feedback)
 
     def traffic_within(self) -> float:
-        """As the exchange says."""
         return self.exchange().traffic_within
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
@@ -240,11 +235,9 @@ class SparseTopK(Compressed):
             )
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """With this momentum."""
         return _CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """All payloads to all ranks, or merged in pairs."""
         ratio = self.ratio
         if step <= self.warmup_steps:
             ratio **= (step - 1) / self.warmup_steps
@@ -270,7 +263,6 @@ class RandomK(Compressed):
         _ratio_is_a_share(self)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """An all-reduce."""
         return Reduced(RandomKCompressor(self.ratio), rescale=not self.error_feedback)
 
 
@@ -292,7 +284,6 @@ class Threshold(Compressed):
         checks.not_negative(self, "threshold", "expected")
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """Counts, then all payloads to all ranks."""
         return GatheredAnyLength(ThresholdCompressor(self.threshold, self.relative), self.expected)
 
 
@@ -332,7 +323,6 @@ class QSGD(Compressed):
         return QSGDCompressor(self.levels, self.bucket, self.norm)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """All payloads to all ranks, or pieces."""
         return InPieces(self._compressor()) if self.pieces else Gathered(self._compressor())
 
 
@@ -362,7 +352,6 @@ class Sign(Compressed):
             )
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """All payloads to all ranks, or pieces."""
         compressor = SignCompressor(self.bucket, self.scale)
         if self.scale == "vote":
             return Voted(compressor)
@@ -389,7 +378,6 @@ class Cast(Compressed):
         checks.one_of(self, ("float16", "bfloat16"), "kind")
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """Pieces, or an all-reduce in that type."""
         compressor = CastCompressor(self.kind, self.narrow)
         return Reduced(compressor) if self.narrow else InPieces(compressor)
 
@@ -407,7 +395,6 @@ class FP16(Preset):
 
     @property
     def meant(self) -> Cast:
-        """The cast to half precision."""
         return Cast(self.error_feedback, "float16", self.narrow)
 
 
@@ -424,5 +411,4 @@ class BF16(Preset):
 
     @property
     def meant(self) -> Cast:
-        """The cast to bfloat16."""
         return Cast(self.error_feedback, "bfloat16", self.narrow)

@@ -140,7 +140,6 @@ class _PowerStepper(BaseStepper):
         self._norms: list[Array] = []
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """Two all-reduces a dtype; one in a dense step."""
         self.worker.switch(Phase.COMMUNICATE)
         given = all_of(gradients, self.parameters)
         weighted = {name: gradient * self.share for name, gradient in given.items()}
@@ -153,13 +152,11 @@ class _PowerStepper(BaseStepper):
         self.update({name: totals[name] for name in gradients}, step, factor)
 
     def meet(self) -> None:
-        """Note how much was saved, and the residual now over the gradient of the first step since the last time."""
         residuals = list(self.residuals.values())
         note_compression(self.worker, self._scheme.ratio(self._shapes), residuals, self._norms)
         self._norms = []
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's, and of each matrix the last Q and what was left of it."""
         backend = self.worker.backend
         return (
             super().state()

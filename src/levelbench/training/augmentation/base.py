@@ -264,7 +264,6 @@ class InPlace(Augmentation):
         """Change the images themselves: (n, c, h, w) uint8 or float32, contiguous, and used by no one else."""
 
     def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """A new array of the changed images."""
         result = images_of(images, type(self).__name__).copy()
         self.change(result, seeds)
         return result

@@ -258,21 +258,17 @@ class _BibleSource(DatasetSource):
         return self._loaded(folder, fresh=False)
 
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As :meth:`load`, but made from the files, whatever the cache holds."""
         return self._loaded(folder, fresh=True)
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """See that the Bibles are here; raises ``MissingError`` as ``load`` does."""
         for bible in self._bibles:
             bible.located(folder)
 
     def where(self, folder: Path | None = None) -> str | None:
-        """The folders of the Bibles."""
         places = [bible.folder(folder) for bible in self._bibles]
         return None if None in places else ", ".join(map(str, places))
 
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when the Bibles are here, else which packages to install."""
         missing = [bible.package for bible in self._bibles if bible.folder(folder) is None]
         place = "on this machine" if named_folder(folder) is None else f"in {folder}"
         return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None

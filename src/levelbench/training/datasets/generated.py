@@ -106,7 +106,6 @@ class Synthetic(DatasetSource):
         refuse_folder(self.name, folder)
 
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None``: it is made when it is asked for."""
         return None
 
     def _means(self) -> npt.NDArray[np.float64]:

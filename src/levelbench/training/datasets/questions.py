@@ -199,7 +199,6 @@ class Squad(FileSource):
         return None
 
     def download(self, progress: Progress) -> Path:
-        """The official files, or a mirror's, into the cache."""
         # Imported here because it brings ssl and http, which are not needed where the files are here.
         from levelbench.training.datasets.download import fetch
 

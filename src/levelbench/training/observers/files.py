@@ -85,7 +85,6 @@ class Tables(Observer):
         )
 
     def on_end(self, progress: Progress) -> None:
-        """The steps get their name."""
         with stored(self._draft):
             self._draft.replace(self._folder / f"{self._name}-steps.csv")
 
@@ -124,7 +123,6 @@ class Statistics(Observer):
         self._rows: list[tuple[object, ...]] = []
 
     def on_prepared(self, context: Context) -> None:
-        """Look at gradients from here on, where they leave the executor."""
         self._executor, self._backend = context.executor, context.backend
         self._rows = [(*_COLUMNS, "gradient_norm")]
         self._squares, self._calls = [], 0
@@ -158,7 +156,6 @@ class Statistics(Observer):
         write_whole(self._folder / f"{self._name}-statistics.csv", text.getvalue().encode())
 
     def on_end(self, progress: Progress) -> None:
-        """Look no more."""
         if self._executor is not None:
             delattr(self._executor, "backward")
 
@@ -340,7 +337,6 @@ class Mistakes(Observer):
         self._context = context
 
     def on_end(self, progress: Progress) -> None:
-        """Look, and write."""
         assert self._context is not None
         executor, held, name = self._context.executor, self._context.validation, self._name
         wrong = wrong_examples(executor, held)

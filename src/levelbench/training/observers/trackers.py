@@ -39,7 +39,6 @@ class Exporter(Observer):
         self._gone = False
 
     def on_prepared(self, context: Context) -> None:
-        """Open it, with what the run is."""
         try:
             self._open(self.name, msgspec.to_builtins(self.specification))
         except LevelbenchError:
@@ -49,11 +48,9 @@ class Exporter(Observer):
             raise UsageError(self.asked, found, "give another place, or leave the observer out") from error
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """Send the figures."""
         self._try(lambda: self._send(evaluation.step, figures(evaluation, step_times_ns)))
 
     def on_end(self, progress: Progress) -> None:
-        """Close it."""
         self._try(self._close)
 
     def _try(self, what: Callable[[], None]) -> None:

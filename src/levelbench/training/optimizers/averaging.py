@@ -27,7 +27,6 @@ class AveragingRule(UpdateRule):
         """The weights to evaluate with, in an array of their own."""
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """The framework's faster way where it has one, else one parameter after another."""
         faster = cast("Stepper | None", backend.stepper(self, parameters))
         return faster or AveragingStepper(self, backend, parameters)
 
@@ -58,7 +57,6 @@ class _ScheduleFree(AveragingRule):
     beta1: float = 0.9
 
     def average(self, parameter: Array, state: State) -> Array:
-        """X, from y and z."""
         mean = add_scaled(copy(parameter), state[0], self.beta1 - 1)
         mean /= self.beta1
         return mean
@@ -101,7 +99,6 @@ class ScheduleFreeSGD(_ScheduleFree):
         return copy(parameter), 0.0, 0.0
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         return self._moved(parameter, gradient, state, lr, self.weight_power)
@@ -127,7 +124,6 @@ class ScheduleFreeAdamW(_ScheduleFree):
         return copy(parameter), 0.0, 0.0, zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         *averaging, second = state
         second = squared(second, gradient, self.beta2)
         denominator = sqrt(second)
@@ -166,7 +162,6 @@ class AcceleGrad(AveragingRule):
         return copy(parameter), copy(parameter), 0 * norm(parameter), 0.0
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         iterate, mean, squares, total = state
         weight, following = maximum(1.0, step / 4), maximum(1.0, (step + 1) / 4)
         squares = squares + (weight * norm(gradient)) ** 2
@@ -178,5 +173,4 @@ class AcceleGrad(AveragingRule):
         return mix(parameter, iterate, 1 / following), (iterate, mean, squares, total)
 
     def average(self, parameter: Array, state: State) -> Array:
-        """The mean of all y."""
         return copy(state[1])

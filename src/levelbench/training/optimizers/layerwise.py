@@ -54,11 +54,9 @@ class LARS(UpdateRule):
         checks.not_negative(self, "weight_decay", "epsilon")
 
     def init(self, parameter: Array) -> State:
-        """The velocity, zero."""
         return zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         velocity = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
@@ -92,7 +90,6 @@ class LAMB(UpdateRule):
         return zeros_like(parameter), zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         first, second = state
         first = mix(first, gradient, 1 - self.beta1)
         second = squared(second, gradient, self.beta2)
@@ -139,7 +136,6 @@ class Adafactor(UpdateRule):
         return xp.zeros_like(parameter[..., :, :1]), xp.zeros_like(parameter[..., :1, :])
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         xp = namespace(parameter)
         new = step**self.beta2_decay
         epsilon = self.epsilon or float(xp.finfo(parameter.dtype).eps)
@@ -202,7 +198,6 @@ class Shampoo(UpdateRule):
         return statistics, roots, zeros_like(parameter) if self.momentum else None
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         xp = namespace(parameter)
         statistics, roots, average = state
         if self.weight_decay:
@@ -327,7 +322,6 @@ class Muon(UpdateRule):
         return zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         momentum = mix(state, gradient, 1 - self.momentum)
         direction = mix(gradient, momentum, self.momentum) if self.nesterov else momentum
         rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])

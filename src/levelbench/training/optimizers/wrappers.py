@@ -45,15 +45,12 @@ class _AroundStepper(Stepper):
         """The step inside, and what is around it."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """That of the optimizer inside."""
         return self._inside.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """That of the optimizer inside."""
         self._inside.restore(state)
 
     def averaged(self) -> Mapping[str, Array] | None:
-        """Those of the optimizer inside."""
         return self._inside.averaged()
 
 
@@ -68,7 +65,6 @@ class Decay(_Around):
         checks.not_negative(self, "weight_decay")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
         return _DecayStepper(self.optimizer.start(backend, parameters), parameters, self.lr * self.weight_decay)
 
 
@@ -115,7 +111,6 @@ class Clip(_Around):
         checks.positive(self, "norm")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
         return _ClipStepper(self.optimizer.start(backend, parameters), self.norm)
 
 
@@ -139,7 +134,6 @@ class ClipValue(_Around):
         checks.positive(self, "value")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
         return _ClipValueStepper(self.optimizer.start(backend, parameters), self.value)
 
 
@@ -293,7 +287,6 @@ class _GroupsStepper(Stepper):
             stepper.step({name: gradients[name] for name in names if name in gradients}, step, factor)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The states by the number of their group: ``0:NAME``."""
         return {
             f"{at}:{name}": array for at, (_, each) in enumerate(self._groups) for name, array in each.state().items()
         }
