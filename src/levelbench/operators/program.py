@@ -441,7 +441,7 @@ class Graph:
         self.constants: Values = {**around, **constants_of(graph)}
         self._native = {name: scope.backend.array(value) for name, value in constants_of(graph).items()}
         nodes = [each for each in graph.node if each.op_type != "Constant" or each.output[0] not in self.constants]
-        self._steps = [Step(each, scope, self.constants) for each in nodes]
+        self._steps = [NodeCall(each, scope, self.constants) for each in nodes]
         self._forget = _last_uses(nodes, {*self.outputs, *self.inputs, *self._native})
 
     def __call__(self, values: Values) -> list[Any]:
@@ -454,7 +454,7 @@ class Graph:
         return [values[name] if name else None for name in self.outputs]
 
 
-class Step:
+class NodeCall:
     """One node: gathers its inputs by name, calls, and files its outputs by name."""
 
     def __init__(self, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> None:

@@ -19,8 +19,8 @@ from levelbench.networks.inspect import sort_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Parameter, Value, element_type, value_info
-from levelbench.training.datasets.base import Normalisation, Split
-from levelbench.training.samplers import Epoch, Sampler, rows_of
+from levelbench.training.datasets.base import Normalisation, Split, rows_of
+from levelbench.training.samplers import Epoch, Sampler
 
 ORDER, BOUNDS, STEP = "sampler.order", "sampler.bounds", "sampler.step"
 # A serialised message of protobuf ends at 2 GiB.

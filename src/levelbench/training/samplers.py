@@ -16,7 +16,7 @@ from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
-from levelbench.training.datasets.base import Column, Split
+from levelbench.training.datasets.base import Column, Split, rows_of
 
 Indices = NDArray[np.int64]
 
@@ -73,7 +73,7 @@ _BLOCK = 4096
 class SomeRows:
     """Some rows of a column, in an order of their own; nothing is copied until they are taken."""
 
-    def __init__(self, column: NDArray[Any] | Column, chosen: NDArray[np.int64]) -> None:
+    def __init__(self, column: Column, chosen: NDArray[np.int64]) -> None:
         self._column, self._chosen = column, chosen
         self.shape = (len(chosen), *column.shape[1:])
         self.dtype = column.dtype
@@ -84,15 +84,6 @@ class SomeRows:
     def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
         """The rows at ``indices`` of the chosen ones."""
         return rows_of(self._column, self._chosen[indices], seeds)
-
-
-def rows_of(
-    column: NDArray[Any] | Column, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None = None
-) -> NDArray[Any]:
-    """Rows of a column of either kind, shape (len(indices), ...)."""
-    if isinstance(column, np.ndarray):
-        return column[indices]
-    return column.take(indices, seeds)
 
 
 def some_of(split: Split, chosen: NDArray[np.int64]) -> Split:

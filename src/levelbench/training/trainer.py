@@ -20,7 +20,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
 from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
-from levelbench.training.checkpoints import Facts, Saving, Snapshot
+from levelbench.training.checkpoints import RunPosition, Saving, Snapshot
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.input import Held, make_loader
 from levelbench.training.observers.base import Context, Observer, Progress, overridden
@@ -270,7 +270,7 @@ class Trainer:
         arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
         arrays |= {f"optimizer/{name}": value for name, value in state.items()}
         arrays["draws/"] = self.backend.draws()
-        facts = Facts(
+        facts = RunPosition(
             key=self._saving.key,
             seed=self.seed,
             step=progress.step,

@@ -20,7 +20,7 @@ import numpy as np
 from levelbench.distributed.buffers import new, put, view
 from levelbench.distributed.communicator import Communicator, Done, Handle
 from levelbench.distributed.packing import pieces
-from levelbench.distributed.traffic import Folded, subtree
+from levelbench.distributed.traffic import FoldedRank, subtree
 from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
@@ -359,7 +359,7 @@ def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
 def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
     scratch = space(flat, len(flat))
-    folded = Folded(link.rank, link.size)
+    folded = FoldedRank(link.rank, link.size)
     if (yield from _stand_aside(link, folded, flat, scratch)):
         return
     distance = 1
@@ -375,7 +375,7 @@ def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[
 def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
     scratch = space(flat, len(flat))
-    folded = Folded(link.rank, link.size)
+    folded = FoldedRank(link.rank, link.size)
     if (yield from _stand_aside(link, folded, flat, scratch)):
         return
     number, distance = folded.number, folded.size // 2
@@ -402,7 +402,7 @@ def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
     return flat[bounds[first] : bounds[first + length]]
 
 
-def _stand_aside(link: Channel, folded: Folded, flat: Flat, scratch: Flat) -> Steps[bool]:
+def _stand_aside(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[bool]:
     """Before: whether this rank hands its array over, in which case all is done when this returns."""
     if folded.aside:
         yield link.send(flat, folded.other)
@@ -413,7 +413,7 @@ def _stand_aside(link: Channel, folded: Folded, flat: Flat, scratch: Flat) -> St
     return folded.aside
 
 
-def _hand_back(link: Channel, folded: Folded, flat: Flat) -> Steps[None]:
+def _hand_back(link: Channel, folded: FoldedRank, flat: Flat) -> Steps[None]:
     """After: the result to the one that stood aside."""
     if folded.paired:
         yield link.send(flat, folded.other)

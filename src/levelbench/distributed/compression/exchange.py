@@ -237,7 +237,7 @@ class Doubled(Exchange):
         rank, like = communicator.rank, left
         # What is dense is added to in place, and this rank's values may be the compressor's own.
         stream = _lightest(SparseStream(values, typed(places, "int64")), like)
-        folded = traffic.Folded(rank, communicator.size)
+        folded = traffic.FoldedRank(rank, communicator.size)
         if folded.aside:
             _send(communicator, stream, folded.other, like)
             stream = _receive(communicator, folded.other, like)
@@ -260,7 +260,7 @@ class Doubled(Exchange):
             sparse = size * (1 - unnamed**holders) * (itemsize + _WIDTHS[index_type(size)])
             return Traffic(min(sparse, size * itemsize) + _HEADER_BYTES, 2)
 
-        folded = traffic.Folded(rank, ranks)
+        folded = traffic.FoldedRank(rank, ranks)
         if folded.aside:
             return message(1)
         total = message(ranks) if folded.paired else Traffic(0, 0)
@@ -273,7 +273,7 @@ class Doubled(Exchange):
         return min(self.compressor.nbytes(size, itemsize), size * itemsize)
 
 
-def _holders(folded: traffic.Folded, level: int) -> int:
+def _holders(folded: traffic.FoldedRank, level: int) -> int:
     """How many ranks' arrays are in what a rank sends in round ``level``."""
     first = folded.number >> level << level
     return sum(2 if number < folded.extra else 1 for number in range(first, first + (1 << level)))

@@ -24,7 +24,7 @@ from levelbench.errors import CheckFailedError, DefinitionError, MissingError, U
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compile import compile_source
-from levelbench.operators.custom.compiled import CompiledOperator, Plan, address_of, expect, failure_of
+from levelbench.operators.custom.compiled import CallPlan, CompiledOperator, address_of, expect, failure_of
 from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
 from levelbench.operators.node import OperatorNode
 
@@ -227,7 +227,7 @@ def _foreign(operator: CompiledOperator) -> Ways:
     return Ways(forward, backward)
 
 
-def _plan(operator: CompiledOperator, specs: tuple[Spec, ...]) -> Plan:
+def _plan(operator: CompiledOperator, specs: tuple[Spec, ...]) -> CallPlan:
     """What is known of calls with these specs; only read here, so it need not be kept from others."""
     plan = operator.pool.take(specs)
     operator.pool.give(specs, plan)

@@ -17,7 +17,7 @@ from onnx import helper
 from levelbench.errors import UnsupportedError
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["SHARED", "Native", "SharedMaker"]
+__all__ = ["SHARED", "ArrayLibrary", "SharedMaker"]
 
 Array = Any
 """An array of the framework's."""
@@ -26,7 +26,7 @@ Host = NDArray[Any]
 Function = Callable[..., Any]
 
 
-class Native(NamedTuple):
+class ArrayLibrary(NamedTuple):
     """What a framework lends to the shared operators."""
 
     xp: Any
@@ -35,7 +35,7 @@ class Native(NamedTuple):
     """NumPy's array as one of its own, on the device that the operator runs on."""
 
 
-SharedMaker = Callable[[OperatorNode, Native], Function]
+SharedMaker = Callable[[OperatorNode, ArrayLibrary], Function]
 SHARED: dict[tuple[str, str], SharedMaker] = {}
 """The makers by (domain, name)."""
 
@@ -61,7 +61,7 @@ def _along(axis: int, rank: int) -> list[int]:
 
 
 @_shared("Reshape")
-def _reshape(node: OperatorNode, _: Native) -> Function:
+def _reshape(node: OperatorNode, _: ArrayLibrary) -> Function:
     zero_is_zero = bool(node.get("allowzero", 0))
 
     def reshape(x: Array, shape: Host) -> Array:
@@ -74,7 +74,7 @@ def _reshape(node: OperatorNode, _: Native) -> Function:
 
 
 @_shared("Flatten")
-def _flatten(node: OperatorNode, _: Native) -> Function:
+def _flatten(node: OperatorNode, _: ArrayLibrary) -> Function:
     axis = int(node["axis"])
 
     def flatten(x: Array) -> Array:
@@ -91,7 +91,7 @@ def _flatten(node: OperatorNode, _: Native) -> Function:
 
 
 @_shared("GatherND")
-def _gather_nd(node: OperatorNode, native: Native) -> Function:
+def _gather_nd(node: OperatorNode, native: ArrayLibrary) -> Function:
     batched, xp = int(node.get("batch_dims", 0)), native.xp
 
     def gather_nd(x: Array, indices: Array) -> Array:
@@ -105,7 +105,7 @@ def _gather_nd(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("OneHot")
-def _one_hot(node: OperatorNode, native: Native) -> Function:
+def _one_hot(node: OperatorNode, native: ArrayLibrary) -> Function:
     axis, xp = int(node["axis"]), native.xp
 
     def one_hot(indices: Array, depth: Host, values: Array) -> Array:
@@ -120,7 +120,7 @@ def _one_hot(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("ReverseSequence")
-def _reverse_sequence(node: OperatorNode, native: Native) -> Function:
+def _reverse_sequence(node: OperatorNode, native: ArrayLibrary) -> Function:
     batch_axis, time_axis, xp = int(node["batch_axis"]), int(node["time_axis"]), native.xp
 
     def reverse_sequence(x: Array, lengths: Array) -> Array:
@@ -138,7 +138,7 @@ def _reverse_sequence(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("ArrayFeatureExtractor", domain=_LEARNING)
-def _array_feature_extractor(_: OperatorNode, __: Native) -> Function:
+def _array_feature_extractor(_: OperatorNode, __: ArrayLibrary) -> Function:
     def extract(x: Array, indices: Array) -> Array:
         found = x[..., indices.reshape(-1)]
         return found[None] if x.ndim == 1 else found
@@ -162,7 +162,7 @@ _WINDOWS = {
 
 
 @_shared(*_WINDOWS)
-def _window(node: OperatorNode, native: Native) -> Function:
+def _window(node: OperatorNode, native: ArrayLibrary) -> Function:
     coefficients, periodic, dtype = _WINDOWS[node.op_type], bool(node["periodic"]), _type_of(node)
 
     def window(size: Host) -> Array:
@@ -175,7 +175,7 @@ def _window(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("MelWeightMatrix")
-def _mel_weight_matrix(node: OperatorNode, native: Native) -> Function:
+def _mel_weight_matrix(node: OperatorNode, native: ArrayLibrary) -> Function:
     """Triangles between centres at equal distances on the mel scale, 2595 log10(1 + f / 700) (ONNX's reference)."""
     dtype = _type_of(node)
 
@@ -203,7 +203,7 @@ def _mel_weight_matrix(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("RotaryEmbedding")
-def _rotary_embedding(node: OperatorNode, native: Native) -> Function:
+def _rotary_embedding(node: OperatorNode, native: ArrayLibrary) -> Function:
     """Rotates pairs of components by the angle of their position (Su et al. 2021, RoFormer)."""
     interleaved, heads, xp = bool(node["interleaved"]), node.get("num_heads"), native.xp
     part = int(node.get("rotary_embedding_dim") or 0)
@@ -228,7 +228,7 @@ def _rotary_embedding(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("RoiAlign")
-def _roi_align(node: OperatorNode, native: Native) -> Function:
+def _roi_align(node: OperatorNode, native: ArrayLibrary) -> Function:
     """Bins of a region, each the mean or the largest of its samples; how many, a region's size may say."""
     half = node.get("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
     height, width, ratio = int(node["output_height"]), int(node["output_width"]), int(node["sampling_ratio"])
@@ -257,7 +257,7 @@ def _roi_align(node: OperatorNode, native: Native) -> Function:
 
 
 def _samples(
-    native: Native, start: Array, end: Array, bins: int, ratio: int, size: int, half: bool
+    native: ArrayLibrary, start: Array, end: Array, bins: int, ratio: int, size: int, half: bool
 ) -> tuple[Array, Array, Array]:
     """Along one axis: places (regions, bins, samples, 2), their weights, and which samples a region has."""
     xp = native.xp
@@ -285,7 +285,7 @@ def _samples(
 
 
 @_shared("TfIdfVectorizer")
-def _tfidf(node: OperatorNode, native: Native) -> Function:
+def _tfidf(node: OperatorNode, native: ArrayLibrary) -> Function:
     """How often each known sequence occurs in a row, its elements up to ``max_skip_count`` apart."""
     if node.get("pool_int64s") is None:
         raise UnsupportedError(node.title, "only ONNX's reference has strings here", "use numpy")
@@ -334,7 +334,7 @@ def _grams(node: OperatorNode) -> tuple[list[Host], Host]:
     return found, np.concatenate(chosen)
 
 
-def _occurrences(native: Native, rows: Array, sequences: Host, most: int) -> Array:
+def _occurrences(native: ArrayLibrary, rows: Array, sequences: Host, most: int) -> Array:
     """How often each sequence occurs in each row, with every distance that is allowed: (rows, sequences)."""
     xp, length = native.xp, sequences.shape[1]
     wanted = native.array(sequences)
@@ -361,7 +361,7 @@ def _each(rule: Callable[..., tuple[Array, ...]], kinds: int) -> Function:
 
 
 @_shared("Adagrad", domain=_TRAINING)
-def _adagrad(node: OperatorNode, native: Native) -> Function:
+def _adagrad(node: OperatorNode, native: ArrayLibrary) -> Function:
     """Duchi et al. 2011, with ONNX's decay of the rate and regularisation."""
     decay, epsilon, norm = float(node["decay_factor"]), float(node["epsilon"]), float(node["norm_coefficient"])
     xp = native.xp
@@ -376,7 +376,7 @@ def _adagrad(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("Adam", domain=_TRAINING)
-def _adam(node: OperatorNode, native: Native) -> Function:
+def _adam(node: OperatorNode, native: ArrayLibrary) -> Function:
     """Kingma and Ba 2015, with ONNX's regularisation before and after."""
     alpha, beta, epsilon = float(node["alpha"]), float(node["beta"]), float(node["epsilon"])
     norm, after, xp = float(node["norm_coefficient"]), float(node["norm_coefficient_post"]), native.xp
@@ -395,7 +395,7 @@ def _adam(node: OperatorNode, native: Native) -> Function:
 
 
 @_shared("Momentum", domain=_TRAINING)
-def _momentum(node: OperatorNode, native: Native) -> Function:
+def _momentum(node: OperatorNode, native: ArrayLibrary) -> Function:
     alpha, beta, norm = float(node["alpha"]), float(node["beta"]), float(node["norm_coefficient"])
     nesterov, xp = node["mode"] == "nesterov", native.xp
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from levelbench.errors import CheckFailedError, UnsupportedError
 from levelbench.operators.custom import host
-from levelbench.operators.custom.compiled import CPU, CUDA, CompiledOperator, Device, Plan, expect
+from levelbench.operators.custom.compiled import CPU, CUDA, CallPlan, CompiledOperator, Device, expect
 from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
 from levelbench.operators.custom.library import cuda_class
 
@@ -234,7 +234,7 @@ def _readable(tensor: Tensor) -> Tensor:
     return tensor.contiguous()
 
 
-def _slopes(plan: Plan, gradients: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> list[Tensor | None]:
+def _slopes(plan: CallPlan, gradients: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> list[Tensor | None]:
     """Gradients of outputs as C++ may read them: contiguous, zero for ``None``."""
     slopes: list[Tensor | None] = []
     for gradient, output, graded in zip(gradients, outputs, plan.graded, strict=True):

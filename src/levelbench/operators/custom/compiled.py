@@ -41,13 +41,13 @@ __all__ = [
     "ABI",
     "CPU",
     "CUDA",
+    "CallPlan",
     "CompiledOperator",
     "DataType",
     "Device",
     "Library",
     "NativeCall",
     "NativeTensor",
-    "Plan",
     "Pool",
     "RawAttribute",
     "address_of",
@@ -253,7 +253,7 @@ def _scratch(size: int) -> int:
     return int(_SCRATCH.address)
 
 
-class Plan:
+class CallPlan:
     """The structures of a forward and of its backward. Addresses are plain integers; ``None`` where there is no array.
 
     ``workspace_bytes`` and ``backward_workspace_bytes`` are what the operator asks for; a caller may set them. On the
@@ -343,11 +343,11 @@ class Plan:
 class Pool:
     """Plans that are not in use, by specs and device."""
 
-    def __init__(self, make: Callable[[tuple[Spec, ...], Device], Plan]) -> None:
+    def __init__(self, make: Callable[[tuple[Spec, ...], Device], CallPlan]) -> None:
         self._make = make
-        self._free: dict[tuple[tuple[Spec, ...], Device], list[Plan]] = {}
+        self._free: dict[tuple[tuple[Spec, ...], Device], list[CallPlan]] = {}
 
-    def take(self, specs: tuple[Spec, ...], device: Device = (CPU, 0)) -> Plan:
+    def take(self, specs: tuple[Spec, ...], device: Device = (CPU, 0)) -> CallPlan:
         """A plan; give it back when the call is done."""
         try:
             # One operation of the interpreter: no two threads pop the same.
@@ -355,7 +355,7 @@ class Pool:
         except (KeyError, IndexError):
             return self._make(specs, device)
 
-    def give(self, specs: tuple[Spec, ...], plan: Plan, device: Device = (CPU, 0)) -> None:
+    def give(self, specs: tuple[Spec, ...], plan: CallPlan, device: Device = (CPU, 0)) -> None:
         """Let others use it."""
         if len(self._free) > _MOST_KEYS:
             self._free.clear()
@@ -408,7 +408,7 @@ class CompiledOperator(CustomOperator):
             known = f"it is written for {', '.join(self.types)}"
             do = "add the type to LEVELBENCH_OPERATOR, or convert the inputs"
             raise UnsupportedError(f"{self.name} of {typed}", known, do)
-        plan = Plan(self.name, inputs, ())
+        plan = CallPlan(self.name, inputs, ())
         plan.call.output_count = count
         ranks, shapes, dtypes = (ctypes.c_int32 * count)(), (ctypes.c_int64 * _ROOM)(), (DataType * count)()
         status = self.library.infer(self.handle, ctypes.addressof(plan.call), ranks, shapes, _ROOM, dtypes)
@@ -420,8 +420,8 @@ class CompiledOperator(CustomOperator):
             at += rank
         return tuple(found)
 
-    def _plan(self, specs: tuple[Spec, ...], device: Device) -> Plan:
-        plan = Plan(self.name, specs, infer_outputs(self, specs), device)
+    def _plan(self, specs: tuple[Spec, ...], device: Device) -> CallPlan:
+        plan = CallPlan(self.name, specs, infer_outputs(self, specs), device)
         sizes = []
         for backward in (0, 1):
             size = ctypes.c_int64()
@@ -484,7 +484,7 @@ class CompiledOperator(CustomOperator):
     def cost(self, *inputs: Spec) -> Cost | None:
         """What the C++ says."""
         count_inputs(self, len(inputs))
-        plan = Plan(self.name, inputs, ())
+        plan = CallPlan(self.name, inputs, ())
         flops, size, said = ctypes.c_double(), ctypes.c_double(), ctypes.c_int32()
         places = (ctypes.addressof(each) for each in (flops, size, said))
         status = self.library.cost(self.handle, ctypes.addressof(plan.call), *places)

@@ -16,7 +16,7 @@ from levelbench.errors import UnknownNameError, UsageError
 from levelbench.operators.node import DEFAULT_OPSET
 from levelbench.records.benchmarks import Problem, Tensor
 
-__all__ = ["SUBSETS", "AllReduce", "all_reduce_messages", "load_suite", "subsets_of", "suite_names"]
+__all__ = ["SUBSETS", "AllReduceMessage", "all_reduce_messages", "load_suite", "subsets_of", "suite_names"]
 
 _FOLDER = Path(__file__).parent / "deepbench"
 SUBSETS = ("training", "inference-server", "inference-device")
@@ -27,7 +27,7 @@ Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class AllReduce:
+class AllReduceMessage:
     """A message of ``elements`` float32 values, summed over all ranks ``repeats`` times."""
 
     elements: int
@@ -58,9 +58,9 @@ def load_suite(name: str, subset: str | None = None, dtype: str = "float32") -> 
     return [_MAKERS[kind](row, dtype) for row in _rows(_file(kind, chosen))]
 
 
-def all_reduce_messages() -> list[AllReduce]:
+def all_reduce_messages() -> list[AllReduceMessage]:
     """DeepBench's all-reduce messages."""
-    return [AllReduce(int(row["elements"]), int(row["repeats"])) for row in _rows(_FOLDER / "all_reduce.csv")]
+    return [AllReduceMessage(int(row["elements"]), int(row["repeats"])) for row in _rows(_FOLDER / "all_reduce.csv")]
 
 
 def _kind(name: str) -> str:

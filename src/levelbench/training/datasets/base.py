@@ -27,7 +27,7 @@ def silent(done_bytes: int, total_bytes: int | None) -> None:
     """No progress is shown."""
 
 
-class Column(Protocol):
+class LazyColumn(Protocol):
     """Rows that are made when they are asked for: decoded images, parts of a file that is larger than memory."""
 
     @property
@@ -45,6 +45,18 @@ class Column(Protocol):
         """The rows at ``indices``. ``seeds`` has one an example in training, where crops are random; else ``None``."""
 
 
+Column = npt.NDArray[Any] | LazyColumn
+
+
+def rows_of(
+    column: Column, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None = None
+) -> npt.NDArray[Any]:
+    """Rows of a column of either kind, shape (len(indices), ...), as an array of their own."""
+    if isinstance(column, np.ndarray):
+        return np.asarray(column.take(indices, axis=0))
+    return column.take(indices, seeds)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -56,7 +68,7 @@ class Split:
     :raises DataError: when the columns differ in length, or none is left for the outputs.
     """
 
-    columns: tuple[npt.NDArray[Any] | Column, ...]
+    columns: tuple[Column, ...]
     targets: int = 1
     reference: Sequence[Any] | None = None
 
@@ -72,7 +84,7 @@ class Split:
             )
 
     @classmethod
-    def of(cls, inputs: npt.NDArray[Any] | Column, labels: npt.NDArray[np.int64]) -> Split:
+    def of(cls, inputs: Column, labels: npt.NDArray[np.int64]) -> Split:
         """One column of inputs and one of labels."""
         return cls((inputs, labels))
 

@@ -100,9 +100,7 @@ def _listed(classes: list[int]) -> str:
     return f"{len(classes):,} classes: {', '.join(map(str, classes[:5]))}{', ...' if len(classes) > 5 else ''}"
 
 
-def _column_fault(
-    column: npt.NDArray[Any] | Column, told: Callable[[int], None], classes: int | None = None
-) -> str | None:
+def _column_fault(column: Column, told: Callable[[int], None], classes: int | None = None) -> str | None:
     """Reads all rows; the first fault. ``classes``: of a column of integer labels, any number of them an example."""
     held = isinstance(column, np.ndarray) and not isinstance(column, np.memmap)
     if held and column.dtype.kind != "f" and classes is None:
@@ -125,7 +123,7 @@ def _column_fault(
     return None
 
 
-def _blocks(column: npt.NDArray[Any] | Column) -> Iterator[npt.NDArray[Any]]:
+def _blocks(column: Column) -> Iterator[npt.NDArray[Any]]:
     for first in range(0, len(column), _BLOCK):
         indices = np.arange(first, min(first + _BLOCK, len(column)), dtype=np.int64)
         if isinstance(column, np.ndarray):

@@ -25,12 +25,11 @@ from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
-from levelbench.training.observers.base import Observer, Progress, ready, stored, write_whole
+from levelbench.training.datasets.base import rows_of
+from levelbench.training.observers.base import Context, Observer, Progress, ready, stored, write_whole
 
 if TYPE_CHECKING:
     from levelbench.training.input import Held
-    from levelbench.training.observers.base import ready, stored, write_whole
-from levelbench.training.observers.base import Context
 
 _STEPS = ("step", "epoch", "samples", "time_s")
 _FIRST = ("step", "epoch", "samples", "time_s", "loss")
@@ -151,9 +150,7 @@ class Statistics(Observer):
         squares = [each**2 for each in gradients.values()]
         self._row(evaluation.step, "*", flat, moved, math.sqrt(sum(squares)) if squares else None)
         self._before = weights
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self._rows)
-        write_whole(self._folder / f"{self._name}-statistics.csv", text.getvalue().encode())
+        write_whole(self._folder / f"{self._name}-statistics.csv", _lines(self._rows).encode())
 
     def on_end(self, progress: Progress) -> None:
         if self._executor is not None:
@@ -352,16 +349,11 @@ class Mistakes(Observer):
         )
         write_whole(self._folder / f"{name}-mistakes.npz", arrays.getvalue())
         shown = wrong.index[: self._most]
-        pictures = as_pictures(_rows(held.split.columns[0], shown)) if len(shown) else None
+        pictures = as_pictures(rows_of(held.split.columns[0], shown)) if len(shown) else None
         if pictures is not None:
             write_whole(self._folder / f"{name}-mistakes.png", png(sheet(pictures, _ACROSS)))
         page = _page(name, wrong, self._most, pictures, held.split.reference)
         write_whole(self._folder / f"{name}-mistakes.html", page.encode("utf-8", "backslashreplace"))
-
-
-def _rows(column: Any, indices: NDArray[np.int64]) -> NDArray[Any]:
-    rows = column[indices] if isinstance(column, np.ndarray) else column.take(indices, None)
-    return np.asarray(rows)
 
 
 def _page(name: str, wrong: WrongExamples, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:

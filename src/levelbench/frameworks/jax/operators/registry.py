@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from levelbench.frameworks.shared.operators import SHARED, Native, SharedMaker
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
 from levelbench.frameworks.shared.registry import Makers
 from levelbench.operators.node import OperatorNode
 
@@ -65,7 +65,7 @@ def _always(function: Function) -> Maker:
     return lambda _: function
 
 
-_NATIVE = Native(jnp, jnp.asarray)
+_NATIVE = ArrayLibrary(jnp, jnp.asarray)
 _EAGER: dict[str, Condition] = {
     # Without a number of samples, the size of a region says how many there are.
     "RoiAlign": lambda node: int(node["sampling_ratio"]) == 0,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import array_api_compat.torch as xp
 import torch
 
-from levelbench.frameworks.shared.operators import SHARED, Native, SharedMaker
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
 from levelbench.frameworks.shared.registry import Makers
 from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.operators.node import OperatorNode
@@ -73,7 +73,7 @@ def _always(function: Function) -> DeviceMaker:
 
 
 def _shared(make: SharedMaker) -> DeviceMaker:
-    return lambda node, device: make(node, Native(xp, partial(from_numpy, device=device)))
+    return lambda node, device: make(node, ArrayLibrary(xp, partial(from_numpy, device=device)))
 
 
 for (_domain, _name), _make in SHARED.items():
