@@ -7,9 +7,7 @@ network on the wrong words in silence. Whole articles are held out; the vocabula
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +19,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.records.places import cache_folder
-from levelbench.training.datasets.base import Dataset, Progress, Split, stratified_split
-from levelbench.training.datasets.places import DataFile, FileSource
+from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
+from levelbench.training.datasets.places import DataFile, FileSource, readable
 from levelbench.training.datasets.reading import read_text
 from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
 
@@ -192,34 +190,16 @@ class Squad(FileSource):
     def held(self, folder: Path) -> Path | None:
         """The folder, or one in it called ``squad``, that has both files."""
         for each in (folder, folder / "squad"):
-            paths = [each / file.name for file in self._files]
-            # ``access`` first: ``is_file`` raises for a name that no file can have.
-            if all(os.access(path, os.R_OK) and path.is_file() for path in paths):
+            if all(readable(each / file.name) for file in self._files):
                 return each
         return None
 
     def download(self, progress: Progress) -> Path:
-        # Imported here because it brings ssl and http, which are not needed where the files are here.
-        from levelbench.training.datasets.download import fetch
-
-        base = (os.environ.get("LEVELBENCH_SQUAD_URL") or OFFICIAL_URL).rstrip("/")
-        target = cache_folder() / self.name
         for file in self._files:
-            fetch(
-                f"{base}/{file.name}",
-                target / file.name,
-                file.content_sha256,
-                most_bytes=MOST_DOWNLOAD_BYTES,
-                progress=progress,
-            )
-        return target
+            self.fetch_file(file.name, file.content_sha256, OFFICIAL_URL, MOST_DOWNLOAD_BYTES, progress)
+        return cache_folder() / self.name
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits.
-
-        :raises MissingError: when the files are nowhere and cannot be downloaded.
-        :raises DataError: when a file is not what its checksum says, or no SQuAD 1.1.
-        """
         found = self.located(folder)
         train, dev = (_checked(found.held, file) for file in self._files)
         titles = sorted({each.article for each in train})
@@ -229,18 +209,8 @@ class Squad(FileSource):
             [each for each in train if each.article in held_out],
             dev,
         )
-        splits = _Numbers(parts, self._sizes).splits()
-        return Dataset(
-            name=self.name,
-            train=splits[0],
-            validation=splits[1],
-            test=splits[2],
-            classes=self._sizes.context,
-            checksums={file.name: file.content_sha256 for file in self._files},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{found.label}; {self.attribution}",
-        )
+        checksums = {file.name: file.content_sha256 for file in self._files}
+        return self.assembled(_Numbers(parts, self._sizes).splits(), self._sizes.context, checksums, found.label)
 
 
 def token_span(places: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
@@ -344,9 +314,7 @@ def _spelled(words: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def _held_out(titles: Sequence[str]) -> set[str]:
-    digests = b"".join(hashlib.sha256(each.encode()).digest() for each in titles)
-    rows = np.frombuffer(digests, np.uint8).reshape(len(titles), 32)
-    _, held = stratified_split(rows, np.zeros(len(titles), np.int64), lambda count: (max(1, count // 10),))
+    _, held = split_by_digest((each.encode() for each in titles), None, lambda count: (max(1, count // 10),))
     return {titles[at] for at in held.tolist()}
 
 
