@@ -9,7 +9,7 @@ answer is one setting: at once, or when the slowest worker is near enough.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, final
@@ -23,11 +23,11 @@ from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic
 from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
-from levelbench.networks.executor import Array, LiveMapping
+from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
-from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
+from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native, Shard
 
 
 def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
@@ -71,28 +71,6 @@ def require_separable(optimizer: Optimizer, asked: str) -> None:
             f"{type(inside).__name__} looks at all parameters together, or does not say that it does not",
             "use one server, or the scheme all-reduce",
         )
-
-
-@final
-class Shard(LiveMapping):
-    """Some of the live parameters: what is put here is put there."""
-
-    def __init__(self, parameters: MutableMapping[str, Array], names: Sequence[str]) -> None:
-        self._parameters, self._names = parameters, dict.fromkeys(names)
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._parameters[name]
-
-    def __setitem__(self, name: str, array: Array) -> None:
-        self._parameters[name] = array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 @final

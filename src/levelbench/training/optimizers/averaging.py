@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers import checks
@@ -26,9 +26,8 @@ class AveragingRule(UpdateRule):
     def average(self, parameter: Array, state: State) -> Array:
         """The weights to evaluate with, in an array of their own."""
 
-    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        faster = cast("Stepper | None", backend.stepper(self, parameters))
-        return faster or AveragingStepper(self, backend, parameters)
+    def one_by_one(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        return AveragingStepper(self, backend, parameters)
 
 
 class AveragingStepper(RuleStepper):

@@ -22,8 +22,7 @@ from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
-from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
-from levelbench.training.optimizers.base import Optimizer, RuleStepper, Stepper, UpdateRule
+from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
 from levelbench.training.optimizers.wrappers import Groups, Native
 from levelbench.training.probes.optimizer_runs import (
     NATIVE_TOLERANCE,
@@ -317,12 +316,9 @@ _ALONE: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
 
 
 def _loop(optimizer: Optimizer, backend: Backend, parameters: dict[str, Array]) -> Stepper:
-    """A rule as it is written, one array after another, without the framework's faster way."""
-    if isinstance(optimizer, AveragingRule):
-        return AveragingStepper(optimizer, backend, parameters)
-    if isinstance(optimizer, UpdateRule):
-        return RuleStepper(optimizer, backend, parameters)
-    return optimizer.start(backend, parameters)
+    """A rule as it is written, without the framework's faster way."""
+    begin = optimizer.one_by_one if isinstance(optimizer, UpdateRule) else optimizer.start
+    return begin(backend, parameters)
 
 
 def _grows(subject: OptimizerTrial) -> bool:
