@@ -225,6 +225,10 @@ class Scheme(ABC):
 class Preset(Scheme):
     """A scheme that is another one with some of its settings: its users, records and plots know it by its own name."""
 
+    def __post_init__(self) -> None:
+        # Settings that cannot be meant are refused when the preset is made, as those of the scheme itself are.
+        _ = self.meant
+
     @property
     @abstractmethod
     def meant(self) -> Scheme:

@@ -35,6 +35,7 @@ ITEMSIZE = 4
 
 Prepared = tuple[Callable[[], object], int]
 """The work, and the bytes that it moves in the sense of this module."""
+Prepare = Callable[[Communicator, Backend, int, float], Prepared]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Operation:
     """
 
     name: str
-    prepare: Callable[[Communicator, Backend, int, float], Prepared]
+    prepare: Prepare
     bus: Callable[[int], float]
     calls: int = 1
     sized: bool = True
@@ -97,31 +98,25 @@ def _array(backend: Backend, elements: int, value: float) -> Array:
     return backend.array(host)
 
 
-def _all_reduce(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
-    return lambda: communicator.all_reduce(array), elements * ITEMSIZE
+def _of_the_whole(name: str) -> Prepare:
+    """The work of a communicator's method that takes the whole buffer of each rank."""
+
+    def prepare(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+        array, operation = _array(backend, elements, value), getattr(communicator, name)
+        return lambda: operation(array), elements * ITEMSIZE
+
+    return prepare
 
 
-def _broadcast(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
-    return lambda: communicator.broadcast(array), elements * ITEMSIZE
+def _of_parts(name: str) -> Prepare:
+    """The same of one that takes each rank's part of the buffer."""
 
+    def prepare(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+        part = -(-elements // communicator.size)
+        array, operation = _array(backend, part, value), getattr(communicator, name)
+        return lambda: operation(array), part * communicator.size * ITEMSIZE
 
-def _reduce_scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
-    return lambda: communicator.reduce_scatter(array), elements * ITEMSIZE
-
-
-def _all_gather(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    part = -(-elements // communicator.size)
-    array = _array(backend, part, value)
-    return lambda: communicator.all_gather(array), part * communicator.size * ITEMSIZE
-
-
-def _gather(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    part = -(-elements // communicator.size)
-    array = _array(backend, part, value)
-    return lambda: communicator.gather(array), part * communicator.size * ITEMSIZE
+    return prepare
 
 
 def _scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
@@ -176,11 +171,11 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Operation("all-reduce", _all_reduce, lambda size: 2 * _all_but_one(size)),
-            Operation("reduce-scatter", _reduce_scatter, _all_but_one),
-            Operation("all-gather", _all_gather, _all_but_one),
-            Operation("broadcast", _broadcast, _once),
-            Operation("gather", _gather, _all_but_one),
+            Operation("all-reduce", _of_the_whole("all_reduce"), lambda size: 2 * _all_but_one(size)),
+            Operation("reduce-scatter", _of_the_whole("reduce_scatter"), _all_but_one),
+            Operation("all-gather", _of_parts("all_gather"), _all_but_one),
+            Operation("broadcast", _of_the_whole("broadcast"), _once),
+            Operation("gather", _of_parts("gather"), _all_but_one),
             Operation("scatter", _scatter, _all_but_one),
             Operation("all-to-all", _all_to_all, _all_but_one),
             # To both neighbours of a ring, at once.

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from levelbench.errors import CommunicationError, UsageError
+from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
 PEER_LOST = 75
@@ -143,6 +143,11 @@ class Engine(ABC):
 
         ``MissingError`` where something is missing, ``UsageError`` for an option that the engine does not have.
         """
+
+    def require(self) -> None:
+        """Raise ``MissingError`` where something is missing here."""
+        if lacking := self.lacks():
+            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
 
     def check(self, ranks: int, options: Mapping[str, Any]) -> None:
         """Raise ``UsageError`` for what :meth:`start` would refuse: options, values, a number of ranks.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, final
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines
 from levelbench.distributed.launching.environment import JOB, RankPlace, variables_of
 from levelbench.distributed.launching.local import (
+    JobAround,
     SupervisedJob,
     environment_of_ranks,
     start_supervisor,
@@ -78,15 +79,12 @@ class OnHosts(Engine):
 
 
 @final
-class _OnHosts(RunningJob):
+class _OnHosts(JobAround):
     """The ranks, and which of their hosts were gone when the first of them failed."""
 
     def __init__(self, job: SupervisedJob, hosts: Hosts, ranks: int) -> None:
-        self._job = job
+        super().__init__(job, ranks)
         self._hosts = hosts
-        self._ranks = ranks
-        self.folder = job.folder
-        self.job = job.job
         self.own = ExitStack()
         """What was made for this job alone."""
         self._lost: list[int] | None = None

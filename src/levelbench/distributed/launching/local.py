@@ -126,6 +126,20 @@ class SupervisedJob(RunningJob):
             poll.poll(seconds * 1e3)
 
 
+class JobAround(RunningJob):
+    """A supervised job, with something besides: its supervisors are waited for and ended as they are."""
+
+    def __init__(self, job: SupervisedJob, ranks: int) -> None:
+        self._job, self._ranks = job, ranks
+        self.folder, self.job = job.folder, job.job
+
+    def sleep(self, seconds: float) -> None:
+        self._job.sleep(seconds)
+
+    def kill(self) -> None:
+        self._job.kill()
+
+
 def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a supervisor in a session of its own: an interrupt from the terminal is for the launching process alone."""
     return subprocess.Popen(

@@ -21,7 +21,7 @@ from levelbench.distributed.launching.base import (
 )
 from levelbench.distributed.launching.environment import JOB, end_marked, tell_supervisors, without_place
 from levelbench.distributed.launching.local import environment_of_ranks, free_port, supervisor_words, tidy_folder
-from levelbench.errors import CommunicationError, MissingError, UsageError
+from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.clocks import HOST
 
 _LOOK_S = 1.0
@@ -73,9 +73,7 @@ class Slurm(Engine):
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
         self.check(ranks, options)
-        lacking = self.lacks()
-        if lacking is not None:
-            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
+        self.require()
         folder = tidy_folder(folder, command, ranks)
         nodes = self.number(options, "nodes", 1)
         # Not the cores of this machine: only a user who asks for some knows how many a rank has there.

@@ -17,13 +17,14 @@ from typing import Any, ClassVar, final
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines, read_reports
 from levelbench.distributed.launching.environment import JOB, rank_supervisors
 from levelbench.distributed.launching.local import (
+    JobAround,
     SupervisedJob,
     environment_of_ranks,
     start_supervisor,
     supervisor_words,
     tidy_folder,
 )
-from levelbench.errors import MissingError, UsageError
+from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
 _MEET_S, _END_S = 20.0, 5.0
@@ -33,13 +34,12 @@ _SETTLED_S = 10.0
 
 
 @final
-class OnNode(RunningJob):
+class OnNode(JobAround):
     """The ranks of this node. ``meet`` is where the nodes' launchers do; ``restarts`` says whether they may again."""
 
     def __init__(self, job: SupervisedJob, ranks: int, meet: str, restarts: bool) -> None:
-        self._job, self._ranks, self._meet = job, ranks, meet
-        self._wait_s = _MEET_S if restarts else _END_S
-        self.folder, self.job = job.folder, job.job
+        super().__init__(job, ranks)
+        self._meet, self._wait_s = meet, _MEET_S if restarts else _END_S
         self._seen: tuple[int, int] | None = None
         """When the last rank of this node ended, and when that was first seen here."""
         self._empty_ns: int | None = None
@@ -53,12 +53,6 @@ class OnNode(RunningJob):
             self._job.kill()
             over = self._job.poll()
         return over
-
-    def sleep(self, seconds: float) -> None:
-        self._job.sleep(seconds)
-
-    def kill(self) -> None:
-        self._job.kill()
 
     def failure(self) -> Failure | None:
         found = self._job.failure()
@@ -137,9 +131,7 @@ class Torchrun(Engine):
     ) -> RunningJob:
         """Start torchrun under a supervisor; it starts a supervisor for each rank."""
         self.check(ranks, options)
-        lacking = self.lacks()
-        if lacking is not None:
-            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
+        self.require()
         folder = tidy_folder(folder, command, ranks)
         seen = {**os.environ, **environment}
         nodes, words = self._command(ranks, options, seen)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from levelbench.distributed.buffers import HostArray
@@ -34,7 +33,7 @@ from levelbench.distributed.compression.exchange import (
     Voted,
 )
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays, number, numbers
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays, number, numbers
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
@@ -188,8 +187,7 @@ class Compressed(Scheme):
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
         """That of the exchange of all gradients, after any warm-up; those of 16 bits are widened to 32 before."""
-        elements = sum(prod(shape) for shape in parameters.values())
-        return self.exchange().traffic(elements, max(4, itemsize), size, rank)
+        return self.exchange().traffic(elements(parameters), max(4, itemsize), size, rank)
 
 
 def _ratio_is_a_share(scheme: SparseTopK | RandomK) -> None:

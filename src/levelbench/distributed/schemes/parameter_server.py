@@ -337,9 +337,6 @@ class AsynchronousParameterServer(Preset):
     replicated: ClassVar[bool] = False
     lockstep: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _ = self.meant
-
     @property
     def meant(self) -> StaleSynchronous:
         return StaleSynchronous(self.servers, self.staleness_aware, stale=-1)

@@ -222,9 +222,6 @@ class LocalSGD(Preset):
     consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _ = self.meant
-
     @property
     def meant(self) -> Periodic:
         return Periodic(self.period, self.post_local, self.growth, self.optimizer_state)
@@ -248,9 +245,6 @@ class DiLoCo(Preset):
     source: ClassVar[str] = "Douillard et al. 2023, DiLoCo: Distributed Low-Communication Training of Language Models"
     consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _ = self.meant
 
     @property
     def meant(self) -> Periodic:

@@ -19,7 +19,7 @@ from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays
 from levelbench.distributed.schemes.compressed import all_of, note_compression
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
@@ -112,7 +112,7 @@ class PowerSGD(Scheme):
     def ratio(self, parameters: Mapping[str, tuple[int, ...]]) -> float:
         """Elements of all gradients over elements that are sent in their place."""
         sent = sum(self._elements(parameters))
-        return sum(prod(shape) for shape in parameters.values()) / sent if sent else 1.0
+        return elements(parameters) / sent if sent else 1.0
 
 
 class _PowerStepper(BaseStepper):
