@@ -199,7 +199,7 @@ def _classes(held: Held, logits: Array) -> Array:
     return held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
 
 
-def _host(executor: Executor, held: Held, of: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def _host(executor: Executor, held: Held, of: Callable[[Array], Array]) -> tuple[NDArray[Any], NDArray[Any]]:
     """What ``of`` makes of the logits, and the labels, over the whole split on the host."""
     values, truth = [], []
     for *inputs, labels in held.batches():
@@ -458,7 +458,9 @@ class Bleu(Quality):
 
     def measure(self, executor: Executor, held: Held) -> float:
         """Translate all of ``held`` greedily and compare with the references."""
-        return float(_scorer().corpus_score(self.translations(executor, held), [list(self._texts(held))]).score)
+        return float(
+            _scorer().corpus_score(self.translations(executor, held), [list(held.split.reference or ())]).score
+        )
 
     def translations(self, executor: Executor, held: Held) -> list[str]:
         """The network's translation of each example, at most as long as the split's targets."""
@@ -482,10 +484,6 @@ class Bleu(Quality):
         # The number of references is part of it, and known only when some were seen.
         scorer.corpus_score(["a"], [["a"]])
         return str(scorer.get_signature())
-
-    @staticmethod
-    def _texts(held: Held) -> Any:
-        return held.split.reference
 
 
 def _scorer() -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError
@@ -98,7 +98,7 @@ class _Nodes:
         self.made.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
 
-    def constant(self, name: str, value: Any, dtype: Any = np.int64) -> str:
+    def constant(self, name: str, value: ArrayLike, dtype: DTypeLike = np.int64) -> str:
         """An array of the graph."""
         self._graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), f"sampler.{name}"))
         return f"sampler.{name}"

@@ -348,7 +348,7 @@ class LocalCommunicator(Communicator):
         """The others get an error at once."""
         self.meeting.fail(f"rank {self.rank} aborted")
 
-    def _enter(self, operation: str, op: str, like: HostArray, value: Any, combine: Combine) -> Collective:
+    def _enter(self, operation: str, op: str, like: HostArray, value: object, combine: Combine) -> Collective:
         call = CollectiveCall(operation, None, op, like.dtype, like.shape)
         return self.meeting.enter(self.rank, call, value, combine, like)
 

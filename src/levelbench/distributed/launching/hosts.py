@@ -39,11 +39,11 @@ class OnHosts(Engine):
     def lacks(self) -> str | None:
         return lacks()
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         self._hosts(ranks, options)
 
-    def _hosts(self, ranks: int, options: Mapping[str, Any]) -> Hosts:
+    def _hosts(self, ranks: int, options: Mapping[str, object]) -> Hosts:
         """Those that were given, or new ones that are not there yet."""
         hosts = options.get("hosts")
         if isinstance(hosts, Hosts):

@@ -43,7 +43,7 @@ class Mpi(Engine):
             return None
         return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         if "machines" in options and not all(_machines(options).split(",")):
             raise UsageError(
@@ -86,7 +86,7 @@ def _find(environment: Mapping[str, str]) -> str | None:
     return shutil.which("srun", path=environment.get("PATH")) if "SLURM_JOB_ID" in environment else None
 
 
-def _machines(options: Mapping[str, Any]) -> str:
+def _machines(options: Mapping[str, object]) -> str:
     return str(options.get("machines", "")).replace(" ", "")
 
 

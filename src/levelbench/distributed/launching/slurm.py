@@ -49,7 +49,7 @@ class Slurm(Engine):
     def lacks(self) -> str | None:
         return None if find_spec("submitit") is not None else "submitit is not installed: pip install submitit"
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         nodes = self.number(options, "nodes", 1)
         for name in ("timeout_min", "cpus_per_task"):
@@ -90,9 +90,9 @@ class Slurm(Engine):
         return _Submitted(job, folder, ranks, base[JOB], executor.cluster == "local")
 
 
-def _parameters(options: Mapping[str, Any], tasks: int, nodes: int, minutes: int) -> dict[str, Any]:
+def _parameters(options: Mapping[str, object], tasks: int, nodes: int, minutes: int) -> dict[str, object]:
     """In submitit's names."""
-    named: dict[str, Any] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
+    named: dict[str, object] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
     named["timeout_min"] = minutes
     # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
     named["slurm_srun_args"] = ["--kill-on-bad-exit=1"]

@@ -107,11 +107,11 @@ class Torchrun(Engine):
     def lacks(self) -> str | None:
         return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         self._command(ranks, options, os.environ)
 
-    def _command(self, ranks: int, options: Mapping[str, Any], seen: Mapping[str, str]) -> tuple[int, list[str]]:
+    def _command(self, ranks: int, options: Mapping[str, object], seen: Mapping[str, str]) -> tuple[int, list[str]]:
         """The number of nodes, and torchrun's own words."""
         least, _, most = seen.get("PET_NNODES", "1").partition(":")
         if most not in ("", least) and "nodes" not in options:
@@ -145,10 +145,10 @@ class Torchrun(Engine):
         return OnNode(job, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
 
 
-def nodes_of(options: Mapping[str, Any], environment: Mapping[str, str]) -> int:
+def nodes_of(options: Mapping[str, object], environment: Mapping[str, str]) -> int:
     """On how many nodes the same command is started: as the option says, else torchrun's own variable."""
     given = options.get("nodes", environment.get("PET_NNODES", "1").split(":")[-1])
-    return int(given) if str(given).isdecimal() else 1
+    return int(str(given)) if str(given).isdecimal() else 1
 
 
 def _ranks_here(ranks: int, nodes: int) -> int:
@@ -161,7 +161,7 @@ def _ranks_here(ranks: int, nodes: int) -> int:
     return ranks // nodes
 
 
-def _meeting(nodes: int, options: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:
     """Where the nodes' launchers meet, in torchrun's words."""
     rendezvous, job = options.get("rendezvous"), options.get("job")
     if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -156,7 +155,7 @@ def own_memory(subject: SchemeTrial) -> Iterator[Finding]:
         yield passed("no rank shares an array, and gradients are not needed after their step")
 
 
-def _views(trace: RankTrace) -> dict[str, Any] | None:
+def _views(trace: RankTrace) -> dict[str, Floats] | None:
     """NumPy's view of each parameter; ``None`` where arrays cannot be written to."""
     views = {name: np.asarray(each) for name, each in trace.live.items()}
     return views if all(each.flags.writeable for each in views.values()) else None

@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,7 @@ from levelbench.distributed.scheme import Scheme, SchemeStepper, Worker
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.lifetime import die_with_parent
 from levelbench.networks import zoo
-from levelbench.networks.executor import Backend
+from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.rules import Adam
 
@@ -176,7 +176,7 @@ class _Bench:
     scheme: Scheme
     seed: int
 
-    def start(self, apart: int) -> tuple[Any, SchemeStepper]:
+    def start(self, apart: int) -> tuple[Executor, SchemeStepper]:
         """An executor that begins elsewhere than others, and the stepper."""
         executor = self.backend.executor(_NETWORK, _NETWORK.initialise(self.seed + apart))
         worker = Worker(self.communicator, self.backend, executor, Adam(0.01), self.seed)
@@ -207,7 +207,7 @@ class _Bench:
         stepper.close()
         return found
 
-    def held(self, arrays: Any) -> Arrays:
+    def held(self, arrays: Mapping[str, Array]) -> Arrays:
         """Copies on the host."""
         return {name: np.array(self.backend.host(each)) for name, each in arrays.items()}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from levelbench.distributed import traffic
 from levelbench.distributed.communicator import Communicator, Handle
@@ -47,7 +47,7 @@ def ready_order(executor: Executor) -> list[str]:
 
 
 def assign(
-    arrays: Iterable[tuple[str, Any, int]], most_bytes: float, first_bytes: float = FIRST_BYTES
+    arrays: Iterable[tuple[str, object, int]], most_bytes: float, first_bytes: float = FIRST_BYTES
 ) -> list[list[str]]:
     """Buckets of names for arrays that are given as name, dtype and bytes in the order in which they become ready.
 
@@ -55,10 +55,10 @@ def assign(
     the limit ``first_bytes``. Buckets come in the order in which they are complete.
     """
     closed: list[tuple[int, list[str]]] = []
-    open_ones: dict[Any, tuple[list[str], int]] = {}
+    open_ones: dict[object, tuple[list[str], int]] = {}
     names: list[str]
-    limits: dict[Any, float] = {}
-    last: dict[Any, int] = {}
+    limits: dict[object, float] = {}
+    last: dict[object, int] = {}
     for at, (name, dtype, nbytes) in enumerate(arrays):
         names, held = open_ones.pop(dtype, ([], 0))
         names.append(name)

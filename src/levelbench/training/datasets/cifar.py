@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +177,7 @@ def digest_of_rows(rows: Rows) -> str:
     return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
 
 
-def _labels(held: dict[Any, Any], key: bytes, count: int, path: Path) -> Rows:
+def _labels(held: dict[object, object], key: bytes, count: int, path: Path) -> Rows:
     given = held.get(key)
     if isinstance(given, list) and len(given) == count and all(type(each) is int for each in given):
         if all(0 <= each < _CLASSES[key] for each in given):

@@ -88,7 +88,7 @@ class _Reader:
 
     path: Path
 
-    def question(self, item: Mapping[str, Any], article: str, context: str) -> Question:
+    def question(self, item: Mapping[str, object], article: str, context: str) -> Question:
         """One question, its answers held against the paragraph."""
         name = self.text(item, "id", f"a question of {article!r}")
         where = f"question {name!r}"
@@ -105,20 +105,20 @@ class _Reader:
             raise _bad(self.path, f"{where} has no answer")
         return Question(name, article, context, self.text(item, "question", where), tuple(answers))
 
-    def mapping(self, item: object, where: str) -> Mapping[str, Any]:
+    def mapping(self, item: object, where: str) -> Mapping[str, object]:
         """``item`` if it is a JSON object."""
         if not isinstance(item, dict):
             raise _bad(self.path, f"{where} is a {type(item).__name__} and no object")
         return item
 
-    def items(self, item: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
+    def items(self, item: Mapping[str, object], key: str, where: str) -> list[Mapping[str, object]]:
         """The objects of the list ``item[key]``."""
         found = item.get(key)
         if not isinstance(found, list):
             raise _bad(self.path, f"{where} has no list {key!r}")
         return [self.mapping(each, f"an item of {key!r} in {where}") for each in found]
 
-    def text(self, item: Mapping[str, Any], key: str, where: str) -> str:
+    def text(self, item: Mapping[str, object], key: str, where: str) -> str:
         """The string ``item[key]``, which is not empty and may be written as UTF-8."""
         found = item.get(key)
         if not isinstance(found, str) or not found:

@@ -174,7 +174,7 @@ class Statistics(Observer):
         names = kept[0] if kept else {}
         return {name: math.sqrt(float(np.mean([float(self._host(each[name])) for each in kept]))) for name in names}
 
-    def _host(self, array: Any) -> NDArray[Any]:
+    def _host(self, array: Array) -> NDArray[Any]:
         assert self._backend is not None
         return np.asarray(self._backend.host(array))
 
@@ -356,7 +356,9 @@ class Mistakes(Observer):
         write_whole(self._folder / f"{name}-mistakes.html", page.encode("utf-8", "backslashreplace"))
 
 
-def _page(name: str, wrong: WrongExamples, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:
+def _page(
+    name: str, wrong: WrongExamples, most: int, pictures: Pictures | None, reference: Sequence[object] | None
+) -> str:
     """One HTML file that needs no other; every word in it is escaped."""
     title = html.escape(name)
     shown = min(most, len(wrong))

@@ -63,7 +63,7 @@ class Exporter(Observer):
             warnings.warn(f"{self.asked} is given up: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
 
     @abstractmethod
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         """Begin a run of that name; ``specification`` is what it is to be, in JSON types."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class TensorBoard(Exporter):
         self._folder = folder
         self._writer: Any = None
 
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -148,7 +148,7 @@ class WeightsAndBiases(Exporter):
         self._project = project
         self._run: Any = None
 
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         import wandb
 
         mode = os.environ.get("WANDB_MODE") or "offline"
@@ -175,7 +175,7 @@ class MLflow(Exporter):
         self._client: Any = None
         self._run = ""
 
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(tracking_uri=self._address)
@@ -194,9 +194,9 @@ class MLflow(Exporter):
         self._client.set_terminated(self._run)
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Nested entries by names with dots between."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, each in value.items():
         found.update(_flat(each, f"{prefix}{key}.") if isinstance(each, Mapping) else {f"{prefix}{key}": each})
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers import checks
@@ -74,7 +74,7 @@ class _ScheduleFree(AveragingRule):
         return parameter, (add_scaled(iterate, direction, -lr), total, highest)
 
 
-def _quotient(upper: Any, lower: Any) -> Any:
+def _quotient(upper: Array | float, lower: Array | float) -> Array:
     """The ratio upper / lower; 0 where both are, as before the first step of a warm-up that starts at zero."""
     if isinstance(lower, int | float):
         return upper / lower if lower else 0.0

@@ -204,7 +204,7 @@ class Groups(Optimizer):
         # The dataclass is frozen, and the rate is not for the caller to choose.
         object.__setattr__(self, "lr", self.default.lr)
 
-    def members(self, names: Mapping[str, Any]) -> dict[str, list[str]]:
+    def members(self, names: Mapping[str, object]) -> dict[str, list[str]]:
         """The names that each pattern takes, in the order of the patterns, and last those of the default under ``""``.
 
         Raises ``DefinitionError`` for a pattern that takes none.

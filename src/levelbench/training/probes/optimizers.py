@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from levelbench import plugins
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks import zoo
@@ -236,7 +237,7 @@ def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
     problem = subject.quadratic(noise=0.0, centre=0.0)
     found = subject.run(problem, 20, factor=lambda step: 1e-2)
 
-    def height(values: dict[str, Any]) -> float:
+    def height(values: dict[str, Host]) -> float:
         return float(sum(np.sum(each * problem.gradient(name, 1, each)) / 2 for name, each in values.items()))
 
     before, after = height(found.values[0]), height(found.last)
@@ -336,7 +337,7 @@ def _not_finite(found: Run) -> str:
     return ""
 
 
-def _differ(some: dict[str, Any], all_of_them: dict[str, Any]) -> bool:
+def _differ(some: dict[str, Host], all_of_them: dict[str, Host]) -> bool:
     return any(not np.array_equal(each, all_of_them[name], equal_nan=True) for name, each in some.items())
 
 

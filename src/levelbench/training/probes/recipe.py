@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from levelbench.checks.findings import Finding, Probe, Report, failed, merged, n
 from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.timeline import Phase, Timeline
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.probes import compare_network
 from levelbench.training.accumulation import Accumulating
 from levelbench.training.datasets.base import Dataset
@@ -321,7 +320,7 @@ def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
         yield noted(found, "it may need more steps than a check takes: give --seconds, or train it")
 
 
-def _loss(bench: Bench, executor: Any, columns: tuple[Any, ...]) -> float:
+def _loss(bench: Bench, executor: Executor, columns: tuple[Array, ...]) -> float:
     """The training loss of a batch. It moves running statistics, as a step does; nothing else."""
     return float(bench.host(executor.forward(*columns)))
 
@@ -413,7 +412,13 @@ def _jitter(bench: Bench, executor: Executor, seed: int) -> None:
 
 
 def _off(
-    bench: Bench, executor: Executor, loss: Any, name: str, direction: NDArray[np.float64], change: float, norm: float
+    bench: Bench,
+    executor: Executor,
+    loss: Callable[[], float],
+    name: str,
+    direction: NDArray[np.float64],
+    change: float,
+    norm: float,
 ) -> float:
     """The relative error of the slope, at the step that should change the loss by so much.
 
