@@ -125,7 +125,6 @@ def _title(scheme: Scheme) -> str:
 
 
 def _made(kind: type[Scheme], what: str, path: Path | None) -> Scheme:
-    """One with its defaults."""
     lacking = [
         each.name
         for each in inspect.signature(kind).parameters.values()

@@ -307,7 +307,6 @@ def _point(
 
 
 def _said(communicator: Communicator, text: str) -> str:
-    """Rank 0's words."""
     letters = np.frombuffer(text.encode()[:200].ljust(200), np.uint8).copy()
     return bytes(communicator.broadcast(letters)).decode(errors="replace").strip()
 

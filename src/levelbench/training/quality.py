@@ -238,7 +238,6 @@ class _Error(Quality):
         """What is added up."""
 
     def _mean(self, mean: float) -> float:
-        """What is made of the mean."""
         return mean
 
 

@@ -94,12 +94,10 @@ class _Nodes:
         self._graph, self.made = graph, list[onnx.NodeProto]()
 
     def node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """One more node; its output."""
         self.made.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
 
     def constant(self, name: str, value: ArrayLike, dtype: DTypeLike = np.int64) -> str:
-        """An array of the graph."""
         self._graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), f"sampler.{name}"))
         return f"sampler.{name}"
 

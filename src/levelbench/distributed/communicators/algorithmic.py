@@ -62,7 +62,6 @@ class _Running(Generic[R]):
             self._go_on(self._pending.wait())
 
     def finish(self) -> None:
-        """To its end."""
         while not self.over and self._pending is not None:
             self._go_on(self._pending.wait())
 

@@ -91,7 +91,6 @@ class Slurm(Engine):
 
 
 def _parameters(options: Mapping[str, object], tasks: int, nodes: int, minutes: int) -> dict[str, object]:
-    """In submitit's names."""
     named: dict[str, object] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
     named["timeout_min"] = minutes
     # SLURM lets the other tasks of a job go on where one fails, unless asked not to.

@@ -145,7 +145,6 @@ def _signal_all(child: int, number: signal.Signals) -> None:
 
 
 def _decoded(status: int | None) -> tuple[int | None, int | None]:
-    """Exit code and signal."""
     if status is None or os.WIFSIGNALED(status):
         return None, None if status is None else os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None

@@ -27,6 +27,7 @@ from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.finding import communicator_kinds, open_communicator, settings_of, with_settings
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.environment import place_of
+from levelbench.distributed.probes.conduct import KEPT_AFTER, RESTORABLE
 from levelbench.distributed.probes.runs import part_of
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Worker
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
@@ -39,7 +40,6 @@ from levelbench.training.optimizers.rules import Adam
 JOB = "job.json"
 _START_S = 60.0
 """What ranks may take to start: they import a framework."""
-_DO = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
 
 
 class SchemeAddress(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def checkpoints_in_processes(
         return
     wanted = ResumptionJob([name_of(scheme)], framework, kinds[0], seed, seconds)
     found = resumptions(wanted, ranks)
-    yield judged(found, ranks) if isinstance(found, list) else failed(found, _DO)
+    yield judged(found, ranks) if isinstance(found, list) else failed(found, RESTORABLE)
 
 
 def judged(found: Sequence[Sequence[Resumption]], ranks: int, at: int = 0) -> Finding:
@@ -124,7 +124,7 @@ def judged(found: Sequence[Sequence[Resumption]], ranks: int, at: int = 0) -> Fi
             do = "say kept = True in its class once state() and restore() are whole"
             return noted(f"{each.unkept}: a run with --checkpoint is refused", do)
         if each.wrong:
-            return failed(f"{where}, {each.wrong}", _DO)
+            return failed(f"{where}, {each.wrong}", RESTORABLE)
     return passed(f"{ranks} ranks (processes): fresh ones go on to the same bits")
 
 
@@ -148,8 +148,6 @@ def resumptions(wanted: ResumptionJob, ranks: int) -> list[list[Resumption]] | s
 Arrays = dict[str, Host]
 
 _STEPS, _BATCH, _INPUTS, _CLASSES = 12, 9, 6, 4
-_AT = (5, 6)
-"""Steps after which the state is kept: no round of two steps or more is over at both."""
 _NETWORK = zoo.mlp(_INPUTS, 8, _CLASSES).with_loss("cross-entropy").training()
 
 
@@ -208,7 +206,6 @@ class _Bench:
         return found
 
     def held(self, arrays: Mapping[str, Array]) -> Arrays:
-        """Copies on the host."""
         return {name: np.array(self.backend.host(each)) for name, each in arrays.items()}
 
 
@@ -224,7 +221,7 @@ def resumption(communicator: Communicator, backend: Backend, scheme: Scheme, see
     stepper.close()
     whole = bench.course()
     wrong = ""
-    for at in _AT:
+    for at in KEPT_AFTER:
         kept = bench.course(keeps=at)
         assert kept.kept is not None
         odd = next((name for name, each in kept.kept.state.items() if each.dtype.kind not in "biufc"), "")

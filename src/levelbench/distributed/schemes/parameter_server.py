@@ -485,5 +485,4 @@ class _VersionedServer(_Versioned):
             self._inner.restore(those_under("optimizer", state))
 
     def _table(self) -> NDArray[np.int64]:
-        """What :meth:`pushes` answers with."""
         return np.ascontiguousarray(np.moveaxis(np.array(self._kept, np.int64), 2, 0))

@@ -170,7 +170,6 @@ class _PeriodicStepper(OwnModelStepper):
         return sum(apart[1:], apart[0]), sum(whole[1:], whole[0])
 
     def _average_state(self) -> None:
-        """Over the host."""
         state = self.inner.state()
         floating = {name: each for name, each in sorted(state.items()) if np.issubdtype(each.dtype, np.floating)}
         host, array = self.worker.backend.host, self.worker.backend.array

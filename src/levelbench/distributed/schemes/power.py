@@ -103,7 +103,6 @@ class PowerSGD(Scheme):
         return sent + traffic.all_reduce(second, itemsize, size, rank) if second else sent
 
     def _elements(self, parameters: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-        """Elements of the two messages."""
         compressed = self.factors(parameters)
         rest = sum(prod(shape) for name, shape in parameters.items() if name not in compressed)
         left = sum(each.rows * each.rank for each in compressed.values())

@@ -173,7 +173,6 @@ class RankOutcome:
 
 
 def _spent_ns(timeline: Timeline) -> list[int]:
-    """By phase, up to now."""
     timeline.switch(timeline.current)
     return [timeline.spent_ns(phase) for phase in range(len(_LABELS))]
 

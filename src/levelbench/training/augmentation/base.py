@@ -157,7 +157,6 @@ def parts(images: Images) -> list[slice]:
 
 
 def _most(images: Images) -> int:
-    """Images in a part."""
     return max(1, _PART_BYTES // max(1, prod(images.shape[1:]) * images.itemsize))
 
 

@@ -187,7 +187,6 @@ class ColourJitter(InPlace):
             images[some] = self._changed(images[some].astype(np.float32), seeds[some])
 
     def _changed(self, images: NDArray[np.float32], seeds: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """The same, rounded."""
         if self.brightness:
             images *= _factors(seeds, _BRIGHTNESS, self.brightness)
             np.clip(images, 0, 255, out=images)
@@ -245,7 +244,6 @@ def _taps(source: int, target: int, antialias: bool) -> tuple[NDArray[np.int64],
 
 
 def _along(images: NDArray[Any], target: int, axis: int, antialias: bool) -> NDArray[np.float32]:
-    """Interpolated along one axis."""
     places, weights = _taps(images.shape[axis], target, antialias)
     shape = [1] * 4
     shape[axis] = target

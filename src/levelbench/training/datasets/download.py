@@ -137,7 +137,6 @@ class _Transfer:
             return False
 
     def complete(self, attempts: int, sleep: Callable[[float], None]) -> None:
-        """Make the part whole and right."""
         if self.is_right(self.part):  # an earlier process ended between its last byte and the final name
             return
         last = "none was allowed"

@@ -196,13 +196,11 @@ class _Seen(HTMLParser):
         self.text.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
-        """What was hidden ends."""
         if tag == self._hidden:
             self._hidden = ""
         self.text.append(" ")
 
     def handle_data(self, data: str) -> None:
-        """Text."""
         if not self._hidden:
             self.text.append(data)
 

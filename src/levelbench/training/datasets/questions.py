@@ -262,7 +262,6 @@ class _Numbers:
         self._numbers = {context: at for at, context in enumerate(self._texts)}
 
     def splits(self) -> list[Split]:
-        """The columns of each part."""
         return [
             self._split(part, asked, training=at == 0)
             for at, (part, asked) in enumerate(zip(self._parts, self._asked, strict=True))

@@ -256,7 +256,6 @@ class _Counting:
         self._held = held
 
     def batches(self, size: int = 1000) -> Iterator[tuple[Array, ...]]:
-        """The held split's, smaller."""
         seen = 0
         for columns in self._held.batches(min(size, max(1, len(self) // _BATCHES))):
             seen += len(columns[-1])

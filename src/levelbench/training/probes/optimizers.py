@@ -201,7 +201,6 @@ def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
-    """No rate, no way."""
     still = subject.run(steps=5, factor=lambda step: 0.0)
     begin = [still.values[0]] * len(still.values)
     found = divergence("rate zero", still, Run(begin, {}, None), 1e-12)
@@ -390,7 +389,6 @@ class _BesideReference:
 
     @property
     def tolerance(self) -> float:
-        """Of float64."""
         return NATIVE_TOLERANCE if isinstance(self.reference, Native) else TOLERANCE
 
     def problems(self) -> Iterator[tuple[TestProblem, Callable[[int], float]]]:
@@ -410,7 +408,6 @@ class _BesideReference:
         yield recorded_network(self.reference, self.backend, subject.seed, matrices), constant
 
     def runs(self, problem: TestProblem, **settings: Any) -> tuple[Run, Run]:
-        """Both ways."""
         subject = self.subject
         ours = subject.run(problem, **settings)
         return ours, run(self.reference, self.backend, problem, subject.steps, **settings)
@@ -424,7 +421,6 @@ class _BesideReference:
         yield _judged(found, "the very first step is another")
 
     def trajectories(self) -> Iterator[Finding]:
-        """Step by step, in float64."""
         for problem, factor in self.problems():
             ours, theirs = self.runs(problem, factor=factor)
             found = divergence(problem.name, ours, theirs, self.tolerance)

@@ -484,9 +484,7 @@ def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
         executor = bench.executor(recipe, seed)
         bench.backend.seed(seed)
         loss = float(bench.host(executor.forward(*batch)))
-        gradients = executor.backward()
-        flat = [bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)]
-        ends.append((loss, np.concatenate(flat)))
+        ends.append((loss, _flat(bench, executor.backward())))
     (exact, slope), (loss, other) = ends
     cosine = float(slope @ other / max(float(np.linalg.norm(slope) * np.linalg.norm(other)), 1e-300))
     layout = " and channels last" if own.channels_last else ""
@@ -496,6 +494,10 @@ def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
         yield passed(found)
     else:
         yield failed(found, "keep in float32 what overflows or cancels, or train in float32")
+
+
+def _flat(bench: Bench, gradients: Mapping[str, Array]) -> NDArray[np.float64]:
+    return np.concatenate([bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)])
 
 
 def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
@@ -521,9 +523,7 @@ def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
     for batches in ([batch], group):
         turn = Accumulating(bench.executor(recipe, seed), Timeline(bench.backend.clock()))
         loss = float(bench.host(turn.forward(*batches)))
-        gradients = turn.backward()
-        flat = [bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)]
-        ends.append((loss, np.concatenate(flat)))
+        ends.append((loss, _flat(bench, turn.backward())))
     (whole, slope), (loss, other) = ends
     off = float(np.linalg.norm(other - slope) / max(float(np.linalg.norm(slope)), 1e-300))
     sizes = ", ".join(str(stop - start) for start, stop in pairwise(bounds))
