@@ -69,10 +69,6 @@ class Observations:
         return values
 
 
-def _stay(phase: Phase) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Worker:
     """What a scheme gets to work with on one rank: its part of the team, and the live network.
@@ -87,7 +83,7 @@ class Worker:
     executor: Executor
     optimizer: Optimizer
     seed: int = 0
-    switch: Callable[[Phase], None] = _stay
+    switch: Callable[[Phase], None] = lambda phase: None
     ledger: Observations = field(default_factory=Observations)
     clock: Clock = HOST
 

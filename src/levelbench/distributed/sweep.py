@@ -155,10 +155,6 @@ def _send_receive(communicator: Communicator, backend: Backend, elements: int, v
     return there_and_back, elements * ITEMSIZE
 
 
-def _barrier(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    return communicator.barrier, 0
-
-
 def _all_but_one(size: int) -> float:
     return (size - 1) / size
 
@@ -182,7 +178,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             Operation("exchange", _exchange, lambda size: 2.0),
             # From rank 0 to rank 1 and back, of which a half counts.
             Operation("send-receive", _send_receive, _once, calls=2),
-            Operation("barrier", _barrier, _once, sized=False),
+            Operation(
+                "barrier", lambda communicator, backend, elements, value: (communicator.barrier, 0), _once, sized=False
+            ),
         )
     }
 )
@@ -296,19 +294,16 @@ def _point(
         wanted = 0 if check.met else min(until.more(progress), max(2, len(values) // 3), _MOST_AT_ONCE)
         # Ranks spend other times, and must not part.
         turns = int(communicator.broadcast(np.array([wanted], np.int64))[0])
+    # Rank 0's words.
+    said = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
     return SweepPoint(
         operation.name,
         moved,
         tuple(values[found.cut :].tolist()),
         found.cut,
         found.reason,
-        _said(communicator, check.text),
+        bytes(communicator.broadcast(said)).decode(errors="replace").strip(),
     )
-
-
-def _said(communicator: Communicator, text: str) -> str:
-    letters = np.frombuffer(text.encode()[:200].ljust(200), np.uint8).copy()
-    return bytes(communicator.broadcast(letters)).decode(errors="replace").strip()
 
 
 _LEAST_ERROR = 0.01

@@ -114,7 +114,8 @@ class TopK(_Share):
         correct = 0
         for *inputs, labels in held.batches():
             (logits, *_) = executor.infer(*inputs)
-            correct = correct + _within(logits, labels, _classes(held, logits), self.k)
+            classes = held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
+            correct = correct + _within(logits, labels, classes, self.k)
         return int(np.asarray(held.backend.host(correct))) / len(held)
 
 
@@ -192,11 +193,6 @@ def _comparable(logits: Array) -> Array:
 def _predicted(logits: Array) -> Array:
     """The class of the highest logit, (n,); -1, which is no class, in rows with a NaN."""
     return array_namespace(logits).where(_comparable(logits), logits.argmax(1), -1)
-
-
-def _classes(held: Held, logits: Array) -> Array:
-    """0, 1, 2, ... as a native row."""
-    return held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
 
 
 def _host(executor: Executor, held: Held, of: Callable[[Array], Array]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -120,15 +120,12 @@ def closed(flat: Flat, like: Array, *, shape: tuple[int, ...] | None = None, cha
         shaped = flat.reshape(shape)
         if not change:
             return new(shaped, like)
-        return like if _same(flat, like) else put(shaped, like)
+        same = not isinstance(like, np.generic) and np.may_share_memory(flat, view(like))
+        return like if same else put(shaped, like)
     shaped = flat.reshape(shape)
     if change and flat.data_ptr() != like.data_ptr():
         like.detach().copy_(shaped)
     return like if change else shaped
-
-
-def _same(flat: Flat, like: Array) -> bool:
-    return not isinstance(like, np.generic) and np.may_share_memory(flat, view(like))
 
 
 def _parent(place: int) -> int:

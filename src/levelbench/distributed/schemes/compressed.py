@@ -87,7 +87,8 @@ class _CompressedStepper(BaseStepper):
         worker = self.worker
         worker.switch(Phase.COMMUNICATE)
         exchange, self._steps = self._exchange(step), step
-        flats = [_wide(flat) for flat in self._packed.pack(all_of(gradients, self.parameters), self.share)]
+        packed = self._packed.pack(all_of(gradients, self.parameters), self.share)
+        flats = [typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat for flat in packed]
         if not self._norms:
             self._norms = [norm(flat) for flat in flats]
         if self._momentum:
@@ -157,11 +158,6 @@ class _CompressedStepper(BaseStepper):
             velocity * namespace(velocity).astype(each.residual != 0, velocity.dtype)
             for velocity, each in zip(self._velocities, self._feedback, strict=True)
         ]
-
-
-def _wide(flat: Array) -> Array:
-    """In 32 bits where it has fewer."""
-    return typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat
 
 
 @dataclass(frozen=True)

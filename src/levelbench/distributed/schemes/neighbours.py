@@ -140,10 +140,6 @@ def _undirected(neighbours: list[set[int]]) -> Undirected:
     return Undirected(len(edges), edges)
 
 
-def _ring(size: int, degree: int, seed: int) -> MixingGraph:
-    return _undirected([{(rank - 1) % size, (rank + 1) % size} for rank in range(size)])
-
-
 def _torus(size: int, degree: int, seed: int) -> MixingGraph:
     rows = next(each for each in range(isqrt(size), 0, -1) if size % each == 0)
     columns = size // rows
@@ -209,7 +205,7 @@ def _connected(neighbours: list[set[int]]) -> bool:
 
 
 _MADE = {
-    "ring": _ring,
+    "ring": lambda size, degree, seed: _undirected([{(at - 1) % size, (at + 1) % size} for at in range(size)]),
     "torus": _torus,
     "exponential": lambda size, degree, seed: Exponential(size),
     "one-peer": lambda size, degree, seed: OnePeer(size),

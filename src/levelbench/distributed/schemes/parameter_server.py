@@ -461,7 +461,8 @@ class _VersionedServer(_Versioned):
         for server, shard in self.parts.items():
             own = server == self.communicator.rank
             if self.steps:
-                self.pushes(server, self._table() if own else None)
+                table = np.ascontiguousarray(np.moveaxis(np.array(self._kept, np.int64), 2, 0)) if own else None
+                self.pushes(server, table)
             self.announced(server, shard)
             if self.averages:
                 self.announced(server, {**shard, **(self._inner.averaged() or {})} if own else shard)
@@ -483,6 +484,3 @@ class _VersionedServer(_Versioned):
         self._kept = [[(staleness, lag) for staleness, lag in each] for each in state["pushes"].tolist()]
         if self._shard:
             self._inner.restore(those_under("optimizer", state))
-
-    def _table(self) -> NDArray[np.int64]:
-        return np.ascontiguousarray(np.moveaxis(np.array(self._kept, np.int64), 2, 0))

@@ -316,7 +316,7 @@ class VersePairs(_BibleSource):
             return self._made(paired(source, target))
 
         arrays = prepared(cache_folder() / self.name / f"{key[:16]}.npz", key, make, fresh=fresh)
-        merged = [_merge(line) for line in parted(arrays["merges"])]
+        merged = [(left, right) for left, right in (line.split("\t") for line in parted(arrays["merges"]))]
         pairs = BytePairs(parted(arrays["characters"])[0], merged)
         splits = (self._split(arrays, at, pairs) for at in range(3))
         checksums = {bible.module: bible.sha256 for bible in self._bibles}
@@ -366,11 +366,6 @@ def parts(verses: Sequence[tuple[str, str]], held_out: tuple[int, int]) -> tuple
     rest, validation, test = split_by_digest(contents, None, lambda _: held_out)
     training = np.sort(np.concatenate([single[rest], np.flatnonzero(~once)]))
     return training.tolist(), single[validation].tolist(), single[test].tolist()
-
-
-def _merge(line: str) -> tuple[str, str]:
-    left, right = line.split("\t")
-    return left, right
 
 
 ROW_LENGTH: Final = 128

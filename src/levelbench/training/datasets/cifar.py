@@ -303,7 +303,12 @@ class Cifar(FileSource):
     def _rows(self, held: CifarFiles) -> Iterator[tuple[File, bytes, npt.NDArray[np.uint8]]]:
         """Of each file of a version, in order, its content, checked, and its rows."""
         read = rows_of_pickle if held.version.pickled else rows_of_binary
-        contents = _of_archive(held) if held.packed else _of_folder(held)
+        paths = [held.path / file.name for file in held.version.files]
+        contents = (
+            _of_archive(held)
+            if held.packed
+            else {path.name: (path, read_whole(path, _KIND, MOST_FILE_BYTES)) for path in paths}
+        )
         for file in held.version.files:
             path, content = contents[file.name]
             _require_digest(path, content, file.digest)
@@ -329,11 +334,6 @@ def _require_digest(path: Path, content: bytes, expected: str) -> None:
             f"its content has {'MD5' if md5 else 'SHA-256'} {found}, and {expected} is expected",
             "Remove the file and fetch it again",
         )
-
-
-def _of_folder(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
-    paths = [held.path / file.name for file in held.version.files]
-    return {path.name: (path, read_whole(path, "CIFAR", MOST_FILE_BYTES)) for path in paths}
 
 
 def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:

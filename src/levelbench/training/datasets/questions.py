@@ -203,7 +203,8 @@ class Squad(FileSource):
         found = self.located(folder)
         train, dev = (_checked(found.held, file) for file in self._files)
         titles = sorted({each.article for each in train})
-        held_out = _held_out(titles)
+        _, held = split_by_digest((each.encode() for each in titles), None, lambda count: (max(1, count // 10),))
+        held_out = {titles[at] for at in held.tolist()}
         parts = (
             [each for each in train if each.article not in held_out],
             [each for each in train if each.article in held_out],
@@ -310,11 +311,6 @@ def _spelled(words: Sequence[str]) -> NDArray[np.uint8]:
         letters = np.frombuffer(word.encode()[:LETTERS], np.uint8)
         table[at, : len(letters)] = np.minimum(letters, CHARACTERS - 1)
     return table
-
-
-def _held_out(titles: Sequence[str]) -> set[str]:
-    _, held = split_by_digest((each.encode() for each in titles), None, lambda count: (max(1, count // 10),))
-    return {titles[at] for at in held.tolist()}
 
 
 def _checked(folder: Path, file: DataFile) -> list[Question]:
