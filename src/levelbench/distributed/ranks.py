@@ -25,14 +25,13 @@ from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, W
 from levelbench.errors import UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
 from levelbench.training.observers.base import overridden
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Partitioned, Sampler
 from levelbench.training.team import Team
-from levelbench.training.trainer import Trainer
+from levelbench.training.trainer import Accumulating, Trainer, grouped, grouped_sizes
 
 
 @contextmanager

@@ -22,14 +22,13 @@ from levelbench.measure.crossing import sign_of
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.probes import compare_network
-from levelbench.training.accumulation import Accumulating
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.probes import recipe_parts
 from levelbench.training.probes.bench import Bench, chance_loss, covered, same
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
-from levelbench.training.trainer import Trainer
+from levelbench.training.trainer import Accumulating, Trainer
 
 __all__ = ["accumulation", "check_recipe", "one_batch"]
 
