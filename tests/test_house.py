@@ -137,6 +137,54 @@ def test_every_module_says_what_it_is_for():
     assert [name_of(path) for path in FILES if not facts(path).documented] == []
 
 
+@pytest.fixture(scope="module")
+def classes():
+    """All classes at the top of a module, by name."""
+    found = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def bases_of(node):
+    """The names of a class's bases, without their modules and parameters."""
+    plain = (each.value if isinstance(each, ast.Subscript) else each for each in node.bases)
+    return [each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in plain]
+
+
+def undocumented(node, classes):
+    """The public methods of a class that neither it nor a base of it describes."""
+
+    def described(name, method, seen):
+        for each in () if name in seen else classes.get(name, ()):
+            for part in each.body:
+                attribute = isinstance(part, ast.AnnAssign) and getattr(part.target, "id", "") == method
+                if attribute or (isinstance(part, ast.FunctionDef) and part.name == method and ast.get_docstring(part)):
+                    return True
+            if any(described(base, method, {*seen, name}) for base in bases_of(each)):
+                return True
+        return False
+
+    methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+    overloads = {each.name for each in methods if any("overload" in ast.unparse(d) for d in each.decorator_list)}
+    silent = [each.name for each in methods if not ast.get_docstring(each) and each.name not in overloads]
+    return [name for name in silent if not any(described(base, name, {node.name}) for base in bases_of(node))]
+
+
+def test_a_public_method_says_what_it_does_unless_its_base_has(classes):
+    public = [(name, each) for name, found in classes.items() for each in found if not name.startswith("_")]
+    # The attributes of a protocol are written as properties, and its class describes them.
+    public = [(name, each) for name, each in public if "Protocol" not in bases_of(each)]
+    assert [(name, method) for name, each in public for method in undocumented(each, classes)] == []
+
+
+def test_a_silent_method_would_be_seen(classes):
+    (silent,) = ast.parse("class A(Scheme):\n    def start(self, worker): ...\n    def go(self): ...").body
+    assert undocumented(silent, classes) == ["go"]
+
+
 @pytest.mark.parametrize("room", [*ROOMS, "the root"])
 def test_functions_fit_on_two_screens(room):
     paths = [path for path in FILES if path.parent == SOURCE] if room == "the root" else files_of(room)

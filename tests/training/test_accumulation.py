@@ -7,7 +7,7 @@ from levelbench.frameworks.numpy import framework
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import Builder
-from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
+from levelbench.training.trainer import Accumulating, grouped, grouped_sizes
 
 
 def executor():

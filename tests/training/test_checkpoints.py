@@ -13,7 +13,16 @@ from levelbench.networks import Draw, GraphBuilder
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import locks
 from levelbench.training import Adam, Momentum, Observer, OneCycle, Recipe, Shuffled, Top1, Trainer
-from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, part_of, remove_all, save
+from levelbench.training.checkpoints import (
+    RunPosition,
+    Saving,
+    Snapshot,
+    checkpoint_of,
+    load,
+    part_of,
+    remove_all,
+    save,
+)
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.observers.files import Tables
 from levelbench.training.stopping import Evaluate, Stopping
@@ -147,7 +156,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
 
 
 def snapshot():
-    facts = Facts("key", 0, 5, 20, {"forward": 7}, [], [0.5], [3])
+    facts = RunPosition("key", 0, 5, 20, {"forward": 7}, [], [0.5], [3])
     return Snapshot(facts, {"parameter/a/b": np.arange(3.0), "optimizer/a": np.array(2)})
 
 

@@ -13,12 +13,12 @@ from levelbench.measure.timeline import Timeline
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.schema import Target
 from levelbench.training import input as inputs
-from levelbench.training.accumulation import grouped
 from levelbench.training.augmentation import Augmentation
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Prefetch, make_loader
 from levelbench.training.samplers import Sequential
 from levelbench.training.stopping import Evaluate, Stopping
+from levelbench.training.trainer import grouped
 
 
 def made(count):

@@ -17,20 +17,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = [
-    "HostArray",
-    "Memory",
-    "as_bytes",
-    "dense",
-    "dtype_name",
-    "elements",
-    "is_floating",
-    "new",
-    "put",
-    "rows",
-    "view",
-]
-
 HostArray = NDArray[Any]
 """An array in the host's memory, of any dtype."""
 _CPU = 1  # kDLCPU in DLPack's header

@@ -14,8 +14,6 @@ from levelbench.distributed.buffers import dtype_name, is_floating
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["Communicator", "Done", "Handle", "Reduction", "checked_count", "checked_op", "checked_rank", "checked_tag"]
-
 Reduction = Literal["sum", "mean"]
 
 
@@ -39,11 +37,9 @@ class Done(Handle):
         self._result = result
 
     def wait(self) -> Array:
-        """The result."""
         return self._result
 
     def done(self) -> bool:
-        """Always."""
         return True
 
 

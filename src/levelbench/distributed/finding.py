@@ -25,16 +25,6 @@ from levelbench.operators.frameworks import load_framework
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = [
-    "communicator_kinds",
-    "file_of",
-    "load_schemes",
-    "named_scheme",
-    "open_communicator",
-    "settings_of",
-    "with_settings",
-]
-
 Setting = int | float | str | bool
 
 
@@ -135,7 +125,6 @@ def _title(scheme: Scheme) -> str:
 
 
 def _made(kind: type[Scheme], what: str, path: Path | None) -> Scheme:
-    """One with its defaults."""
     lacking = [
         each.name
         for each in inspect.signature(kind).parameters.values()

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any, cast, final
+from typing import cast, final
 
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.arrays import namespace
-
-__all__ = ["FlatLayout", "Packed", "Packer", "by_dtype", "packer", "pieces"]
 
 
 def pieces(length: int, count: int) -> list[int]:
@@ -106,9 +104,9 @@ def packer(backend: Backend, arrays: Mapping[str, Array]) -> Packer:
     return cast("Packer | None", backend.packer(arrays)) or Packer(arrays)
 
 
-def by_dtype(arrays: Mapping[str, Array]) -> dict[Any, list[str]]:
+def by_dtype(arrays: Mapping[str, Array]) -> dict[object, list[str]]:
     """The names of the arrays of each dtype, in the order in which dtypes and names first appear."""
-    result: dict[Any, list[str]] = {}
+    result: dict[object, list[str]] = {}
     for name, array in arrays.items():
         result.setdefault(array.dtype, []).append(name)
     return result

@@ -25,16 +25,13 @@ from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, W
 from levelbench.errors import UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
 from levelbench.training.observers.base import overridden
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Partitioned, Sampler
 from levelbench.training.team import Team
-from levelbench.training.trainer import Trainer
-
-__all__ = ["DeferredGradients", "Ranks", "heartbeat"]
+from levelbench.training.trainer import Accumulating, Trainer, grouped, grouped_sizes
 
 
 @contextmanager
@@ -75,19 +72,15 @@ class DeferredGradients(Executor):
         self.parameters, self.buffers = executor.parameters, executor.buffers
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """The executor's own."""
         return self._executor.infer(*inputs)
 
     def forward(self, *inputs: Array) -> Array:
-        """The executor's own."""
         return self._executor.forward(*inputs)
 
     def backward(self) -> Mapping[str, Array]:
-        """The executor's own."""
         return self._executor.backward()
 
     def on_gradient(self, callback: Callable[[str, Array], None] | None) -> bool:
-        """Not here."""
         return False
 
 
@@ -226,7 +219,6 @@ class Ranks(Team):
         return Partitioned(sampler, self.communicator.rank if self.trains else 0, self.workers)
 
     def seed(self, seed: int) -> int:
-        """The run's own on rank 0, others elsewhere."""
         return seed + self.communicator.rank * _SEEDS_APART
 
     def start(
@@ -252,7 +244,6 @@ class Ranks(Team):
         return stepper, stepper.executor
 
     def examples(self, trainer: Trainer) -> int:
-        """Those of the whole batches."""
         return sum(self.whole(trainer, 0))
 
     def whole(self, trainer: Trainer, epoch: int) -> list[int]:
@@ -263,7 +254,6 @@ class Ranks(Team):
         return self._sizes[1]
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
-        """A worker's steps, or what a server does meanwhile."""
         schedule, lr = trainer.recipe.schedule, self._lr_factor
         # What was said since the last steps, about an evaluation for one, is no part of the first of these.
         self._count("_between")

@@ -13,8 +13,6 @@ from typing import Any, Literal, get_args
 from levelbench.errors import UnknownNameError, UnsupportedError
 from levelbench.training.samplers import Sampler
 
-__all__ = ["LR_SCALES", "SCALINGS", "LrScale", "Scaling", "lr_factor", "scaled_batch"]
-
 Scaling = Literal["strong", "weak"]
 LrScale = Literal["none", "linear", "sqrt"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)

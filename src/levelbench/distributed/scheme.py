@@ -18,8 +18,6 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Optimizer, Stepper
 
-__all__ = ["Observations", "Preset", "Scheme", "SchemeStepper", "Traffic", "Worker"]
-
 
 @dataclass(frozen=True)
 class Traffic:
@@ -71,10 +69,6 @@ class Observations:
         return values
 
 
-def _stay(phase: Phase) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Worker:
     """What a scheme gets to work with on one rank: its part of the team, and the live network.
@@ -89,7 +83,7 @@ class Worker:
     executor: Executor
     optimizer: Optimizer
     seed: int = 0
-    switch: Callable[[Phase], None] = _stay
+    switch: Callable[[Phase], None] = lambda phase: None
     ledger: Observations = field(default_factory=Observations)
     clock: Clock = HOST
 
@@ -227,23 +221,23 @@ class Scheme(ABC):
 class Preset(Scheme):
     """A scheme that is another one with some of its settings: its users, records and plots know it by its own name."""
 
+    def __post_init__(self) -> None:
+        # Settings that cannot be meant are refused when the preset is made, as those of the scheme itself are.
+        _ = self.meant
+
     @property
     @abstractmethod
     def meant(self) -> Scheme:
         """The scheme that goes to work; ``DefinitionError`` for settings that cannot be meant."""
 
     def workers(self, size: int) -> int:
-        """Those of the scheme that is meant."""
         return self.meant.workers(size)
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return self.meant.start(worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """That of the scheme that is meant."""
         return self.meant.traffic(parameters, itemsize, size, rank)
 
     def traffic_within(self) -> float:
-        """That of the scheme that is meant."""
         return self.meant.traffic_within()

@@ -30,30 +30,12 @@ from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, St
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.executor import Array, Backend
 
-__all__ = [
-    "ITEMSIZE",
-    "OPERATIONS",
-    "Fit",
-    "Operation",
-    "Round",
-    "SweepPoint",
-    "Timed",
-    "fit",
-    "fit_points",
-    "operation_named",
-    "parse_sizes",
-    "require_right",
-    "rounds_of",
-    "rule_for",
-    "sweep",
-    "sweep_sizes",
-]
-
 ITEMSIZE = 4
 """Bytes of an element: float32."""
 
 Prepared = tuple[Callable[[], object], int]
 """The work, and the bytes that it moves in the sense of this module."""
+Prepare = Callable[[Communicator, Backend, int, float], Prepared]
 
 
 @dataclass(frozen=True)
@@ -65,7 +47,7 @@ class Operation:
     """
 
     name: str
-    prepare: Callable[[Communicator, Backend, int, float], Prepared]
+    prepare: Prepare
     bus: Callable[[int], float]
     calls: int = 1
     sized: bool = True
@@ -116,31 +98,25 @@ def _array(backend: Backend, elements: int, value: float) -> Array:
     return backend.array(host)
 
 
-def _all_reduce(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
-    return lambda: communicator.all_reduce(array), elements * ITEMSIZE
+def _of_the_whole(name: str) -> Prepare:
+    """The work of a communicator's method that takes the whole buffer of each rank."""
+
+    def prepare(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+        array, operation = _array(backend, elements, value), getattr(communicator, name)
+        return lambda: operation(array), elements * ITEMSIZE
+
+    return prepare
 
 
-def _broadcast(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
-    return lambda: communicator.broadcast(array), elements * ITEMSIZE
+def _of_parts(name: str) -> Prepare:
+    """The same of one that takes each rank's part of the buffer."""
 
+    def prepare(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+        part = -(-elements // communicator.size)
+        array, operation = _array(backend, part, value), getattr(communicator, name)
+        return lambda: operation(array), part * communicator.size * ITEMSIZE
 
-def _reduce_scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
-    return lambda: communicator.reduce_scatter(array), elements * ITEMSIZE
-
-
-def _all_gather(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    part = -(-elements // communicator.size)
-    array = _array(backend, part, value)
-    return lambda: communicator.all_gather(array), part * communicator.size * ITEMSIZE
-
-
-def _gather(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    part = -(-elements // communicator.size)
-    array = _array(backend, part, value)
-    return lambda: communicator.gather(array), part * communicator.size * ITEMSIZE
+    return prepare
 
 
 def _scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
@@ -179,10 +155,6 @@ def _send_receive(communicator: Communicator, backend: Backend, elements: int, v
     return there_and_back, elements * ITEMSIZE
 
 
-def _barrier(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    return communicator.barrier, 0
-
-
 def _all_but_one(size: int) -> float:
     return (size - 1) / size
 
@@ -195,18 +167,20 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Operation("all-reduce", _all_reduce, lambda size: 2 * _all_but_one(size)),
-            Operation("reduce-scatter", _reduce_scatter, _all_but_one),
-            Operation("all-gather", _all_gather, _all_but_one),
-            Operation("broadcast", _broadcast, _once),
-            Operation("gather", _gather, _all_but_one),
+            Operation("all-reduce", _of_the_whole("all_reduce"), lambda size: 2 * _all_but_one(size)),
+            Operation("reduce-scatter", _of_the_whole("reduce_scatter"), _all_but_one),
+            Operation("all-gather", _of_parts("all_gather"), _all_but_one),
+            Operation("broadcast", _of_the_whole("broadcast"), _once),
+            Operation("gather", _of_parts("gather"), _all_but_one),
             Operation("scatter", _scatter, _all_but_one),
             Operation("all-to-all", _all_to_all, _all_but_one),
             # To both neighbours of a ring, at once.
             Operation("exchange", _exchange, lambda size: 2.0),
             # From rank 0 to rank 1 and back, of which a half counts.
             Operation("send-receive", _send_receive, _once, calls=2),
-            Operation("barrier", _barrier, _once, sized=False),
+            Operation(
+                "barrier", lambda communicator, backend, elements, value: (communicator.barrier, 0), _once, sized=False
+            ),
         )
     }
 )
@@ -320,20 +294,16 @@ def _point(
         wanted = 0 if check.met else min(until.more(progress), max(2, len(values) // 3), _MOST_AT_ONCE)
         # Ranks spend other times, and must not part.
         turns = int(communicator.broadcast(np.array([wanted], np.int64))[0])
+    # Rank 0's words.
+    said = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
     return SweepPoint(
         operation.name,
         moved,
         tuple(values[found.cut :].tolist()),
         found.cut,
         found.reason,
-        _said(communicator, check.text),
+        bytes(communicator.broadcast(said)).decode(errors="replace").strip(),
     )
-
-
-def _said(communicator: Communicator, text: str) -> str:
-    """Rank 0's words."""
-    letters = np.frombuffer(text.encode()[:200].ljust(200), np.uint8).copy()
-    return bytes(communicator.broadcast(letters)).decode(errors="replace").strip()
 
 
 _LEAST_ERROR = 0.01

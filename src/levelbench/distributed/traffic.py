@@ -20,23 +20,6 @@ from typing import final
 from levelbench.distributed.scheme import Traffic
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithms",
-    "Folded",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "barrier",
-    "broadcast",
-    "exchange",
-    "gather",
-    "reduce_scatter",
-    "scatter",
-    "send",
-    "subtree",
-]
-
 ALGORITHMS = {
     "all_reduce": ("ring", "recursive-doubling", "halving-doubling", "tree", "direct"),
     "broadcast": ("binomial", "scatter-gather", "direct"),
@@ -72,7 +55,7 @@ class Algorithms:
 
 
 @final
-class Folded:
+class FoldedRank:
     """A rank of a team that is folded to the largest power of two, 2 ** ``levels``: ``number`` is its own there.
 
     Of the first 2 e ranks, e being those beyond that power, each even one hands its array to the odd one after it and
@@ -109,7 +92,7 @@ def all_reduce(elements: int, itemsize: int, size: int, rank: int, algorithm: st
         return whole * (size - 1 if rank == 0 else 1)
     if algorithm == "tree":
         return whole * ((1 if rank else 0) + _children(rank, size))
-    folded = Folded(rank, size)
+    folded = FoldedRank(rank, size)
     if folded.aside:
         return whole
     back = whole if folded.paired else _NOTHING
@@ -241,7 +224,7 @@ def _children(place: int, size: int) -> int:
     return (subtree(place, size) - 1).bit_length()
 
 
-def _halving_doubling(elements: int, itemsize: int, folded: Folded) -> Traffic:
+def _halving_doubling(elements: int, itemsize: int, folded: FoldedRank) -> Traffic:
     """Rabenseifner's: all pieces but the own on the way down, the own block of 1, 2, 4, ... pieces on the way up.
 
     On the way down at distance d what goes away is the block of d pieces in which the partner's lies.

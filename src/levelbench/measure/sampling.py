@@ -22,7 +22,7 @@ from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.loops import Timer, Work, time_ns
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule, bounded
-from levelbench.measure.warmup import Warmup, WarmupRule, warmup_rule
+from levelbench.measure.warmup import WarmupCut, WarmupRule, warmup_rule
 
 __all__ = ["DEFAULT_RULE", "Sample", "sample", "sample_interleaved"]
 
@@ -151,7 +151,7 @@ class _Lane:
         """The values so far, shape (n,), seconds a call."""
         return np.asarray(self.values_ns, dtype=np.float64) * 1e-9
 
-    def finish(self, found: Warmup, stopped_by: str, wall_s: float) -> Sample:
+    def finish(self, found: WarmupCut, stopped_by: str, wall_s: float) -> Sample:
         """The sample: what was cut, what stays, and why it ended."""
         values = self.values_s()
         first = np.asarray(self.calibration.first_ns, dtype=np.float64) * 1e-9

@@ -28,7 +28,7 @@ _FACTS = "facts.json"
 _SUFFIX = ".checkpoint.npz"
 
 
-class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RunPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a run was: its key and seed, steps and samples done, nanoseconds by phase, and what it had measured."""
 
     key: str
@@ -43,9 +43,9 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Facts, and arrays by ``parameter/NAME``, ``buffer/...``, ``optimizer/...``, ``draws/``."""
+    """Where a run was, and arrays by ``parameter/NAME``, ``buffer/...``, ``optimizer/...``, ``draws/``."""
 
-    facts: Facts
+    facts: RunPosition
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def of(self, kind: str) -> dict[str, NDArray[Any]]:
@@ -131,7 +131,7 @@ def load(path: Path) -> Snapshot:
         # Opened here: NumPy leaves a file open whose archive it cannot read.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        facts = msgspec.json.decode(arrays.pop(_FACTS).tobytes(), type=Facts)
+        facts = msgspec.json.decode(arrays.pop(_FACTS).tobytes(), type=RunPosition)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, msgspec.MsgspecError) as error:
         raise DataError(
             f"the checkpoint {path}", f"it cannot be read ({_why(error)})", "remove it: the run then starts anew"

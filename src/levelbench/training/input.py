@@ -36,7 +36,7 @@ from levelbench.training.augmentation.base import (
     parts,
     words,
 )
-from levelbench.training.datasets.base import Column, Dataset, Split
+from levelbench.training.datasets.base import Column, Dataset, Split, rows_of
 from levelbench.training.samplers import Epoch, Sampler
 
 
@@ -63,16 +63,9 @@ class Loader(ABC):
         """Let go of threads and files; a loader that has none has nothing to do."""
 
 
-def is_resident(column: NDArray[Any] | Column) -> TypeGuard[NDArray[Any]]:
+def is_resident(column: Column) -> TypeGuard[NDArray[Any]]:
     """Whether a column is an array in memory: neither one of a file nor one whose rows are made when asked for."""
     return isinstance(column, np.ndarray) and not isinstance(column, np.memmap)
-
-
-def rows_of(column: NDArray[Any] | Column, indices: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-    """Rows of a column for training, as an array of their own."""
-    if isinstance(column, np.ndarray):
-        return np.asarray(column.take(indices, axis=0))
-    return column.take(indices, seeds)
 
 
 _ELEMENTS = 2**19
@@ -178,7 +171,7 @@ _MOST_BYTES = 512 * 2**20
 _Moves = tuple[RandomCrop | Translate | Flip, ...]
 
 
-def make_moved(column: NDArray[Any] | Column, augment: tuple[Augmentation, ...]) -> MovedImages | None:
+def make_moved(column: Column, augment: tuple[Augmentation, ...]) -> MovedImages | None:
     """What does as many of the first augmentations as it can in 512 MiB; ``None`` if that is not one."""
     if not is_resident(column) or column.ndim != 4 or column.dtype not in (np.uint8, np.float32):
         return None
@@ -412,7 +405,6 @@ class _Epochs(Loader):
         self._epoch: Epoch
 
     def sizes(self, epoch: int) -> NDArray[np.int64]:
-        """Examples by step, shape (steps,)."""
         self._turn_to(epoch)
         return self._epoch.sizes
 
@@ -493,7 +485,6 @@ class HostLoader(_Epochs):
             del block, inputs, others
 
     def close(self) -> None:
-        """End the workers."""
         self._prefetch.close()
 
 

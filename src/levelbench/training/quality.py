@@ -114,7 +114,8 @@ class TopK(_Share):
         correct = 0
         for *inputs, labels in held.batches():
             (logits, *_) = executor.infer(*inputs)
-            correct = correct + _within(logits, labels, _classes(held, logits), self.k)
+            classes = held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
+            correct = correct + _within(logits, labels, classes, self.k)
         return int(np.asarray(held.backend.host(correct))) / len(held)
 
 
@@ -194,12 +195,7 @@ def _predicted(logits: Array) -> Array:
     return array_namespace(logits).where(_comparable(logits), logits.argmax(1), -1)
 
 
-def _classes(held: Held, logits: Array) -> Array:
-    """0, 1, 2, ... as a native row."""
-    return held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
-
-
-def _host(executor: Executor, held: Held, of: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def _host(executor: Executor, held: Held, of: Callable[[Array], Array]) -> tuple[NDArray[Any], NDArray[Any]]:
     """What ``of`` makes of the logits, and the labels, over the whole split on the host."""
     values, truth = [], []
     for *inputs, labels in held.batches():
@@ -238,7 +234,6 @@ class _Error(Quality):
         """What is added up."""
 
     def _mean(self, mean: float) -> float:
-        """What is made of the mean."""
         return mean
 
 
@@ -320,7 +315,6 @@ class BitsPerCharacter(Quality):
     high: ClassVar[float] = math.inf
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """In bits."""
         return surprise(executor, held, self.ignored) / math.log(2.0)
 
 
@@ -387,7 +381,6 @@ class _Span(Quality):
         """From 0 to 1."""
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """The mean over all questions; start and end logits are the network's first two outputs."""
         passages: Any = held.split.reference
         total, at = 0.0, 0
         for columns in held.batches(_ROWS):
@@ -460,7 +453,9 @@ class Bleu(Quality):
 
     def measure(self, executor: Executor, held: Held) -> float:
         """Translate all of ``held`` greedily and compare with the references."""
-        return float(_scorer().corpus_score(self.translations(executor, held), [list(self._texts(held))]).score)
+        return float(
+            _scorer().corpus_score(self.translations(executor, held), [list(held.split.reference or ())]).score
+        )
 
     def translations(self, executor: Executor, held: Held) -> list[str]:
         """The network's translation of each example, at most as long as the split's targets."""
@@ -484,10 +479,6 @@ class Bleu(Quality):
         # The number of references is part of it, and known only when some were seen.
         scorer.corpus_score(["a"], [["a"]])
         return str(scorer.get_signature())
-
-    @staticmethod
-    def _texts(held: Held) -> Any:
-        return held.split.reference
 
 
 def _scorer() -> Any:

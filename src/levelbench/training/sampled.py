@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError
@@ -19,8 +19,8 @@ from levelbench.networks.inspect import sort_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Parameter, Value, element_type, value_info
-from levelbench.training.datasets.base import Normalisation, Split
-from levelbench.training.samplers import Epoch, Sampler, rows_of
+from levelbench.training.datasets.base import Normalisation, Split, rows_of
+from levelbench.training.samplers import Epoch, Sampler
 
 ORDER, BOUNDS, STEP = "sampler.order", "sampler.bounds", "sampler.step"
 # A serialised message of protobuf ends at 2 GiB.
@@ -94,12 +94,10 @@ class _Nodes:
         self._graph, self.made = graph, list[onnx.NodeProto]()
 
     def node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """One more node; its output."""
         self.made.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
 
-    def constant(self, name: str, value: Any, dtype: Any = np.int64) -> str:
-        """An array of the graph."""
+    def constant(self, name: str, value: ArrayLike, dtype: DTypeLike = np.int64) -> str:
         self._graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), f"sampler.{name}"))
         return f"sampler.{name}"
 

@@ -16,7 +16,7 @@ from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
-from levelbench.training.datasets.base import Column, Split
+from levelbench.training.datasets.base import Column, Split, rows_of
 
 Indices = NDArray[np.int64]
 
@@ -73,7 +73,7 @@ _BLOCK = 4096
 class SomeRows:
     """Some rows of a column, in an order of their own; nothing is copied until they are taken."""
 
-    def __init__(self, column: NDArray[Any] | Column, chosen: NDArray[np.int64]) -> None:
+    def __init__(self, column: Column, chosen: NDArray[np.int64]) -> None:
         self._column, self._chosen = column, chosen
         self.shape = (len(chosen), *column.shape[1:])
         self.dtype = column.dtype
@@ -84,15 +84,6 @@ class SomeRows:
     def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
         """The rows at ``indices`` of the chosen ones."""
         return rows_of(self._column, self._chosen[indices], seeds)
-
-
-def rows_of(
-    column: NDArray[Any] | Column, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None = None
-) -> NDArray[Any]:
-    """Rows of a column of either kind, shape (len(indices), ...)."""
-    if isinstance(column, np.ndarray):
-        return column[indices]
-    return column.take(indices, seeds)
 
 
 def some_of(split: Split, chosen: NDArray[np.int64]) -> Split:
@@ -172,7 +163,6 @@ class EvenSampler(Sampler, ABC):
         return steps
 
     def batched(self, order: NDArray[np.int64]) -> Epoch:
-        """An order cut into batches."""
         return super().batched(order[: len(order) // self.batch * self.batch] if self.drop_last else order)
 
 
@@ -183,7 +173,6 @@ class Sequential(EvenSampler):
     random_order: ClassVar[bool] = False
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """0, 1, 2, ..."""
         return self.batched(np.arange(len(split), dtype=np.int64))
 
 
@@ -197,7 +186,6 @@ class Shuffled(EvenSampler):
     """A new uniform permutation each epoch; with ``drop_last`` others are left out each time."""
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The permutation, cut into batches."""
         return self.batched(generator_of(seed, epoch).permutation(len(split)).astype(np.int64, copy=False))
 
 
@@ -363,7 +351,6 @@ class Bucketed(Sampler):
         return found.astype(np.int64, copy=False)
 
     def steps(self, split: Split) -> int:
-        """Batches an epoch."""
         if self.tokens is None:
             return super().steps(split)
         return len(self._by_tokens(np.sort(self.lengths(split)))) - 1
@@ -377,7 +364,8 @@ class Bucketed(Sampler):
         # lexsort is stable, so that equal lengths stay shuffled.
         order = shuffled[np.lexsort((lengths[shuffled], pools))]
         bounds = self.batched(order).bounds if self.tokens is None else self._by_tokens(lengths[order])
-        return _in_random_order(order, bounds, generator)
+        steps = generator.permutation(len(bounds) - 1)
+        return _cut_out(order, bounds[:-1][steps], np.diff(bounds)[steps])
 
     def _by_tokens(self, ascending: Indices) -> Indices:
         """Where batches begin, and the end: each as large as ``tokens`` and ``batch`` allow."""
@@ -392,26 +380,40 @@ class Bucketed(Sampler):
         return np.array(bounds, np.int64)
 
 
-def _in_random_order(order: Indices, bounds: Indices, generator: Generator) -> Epoch:
-    """The same batches, shuffled, without a loop over them."""
-    steps = generator.permutation(len(bounds) - 1)
-    sizes = np.diff(bounds)[steps]
+def _cut_out(order: Indices, starts: Indices, sizes: Indices) -> Epoch:
+    """Batches of these sizes, each from a place of its own in an order, without a loop over them."""
     ends = np.cumsum(sizes)
-    # The place of each visit in the old order: where its batch began, and how far into it.
-    places = np.repeat(bounds[:-1][steps] - (ends - sizes), sizes) + np.arange(len(order))
+    places = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
     return Epoch(order[places], np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)]))
 
 
 @dataclass(frozen=True)
-class Partitioned(Sampler):
+class _Around(Sampler):
+    """A sampler made of another one, whose promises it keeps as far as ``exact`` says."""
+
+    batch: int = field(init=False)
+    sampler: Sampler
+
+    def _settle(self, batch: int, exact: bool) -> None:
+        # The dataclass is frozen, and these are not for the caller to choose.
+        object.__setattr__(self, "batch", batch)
+        object.__setattr__(self, "exact", exact and self.sampler.exact)
+        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
+        super().__post_init__()
+
+    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
+        """What each example's share of the visits is to be, shape (n,)."""
+        return promised_shares(self.sampler, split)
+
+
+@dataclass(frozen=True)
+class Partitioned(_Around):
     """What rank ``rank`` of ``ranks`` has of each batch of ``sampler``: together they make up exactly that batch.
 
     Of m examples the ranks have m // ranks or one more, in order, for any number of ranks. All take the same number of
     steps; of a last, small batch a rank may have none.
     """
 
-    batch: int = field(init=False)
-    sampler: Sampler
     rank: int = 0
     ranks: int = 1
 
@@ -420,46 +422,29 @@ class Partitioned(Sampler):
             raise DefinitionError(
                 f"rank {self.rank} of {self.ranks}", "there is no such rank", "count ranks from 0 to ranks - 1"
             )
-        object.__setattr__(self, "batch", -(-self.sampler.batch // self.ranks))
-        object.__setattr__(self, "exact", self.sampler.exact and self.ranks == 1)
-        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
-        super().__post_init__()
-
-    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """What each example's share of the visits is to be, shape (n,): the same for every rank."""
-        return promised_shares(self.sampler, split)
+        self._settle(-(-self.sampler.batch // self.ranks), exact=self.ranks == 1)
 
     def steps(self, split: Split) -> int:
-        """As many as all ranks together."""
         return self.sampler.steps(split)
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The rank's part of each batch."""
         whole = self.sampler.epoch(split, seed, epoch)
         sizes = whole.sizes
         first, last = (sizes * at // self.ranks for at in (self.rank, self.rank + 1))
-        mine = last - first
-        ends = np.cumsum(mine)
-        places = np.repeat(whole.bounds[:-1] + first - (ends - mine), mine) + np.arange(int(mine.sum()))
-        return Epoch(whole.order[places], np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)]))
+        return _cut_out(whole.order, whole.bounds[:-1] + first, last - first)
 
 
 @dataclass(frozen=True)
-class Subset(Sampler):
+class Subset(_Around):
     """``sampler`` on ``examples`` of the examples, chosen by ``choice`` at random: the same in every run and epoch."""
 
-    batch: int = field(init=False)
-    sampler: Sampler
     examples: int = 1
     choice: int = 0
 
     def __post_init__(self) -> None:
         if self.examples < 1:
             raise DefinitionError(f"a subset of {self.examples} examples", "it is empty", "choose examples >= 1")
-        object.__setattr__(self, "batch", self.sampler.batch)
-        object.__setattr__(self, "exact", False)
-        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
-        super().__post_init__()
+        self._settle(self.sampler.batch, exact=False)
 
     def chosen(self, split: Split) -> NDArray[np.int64]:
         """The examples that are visited, ascending, shape (examples,)."""
@@ -469,7 +454,6 @@ class Subset(Sampler):
         return np.sort(generator.permutation(len(split))[: self.examples]).astype(np.int64)
 
     def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """What each example's share of the visits is to be, shape (n,)."""
         chosen, shares = self.chosen(split), np.zeros(len(split))
         inner = promised_shares(self.sampler, some_of(split, chosen))
         if inner is None:
@@ -478,42 +462,29 @@ class Subset(Sampler):
         return shares
 
     def steps(self, split: Split) -> int:
-        """Those of the sampler on the subset."""
         return self.sampler.steps(some_of(split, self.chosen(split)))
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The sampler's epoch on the subset, in the indices of the whole."""
         chosen = self.chosen(split)
         inner = self.sampler.epoch(some_of(split, chosen), seed, epoch)
         return Epoch(chosen[inner.order], inner.bounds)
 
 
 @dataclass(frozen=True)
-class Repeated(Sampler):
+class Repeated(_Around):
     """``times`` epochs of ``sampler``, one after another, as one."""
 
-    batch: int = field(init=False)
-    sampler: Sampler
     times: int = 1
 
     def __post_init__(self) -> None:
         if self.times < 1:
             raise DefinitionError(f"an epoch {self.times} times", "it is empty", "choose times >= 1")
-        object.__setattr__(self, "batch", self.sampler.batch)
-        object.__setattr__(self, "exact", self.sampler.exact and self.times == 1)
-        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
-        super().__post_init__()
-
-    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """What each example's share of the visits is to be, shape (n,)."""
-        return promised_shares(self.sampler, split)
+        self._settle(self.sampler.batch, exact=self.times == 1)
 
     def steps(self, split: Split) -> int:
-        """``times`` those of the sampler."""
         return self.times * self.sampler.steps(split)
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The epochs of the sampler, numbered on."""
         parts = [self.sampler.epoch(split, seed, epoch * self.times + at) for at in range(self.times)]
         starts = np.cumsum([0, *(len(each.order) for each in parts[:-1])])
         bounds = [each.bounds[:-1] + start for each, start in zip(parts, starts, strict=True)]

@@ -139,7 +139,6 @@ class Constant(Schedule):
     fixed_length: ClassVar[bool] = False
 
     def factor(self, progress: float) -> float:
-        """1."""
         return 1.0
 
 
@@ -213,7 +212,6 @@ class Trapezoid(Schedule):
             raise refuse(self, "its warm-up and cool-down overlap", "choose warmup + cooldown <= 1")
 
     def factor(self, progress: float) -> float:
-        """The factor."""
         if progress < self.warmup:
             return progress / self.warmup
         return self.floor + (1 - self.floor) * min(1.0, max(0.0, 1 - progress) / self.cooldown)
@@ -245,7 +243,6 @@ class WarmupCosine(Schedule):
         check_share(self, "warmup", self.warmup)
 
     def factor(self, progress: float) -> float:
-        """The factor."""
         if progress < self.warmup:
             return progress / self.warmup
         return 0.5 * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup)))
@@ -287,7 +284,6 @@ class InverseSquareRoot(Schedule):
         check_share(self, "warmup", self.warmup)
 
     def factor(self, progress: float) -> float:
-        """The factor."""
         if progress < self.warmup:
             return progress / self.warmup
         return math.sqrt(self.warmup / progress)
@@ -314,7 +310,6 @@ class Warmup(Schedule):
         object.__setattr__(self, "fixed_length", self.then.fixed_length)
 
     def factor(self, progress: float) -> float:
-        """The factor."""
         if progress < self.share:
             return self.then.factor(0.0) * (self.start + (1 - self.start) * progress / self.share)
         return self.then.factor((progress - self.share) / (1 - self.share))

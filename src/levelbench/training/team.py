@@ -73,42 +73,33 @@ class Alone(Team):
     """One process."""
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        """As it is."""
         return recipe
 
     def sampler(self, sampler: Sampler) -> Sampler:
-        """All of each batch."""
         return sampler
 
     def seed(self, seed: int) -> int:
-        """The run's."""
         return seed
 
     def start(
         self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
     ) -> tuple[Stepper, Executor]:
-        """The recipe's optimizer on the network's own parameters."""
         return recipe.optimizer.start(backend, executor.parameters), executor
 
     def examples(self, trainer: Trainer) -> int:
-        """As the loader says."""
         return int(trainer.loader.sizes(0).sum())
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
-        """The trainer's own loop."""
         trainer.steps(epoch, start, end, planned)
 
     def meet(self, trainer: Trainer) -> None:
         """Nobody else is there."""
 
     def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
-        """As the optimizer says."""
         return stepper.averaged()
 
     def decide(self, work: Callable[[], T]) -> T:
-        """It decides itself."""
         return work()
 
     def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
-        """Its own."""
         return backend.mean(losses)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,7 @@ from levelbench.errors import DataError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
-from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
-from levelbench.training.checkpoints import Facts, Saving, Snapshot
+from levelbench.training.checkpoints import RunPosition, Saving, Snapshot
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.input import Held, make_loader
 from levelbench.training.observers.base import Context, Observer, Progress, overridden
@@ -33,10 +32,63 @@ from levelbench.training.schedules import has_fixed_length
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.team import Alone, Team
 
-__all__ = ["Trainer", "fingerprint"]
-
 _VALUES = 64
 """Of each parameter, so many are in a network's fingerprint, or twice as many."""
+
+
+Batch = tuple[Array, ...]
+
+
+def grouped(batches: Iterator[Batch], count: int) -> Iterator[tuple[Batch, ...]]:
+    """The batches in groups of ``count``; the last one may be smaller."""
+    while group := tuple(islice(batches, count)):
+        yield group
+        # Held here, it would live until the next group is whole.
+        del group
+
+
+def grouped_sizes(sizes: Sequence[int], count: int) -> list[int]:
+    """Examples by group."""
+    return [sum(sizes[at : at + count]) for at in range(0, len(sizes), count)]
+
+
+class Accumulating:
+    """``forward`` and ``backward`` of a group of batches that make one update, with the phases of each.
+
+    Each batch counts with its share of the examples, so the sum is the gradient of the mean loss over all of them, also
+    where the last batch of an epoch is smaller. (Batch normalisation still sees each batch by itself.)
+    """
+
+    def __init__(self, executor: Executor, timeline: Timeline) -> None:
+        self._executor, self._timeline = executor, timeline
+        self._sum: dict[str, Array] = {}
+        self._share = 1.0
+
+    def forward(self, *group: Batch) -> Array:
+        """The mean loss over all examples of the group; all gradients but the last batch's are added up."""
+        examples = [len(batch[0]) for batch in group]
+        total = sum(examples)
+        self._sum, loss = {}, None
+        for at, (batch, count) in enumerate(zip(group, examples, strict=True)):
+            self._timeline.switch(Phase.FORWARD)
+            part = self._executor.forward(*batch) * (count / total)
+            loss = part if loss is None else loss + part
+            self._share = count / total
+            if at + 1 < len(group):
+                self._timeline.switch(Phase.BACKWARD)
+                self._add()
+        return loss
+
+    def backward(self) -> Mapping[str, Array]:
+        """The gradients of the mean loss over all examples of the group."""
+        self._add()
+        return self._sum
+
+    def _add(self) -> None:
+        share = self._share
+        for name, gradient in self._executor.backward().items():
+            gradient = gradient * share
+            self._sum[name] = self._sum[name] + gradient if name in self._sum else gradient
 
 
 class Trainer:
@@ -270,7 +322,7 @@ class Trainer:
         arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
         arrays |= {f"optimizer/{name}": value for name, value in state.items()}
         arrays["draws/"] = self.backend.draws()
-        facts = Facts(
+        facts = RunPosition(
             key=self._saving.key,
             seed=self.seed,
             step=progress.step,

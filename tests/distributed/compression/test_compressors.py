@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
@@ -13,6 +14,8 @@ from levelbench.distributed.compression.compressors import (
     ThresholdCompressor,
     TopKCompressor,
 )
+from levelbench.distributed.compression.exchange import Gathered
+from levelbench.distributed.schemes.power import Factors, orthonormal, start
 from levelbench.errors import UnsupportedError
 
 KEY = Key()
@@ -171,3 +174,61 @@ def test_half_precision_ends_at_its_largest_number_and_not_at_infinity():
 def test_a_sum_in_bfloat16_is_refused_where_the_arrays_have_none():
     with pytest.raises(UnsupportedError, match="bfloat16"):
         CastCompressor("bfloat16", summed=True).compress(normal(4), Key())
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "least_ratio", "expected"),
+    [
+        ((), 2, 1.0, None),
+        ((100,), 2, 1.0, None),
+        ((0, 5), 2, 1.0, None),
+        ((4, 4), 2, 1.0, None),
+        ((4, 4), 1, 1.0, (4, 4, 1)),
+        ((4, 4), 1, 2.0, None),
+        ((4, 4), 9, 0.0, (4, 4, 4)),
+        ((16, 3, 3, 3), 2, 1.0, (16, 27, 2)),
+    ],
+)
+def test_what_gains_nothing_travels_as_it_is(shape, rank, least_ratio, expected):
+    found = Factors.of(shape, rank, least_ratio)
+    assert found == (None if expected is None else Factors(*expected))
+
+
+def test_a_basis_is_orthonormal_and_of_the_same_columns(framework):
+    matrix = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
+    basis = framework.host(orthonormal(framework.array(matrix)))
+    np.testing.assert_allclose(basis.T @ basis, np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(basis @ (basis.T @ matrix), matrix, atol=1e-5)
+
+
+def test_a_start_is_orthonormal_and_the_same_on_all_ranks(framework):
+    like = framework.array(np.zeros((9, 5), np.float32))
+    first, second = (framework.host(start(Factors(9, 5, 2), like, Key(4, rank, 1))) for rank in (0, 3))
+    np.testing.assert_array_equal(first, second)
+    assert first.dtype == np.float32
+    np.testing.assert_allclose(first.T @ first, np.eye(2), atol=1e-6)
+
+
+EXCHANGES = {
+    "top-k": Gathered(TopKCompressor(0.25)),
+    # With the largest element as scale no sum is rounded, and draws decide alike.
+    "qsgd": Gathered(QSGDCompressor(127, 32, "max")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_ranks_of_jax_get_what_ranks_of_numpy_get(jax_arrays, name):
+    def work(communicator, array, host):
+        given = np.random.default_rng(communicator.rank).standard_normal(64).astype(np.float32)
+        total, left = EXCHANGES[name](communicator, array(given), Key(1, communicator.rank, 1))
+        return host(total), host(left)
+
+    # A rank alone comes first, as two of them would compile everything twice.
+    for ranks in (1, 2):
+        ours = run_ranks(ranks, lambda communicator: work(communicator, jax_arrays.array, jax_arrays.host))
+    expected = run_ranks(2, lambda communicator: work(communicator, np.array, np.array))
+    assert ours[0][0].tobytes() == ours[1][0].tobytes()
+    for found, wanted in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(found[0], wanted[0], atol=1e-6)
+        np.testing.assert_allclose(found[1], wanted[1], atol=1e-6)

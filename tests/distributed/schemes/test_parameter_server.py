@@ -1,5 +1,7 @@
 """The consistent parameter server computes what one process does, with its parameters dealt out over servers."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,14 @@ from hypothesis import strategies as st
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.scheme import Traffic, Worker
-from levelbench.distributed.schemes.parameter_server import ParameterServer, require_separable, shards
+from levelbench.distributed.schemes.parameter_server import (
+    AsynchronousParameterServer,
+    ParameterServer,
+    StaleSynchronous,
+    StepCounts,
+    require_separable,
+    shards,
+)
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework
 from levelbench.networks import zoo
@@ -153,3 +162,159 @@ def test_servers_do_not_train():
                 stepper.step({}, 1, 1.0)
 
     run_ranks(2, work)
+
+
+SERVED = [AsynchronousParameterServer, StaleSynchronous]
+LR = 0.1
+
+
+class RoundRobin:
+    """Lets workers push one after another: 0, 1, ..., 0, 1, ..."""
+
+    def __init__(self, workers):
+        self._turn, self._workers, self._changed = 0, workers, threading.Condition()
+
+    def gradient(self, rank, parameters, step):
+        """Of the parameters that the worker has, once it is its turn."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._turn == (step - 1) * self._workers + rank, timeout=20)
+        return {name: each - (rank + 1) for name, each in parameters.items()}
+
+    def after(self, rank, step, stepper):
+        with self._changed:
+            self._turn += 1
+            self._changed.notify_all()
+
+
+def in_turn(play, scheme, workers, steps, **settings):
+    order = RoundRobin(workers)
+    return play(scheme, workers + scheme.servers, steps, gradient=order.gradient, after=order.after, **settings)
+
+
+def delayed(model, workers, steps, aware=False):
+    """One update after another, each by a gradient of the model as its worker read it."""
+    read = [model] * workers
+    staleness = 0
+    for step in range(steps):
+        for rank in range(workers):
+            staleness = rank if step == 0 else workers - 1
+            model = model - LR / workers / (max(1, staleness) if aware else 1) * (read[rank] - (rank + 1))
+            read[rank] = model
+    return model
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_one_worker_is_one_process_and_nothing_is_stale(play, begun, kind):
+    worker, _ = play(kind(), 2, 10, meet=4)
+    for name, value in begun.items():
+        np.testing.assert_allclose(worker.parameters[name], 1 + 0.9**10 * (value - 1), rtol=1e-13)
+        np.testing.assert_array_equal(worker.averaged[name], worker.parameters[name])
+    assert worker.notes["staleness"] == [0] * 10
+    assert worker.notes["divergence"] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_taking_turns_each_gradient_has_missed_those_of_all_others(play, workers):
+    ends = in_turn(play, AsynchronousParameterServer(), workers, 6)
+    for rank in range(workers):
+        assert ends[rank].notes["staleness"] == [rank, *[workers - 1] * 5]
+
+
+@pytest.mark.parametrize("aware", [False, True])
+@pytest.mark.parametrize("servers", [1, 2])
+def test_each_gradient_is_an_update_of_its_own_at_a_share_of_the_rate(play, begun, aware, servers):
+    scheme = AsynchronousParameterServer(servers=servers, staleness_aware=aware)
+    ends = in_turn(play, scheme, 3, 5, meet=2)
+    for name, value in begun.items():
+        np.testing.assert_allclose(ends[0].averaged[name], delayed(value, 3, 5, aware), rtol=1e-13)
+    assert len(ends[0].notes["staleness"]) == 5 * servers
+
+
+def test_evaluated_are_the_servers_parameters_and_workers_differ_from_them(play):
+    ends = in_turn(play, AsynchronousParameterServer(), 3, 4)
+    for rank in range(3):
+        for name in ("w", "b"):
+            np.testing.assert_array_equal(ends[rank].averaged[name], ends[3].parameters[name])
+    # The last to be answered has read them all.
+    assert ends[2].notes["divergence"] == [0]
+    assert ends[0].notes["divergence"][0] > ends[1].notes["divergence"][0] > 0
+
+
+def test_an_optimizer_that_averages_does_so_on_the_server(play, begun):
+    worker, server = play(AsynchronousParameterServer(), 2, 4, optimizer=EMA(SGD(LR), 0.5))
+    model = average = begun["w"]
+    for _ in range(4):
+        model = 1 + 0.9 * (model - 1)
+        average = 0.5 * average + 0.5 * model
+    np.testing.assert_allclose(server.parameters["w"], model, rtol=1e-13)
+    np.testing.assert_allclose(worker.averaged["w"], average, rtol=1e-13)
+    assert worker.notes["divergence"] == [0]
+
+
+@pytest.mark.parametrize("stale", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_is_further_ahead_or_staler_than_the_bound_says(play, stale, seed):
+    workers = 3
+    delays = Delays(seed, 0.0005, slow={seed % workers: 0.001})
+    ends = play(StaleSynchronous(stale=stale), workers + 1, 12, delays=delays)
+    notes = [end.notes for end in ends[:workers]]
+    assert max(max(each["lag"]) for each in notes) <= stale
+    assert max(max(each["staleness"]) for each in notes) <= (workers - 1) * (2 * stale + 1)
+
+
+def test_the_bound_is_what_holds_fast_workers_back(play):
+    delays = Delays(0, 0.0, slow={0: 0.002})
+    bounded, free = (
+        play(scheme, 4, 15, delays=delays) for scheme in (StaleSynchronous(stale=2), AsynchronousParameterServer())
+    )
+    assert max(bounded[1].notes["lag"]) == 2 < max(free[1].notes["lag"])
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_with_a_bound_of_none_plain_sgd_is_one_process(play, begun, servers):
+    shares = [0.5, 0.3, 0.2]
+    ends = play(StaleSynchronous(stale=0, servers=servers), 3 + servers, 12, shares=shares, delays=Delays(2, 0.0003))
+    target = 0.5 * 1 + 0.3 * 2 + 0.2 * 3
+    for end in ends[:3]:
+        for name, value in begun.items():
+            np.testing.assert_allclose(end.parameters[name], target + 0.9**12 * (value - target), rtol=1e-12)
+        assert end.notes["divergence"] == [0]
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_too_few_ranks_for_a_worker_beside_the_servers_are_refused(kind):
+    with pytest.raises(UsageError, match="Start 3 ranks"):
+        kind(servers=2).workers(2)
+
+
+def test_an_optimizer_that_looks_at_all_parameters_together_needs_one_server(play):
+    play(AsynchronousParameterServer(), 2, 1, optimizer=Clip(Adam(0.1), 1.0))
+    with pytest.raises(UnsupportedError, match="Clip"):
+        play(AsynchronousParameterServer(servers=2), 3, 1, optimizer=Clip(Adam(0.1), 1.0))
+
+
+def test_a_server_without_parameters_serves_nobody(play, begun):
+    ends = play(AsynchronousParameterServer(servers=3), 4, 5, meet=2)
+    np.testing.assert_allclose(ends[0].averaged["w"], 1 + 0.9**5 * (begun["w"] - 1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_a_server_without_parameters_keeps_nobody_waiting_for_averages(play, begun, kind):
+    ends = play(kind(servers=3), 4, 5, meet=2, optimizer=EMA(SGD(LR), 0.0))
+    np.testing.assert_allclose(ends[0].averaged["w"], 1 + 0.9**5 * (begun["w"] - 1), rtol=1e-13)
+
+
+@given(st.lists(st.integers(0, 4), max_size=60))
+def test_the_slowest_is_the_one_with_the_fewest_steps_after_each(pushes):
+    counts, made = StepCounts([0] * 5), [0] * 5
+    for worker in pushes:
+        made[worker] += 1
+        assert counts.count(worker) == made[worker]
+        assert (counts.made, counts.slowest) == (made, min(made))
+
+
+def test_it_goes_on_from_what_was_kept():
+    counts = StepCounts([3, 1, 2])
+    assert counts.slowest == 1
+    counts.count(1)
+    assert counts.slowest == 2

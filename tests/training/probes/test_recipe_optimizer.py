@@ -134,7 +134,7 @@ def test_gradients_that_are_kept_from_the_batch_before_are_found(monkeypatch):
 
 
 def test_batches_that_count_alike_whatever_their_size_are_found(monkeypatch):
-    from levelbench.training.accumulation import Accumulating
+    from levelbench.training.trainer import Accumulating
 
     add = Accumulating._add
 

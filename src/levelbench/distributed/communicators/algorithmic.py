@@ -28,8 +28,6 @@ from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["FIRST_TAG", "Algorithmic"]
-
 R = TypeVar("R")
 
 FIRST_TAG = 1 << 14
@@ -64,7 +62,6 @@ class _Running(Generic[R]):
             self._go_on(self._pending.wait())
 
     def finish(self) -> None:
-        """To its end."""
         while not self.over and self._pending is not None:
             self._go_on(self._pending.wait())
 
@@ -131,7 +128,6 @@ class Algorithmic(Communicator):
         return {name: Traffic(each.sent_bytes, each.messages) for name, each in self._tallies.items()}
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
-        """By ``algorithms.all_reduce``."""
         checked_op("all_reduce", op, array)
         flat = opened(array, change=True)
         steps = collectives.ALL_REDUCE[self.algorithms.all_reduce]
@@ -140,7 +136,6 @@ class Algorithmic(Communicator):
         )
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
-        """By ``algorithms.broadcast``."""
         checked_rank("broadcast", root, self.size)
         own = self.rank == root
         flat = opened(array, change=not own)
@@ -184,14 +179,12 @@ class Algorithmic(Communicator):
         ).wait()
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
-        """By ``algorithms.all_gather``."""
         steps = collectives.ALL_GATHER[self.algorithms.all_gather]
         flat = opened(array)
         parts = self._start("all_gather", lambda link: steps(link, flat), lambda parts: _each(parts, array)).wait()
         return cast("tuple[Array, ...]", parts)
 
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
-        """By ``algorithms.gather``."""
         checked_rank("gather", root, self.size)
         steps = collectives.GATHER[self.algorithms.gather]
         flat = opened(array)
@@ -213,7 +206,6 @@ class Algorithmic(Communicator):
         ).wait()
 
     def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Pairwise."""
         given = checked_count("all_to_all", arrays, self.size)
         flats = [opened(each) for each in given]
         own = given[self.rank]
@@ -237,15 +229,12 @@ class Algorithmic(Communicator):
         return cast("tuple[Array, ...]", running.result)
 
     def barrier(self) -> None:
-        """By ``algorithms.barrier``."""
         self._start("barrier", collectives.BARRIER[self.algorithms.barrier], lambda _: None).wait()
 
     def close(self) -> None:
-        """With ``inner``."""
         self.inner.close()
 
     def abort(self) -> None:
-        """With ``inner``."""
         self.inner.abort()
 
     def _divisor(self, op: Reduction) -> int | None:

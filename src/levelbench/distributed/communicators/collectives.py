@@ -20,33 +20,10 @@ import numpy as np
 from levelbench.distributed.buffers import new, put, view
 from levelbench.distributed.communicator import Communicator, Done, Handle
 from levelbench.distributed.packing import pieces
-from levelbench.distributed.traffic import Folded, subtree
+from levelbench.distributed.traffic import FoldedRank, subtree
 from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
-
-__all__ = [
-    "ALL_GATHER",
-    "ALL_REDUCE",
-    "BARRIER",
-    "BROADCAST",
-    "GATHER",
-    "REDUCE_SCATTER",
-    "SCATTER",
-    "Channel",
-    "Flat",
-    "Steps",
-    "TrafficTally",
-    "all_to_all",
-    "broadcast_binomial",
-    "closed",
-    "cut",
-    "divide",
-    "every",
-    "exchange",
-    "opened",
-    "space",
-]
 
 T = TypeVar("T")
 
@@ -143,15 +120,12 @@ def closed(flat: Flat, like: Array, *, shape: tuple[int, ...] | None = None, cha
         shaped = flat.reshape(shape)
         if not change:
             return new(shaped, like)
-        return like if _same(flat, like) else put(shaped, like)
+        same = not isinstance(like, np.generic) and np.may_share_memory(flat, view(like))
+        return like if same else put(shaped, like)
     shaped = flat.reshape(shape)
     if change and flat.data_ptr() != like.data_ptr():
         like.detach().copy_(shaped)
     return like if change else shaped
-
-
-def _same(flat: Flat, like: Array) -> bool:
-    return not isinstance(like, np.generic) and np.may_share_memory(flat, view(like))
 
 
 def _parent(place: int) -> int:
@@ -382,7 +356,7 @@ def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
 def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
     scratch = space(flat, len(flat))
-    folded = Folded(link.rank, link.size)
+    folded = FoldedRank(link.rank, link.size)
     if (yield from _stand_aside(link, folded, flat, scratch)):
         return
     distance = 1
@@ -398,7 +372,7 @@ def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[
 def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
     scratch = space(flat, len(flat))
-    folded = Folded(link.rank, link.size)
+    folded = FoldedRank(link.rank, link.size)
     if (yield from _stand_aside(link, folded, flat, scratch)):
         return
     number, distance = folded.number, folded.size // 2
@@ -425,7 +399,7 @@ def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
     return flat[bounds[first] : bounds[first + length]]
 
 
-def _stand_aside(link: Channel, folded: Folded, flat: Flat, scratch: Flat) -> Steps[bool]:
+def _stand_aside(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[bool]:
     """Before: whether this rank hands its array over, in which case all is done when this returns."""
     if folded.aside:
         yield link.send(flat, folded.other)
@@ -436,7 +410,7 @@ def _stand_aside(link: Channel, folded: Folded, flat: Flat, scratch: Flat) -> St
     return folded.aside
 
 
-def _hand_back(link: Channel, folded: Folded, flat: Flat) -> Steps[None]:
+def _hand_back(link: Channel, folded: FoldedRank, flat: Flat) -> Steps[None]:
     """After: the result to the one that stood aside."""
     if folded.paired:
         yield link.send(flat, folded.other)

@@ -29,19 +29,6 @@ from levelbench.distributed.packing import pieces
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = [
-    "ANY",
-    "Collective",
-    "CollectiveCall",
-    "Combine",
-    "HostArray",
-    "LocalCommunicator",
-    "Mailbox",
-    "Meeting",
-    "Parcel",
-    "Receipt",
-]
-
 ANY = -1
 """In the place of a source: whoever comes first."""
 _EXCHANGE = -1
@@ -266,7 +253,6 @@ class LocalCommunicator(Communicator):
         return _Collecting(self, entered, lambda: put(entered.result, array))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
-        """The root's array as it is now."""
         checked_rank("broadcast", root, self.size)
         value, own = view(array), self.rank == root
         call = CollectiveCall("broadcast", root, "", value.dtype, value.shape)
@@ -274,7 +260,6 @@ class LocalCommunicator(Communicator):
         return _Collecting(self, entered, lambda: array if own else put(entered.values[root], array))
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """Copied at once."""
         checked_rank("send", to, self.size)
         checked_tag("send", tag)
         return self.meeting.send(self.rank, array, to, tag)
@@ -286,14 +271,12 @@ class LocalCommunicator(Communicator):
         return _Receiving(self, like, self.meeting.want(self.rank, source, tag))
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
-        """What came first."""
         checked_tag("receive_any", tag)
         receipt = self.meeting.want(self.rank, ANY, tag)
         message = self.meeting.receive(self.rank, receipt)
         return _fitted(message.array, like, receipt, message.source), message.source
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """In the order of ranks."""
         checked_op("reduce_scatter", op, array)
         value = view(array)
         bounds = pieces(value.shape[0], self.size)
@@ -355,7 +338,6 @@ class LocalCommunicator(Communicator):
         return results
 
     def barrier(self) -> None:
-        """Wait for all."""
         self.meeting.leave(self._all(self.meeting.enter(self.rank, CollectiveCall("barrier"), None)))
 
     def close(self) -> None:
@@ -366,7 +348,7 @@ class LocalCommunicator(Communicator):
         """The others get an error at once."""
         self.meeting.fail(f"rank {self.rank} aborted")
 
-    def _enter(self, operation: str, op: str, like: HostArray, value: Any, combine: Combine) -> Collective:
+    def _enter(self, operation: str, op: str, like: HostArray, value: object, combine: Combine) -> Collective:
         call = CollectiveCall(operation, None, op, like.dtype, like.shape)
         return self.meeting.enter(self.rank, call, value, combine, like)
 

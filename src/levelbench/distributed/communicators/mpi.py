@@ -45,8 +45,6 @@ from levelbench.networks.executor import Array
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = ["Late", "MpiCommunicator", "MpiRequest", "lacks", "open_mpi", "sum_of", "until"]
-
 _AWAKE_S = 1e-3
 
 
@@ -88,7 +86,6 @@ class MpiRequest(Handle):
         self._named, self._request, self._result, self._timeout_s = named, request, result, timeout_s
 
     def wait(self) -> Array:
-        """The result."""
         with self._named():
             until(self._request.Test, self._timeout_s)
         return self._result()
@@ -181,7 +178,6 @@ class MpiCommunicator(Communicator):
         self._open = True
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
-        """``MPI_Iallreduce`` in place."""
         memory = Memory(array)
         host = memory.host
         checked_op("all_reduce", op, array)
@@ -197,19 +193,16 @@ class MpiCommunicator(Communicator):
         return self._start("all_reduce", lambda: self._comm.Iallreduce(self._mpi.IN_PLACE, bits, operation), result)
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
-        """``MPI_Ibcast``."""
         checked_rank("broadcast", root, self.size)
         memory = Memory(array, reads=self.rank == root)
         return self._start("broadcast", lambda: self._comm.Ibcast(as_bytes(memory.host), root), memory.result)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """``MPI_Isend``."""
         checked_rank("send", to, self.size)
         checked_tag("send", tag, self._tags)
         return self._start(f"send to {to}", lambda: self._comm.Isend(as_bytes(dense(array)), to, tag), lambda: array)
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """``MPI_Irecv``."""
         checked_rank("receive", source, self.size)
         checked_tag("receive", tag, self._tags)
         memory = Memory(like, reads=False)
@@ -227,7 +220,6 @@ class MpiCommunicator(Communicator):
         return memory.result(), int(status.Get_source())
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """``MPI_Ireduce_scatter``."""
         given = dense(array)
         checked_op("reduce_scatter", op, array)
         counts = [stop - start for start, stop in pairwise(pieces(len(given), self.size))]
@@ -240,14 +232,12 @@ class MpiCommunicator(Communicator):
         return buffers.new(mine, array)
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
-        """``MPI_Iallgather``."""
         given = dense(array)
         found = np.empty((self.size, len(given)), given.dtype)
         self._do("all_gather", lambda: self._comm.Iallgather(as_bytes(given), as_bytes(found)))
         return rows(found, [array] * self.size)
 
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
-        """``MPI_Igather``."""
         checked_rank("gather", root, self.size)
         given = dense(array)
         found = np.empty((self.size if self.rank == root else 0, len(given)), given.dtype)
@@ -256,7 +246,6 @@ class MpiCommunicator(Communicator):
         return None if into is None else rows(found, [array] * self.size)
 
     def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
-        """``MPI_Iscatter``."""
         checked_rank("scatter", root, self.size)
         memory = Memory(like, reads=False)
         source = as_bytes(self._stacked("scatter", arrays)) if self.rank == root else None
@@ -264,7 +253,6 @@ class MpiCommunicator(Communicator):
         return memory.result()
 
     def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """``MPI_Ialltoall``."""
         given = self._stacked("all_to_all", arrays)
         found = np.empty_like(given)
         self._do("all_to_all", lambda: self._comm.Ialltoall(as_bytes(given), as_bytes(found)))
@@ -283,7 +271,6 @@ class MpiCommunicator(Communicator):
         return rows(found, [array] * len(neighbours))
 
     def barrier(self) -> None:
-        """``MPI_Ibarrier``."""
         self._do("barrier", self._comm.Ibarrier)
 
     def close(self) -> None:

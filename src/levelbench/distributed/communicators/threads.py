@@ -28,8 +28,6 @@ from levelbench.distributed.communicators.wrapping import DelayedCommunicator, D
 from levelbench.errors import CommunicationError
 from levelbench.networks.executor import Array
 
-__all__ = ["ThreadMeeting", "rank_outcomes", "run_ranks"]
-
 T = TypeVar("T")
 
 
@@ -76,7 +74,6 @@ class ThreadMeeting(Meeting):
         return Done(array)
 
     def want(self, rank: int, source: int, tag: int) -> Receipt:
-        """A receipt, filled if the message is there."""
         receipt = Receipt(source, tag)
         with self._lock:
             self._go_on(rank, receipt)
@@ -97,7 +94,6 @@ class ThreadMeeting(Meeting):
         return receipt.message
 
     def arrived(self, receipt: Receipt) -> bool:
-        """Whether it is there, or all has failed."""
         return _let_others_run(receipt.message is not None or self._failure is not None)
 
     # Collectives
@@ -132,7 +128,6 @@ class ThreadMeeting(Meeting):
         return entered
 
     def finish(self, rank: int, entered: Collective) -> None:
-        """Wait for all, or for the one that counts."""
         source = entered.call.source
         with self._lock:
             self._wait(
@@ -143,7 +138,6 @@ class ThreadMeeting(Meeting):
             )
 
     def ended(self, entered: Collective) -> bool:
-        """Whether it is ready, or all has failed."""
         return _let_others_run(entered.ready or self._failure is not None)
 
     def leave(self, entered: Collective) -> None:
@@ -156,7 +150,6 @@ class ThreadMeeting(Meeting):
     # Endings
 
     def part(self, rank: int) -> None:
-        """Take part no more."""
         with self._lock:
             self.gone.add(rank)
             for waiting in list(self._waiting.values()):
@@ -165,7 +158,6 @@ class ThreadMeeting(Meeting):
             self._look_for_deadlock()
 
     def fail(self, why: str) -> None:
-        """End everything."""
         with self._lock:
             self._fail(why)
 

@@ -26,16 +26,6 @@ from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 
-__all__ = [
-    "Count",
-    "CountingCommunicator",
-    "DelayedCommunicator",
-    "Delays",
-    "RankDied",
-    "Totals",
-    "WrappingCommunicator",
-]
-
 T = TypeVar("T")
 
 
@@ -59,77 +49,59 @@ class WrappingCommunicator(Communicator):
         return call()
 
     def all_reduce(self, array: Array, op: Reduction = "sum") -> Array:
-        """As the inner one."""
         return self.around("all_reduce", lambda: self.inner.all_reduce(array, op), [array])
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
-        """As the inner one."""
         return self.around("broadcast", lambda: self.inner.broadcast(array, root), [array], root)
 
     def send(self, array: Array, to: int, tag: int = 0) -> None:
-        """As the inner one."""
         self.around("send", lambda: self.inner.send(array, to, tag), [array], to)
 
     def receive(self, like: Array, source: int, tag: int = 0) -> Array:
-        """As the inner one."""
         return self.around("receive", lambda: self.inner.receive(like, source, tag), [like], source)
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
-        """As the inner one."""
         return self.around("all_reduce", lambda: self.inner.start_all_reduce(array, op), [array])
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
-        """As the inner one."""
         return self.around("broadcast", lambda: self.inner.start_broadcast(array, root), [array], root)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """As the inner one."""
         return self.around("send", lambda: self.inner.start_send(array, to, tag), [array], to)
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """As the inner one."""
         return self.around("receive", lambda: self.inner.start_receive(like, source, tag), [like], source)
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
-        """As the inner one."""
         return self.around("receive_any", lambda: self.inner.receive_any(like, tag), [like])
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """As the inner one."""
         return self.around("reduce_scatter", lambda: self.inner.reduce_scatter(array, op), [array])
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
-        """As the inner one."""
         return self.around("all_gather", lambda: self.inner.all_gather(array), [array])
 
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
-        """As the inner one."""
         return self.around("gather", lambda: self.inner.gather(array, root), [array], root)
 
     def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
-        """As the inner one."""
         given = (arrays or []) if self.rank == root else [like]
         return self.around("scatter", lambda: self.inner.scatter(arrays, like, root), given, root)
 
     def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """As the inner one."""
         return self.around("all_to_all", lambda: self.inner.all_to_all(arrays), arrays)
 
     def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
-        """As the inner one."""
         others = sum(each != self.rank for each in neighbours)
         return self.around("exchange", lambda: self.inner.exchange(array, neighbours), [array], count=others)
 
     def barrier(self) -> None:
-        """As the inner one."""
         self.around("barrier", self.inner.barrier, [])
 
     def close(self) -> None:
-        """As the inner one."""
         self.inner.close()
 
     def abort(self) -> None:
-        """As the inner one."""
         self.inner.abort()
 
 
@@ -169,7 +141,6 @@ class DelayedCommunicator(WrappingCommunicator):
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
     ) -> T:
-        """Wait, then make the call or die."""
         with self._lock:
             self.operations += 1
             number, late_s = self.operations, self._generator.random() * self._delays.most_s
@@ -298,7 +269,6 @@ class CountingCommunicator(WrappingCommunicator):
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
     ) -> T:
-        """Count the call, what it sends and how long it takes."""
         phase, now_ns = self.phase(), self._now_ns
         only_receives = operation in _RECEIVING or (operation == "scatter" and self.rank != peer)
         payload = 0 if only_receives else sum(each.nbytes for each in arrays)

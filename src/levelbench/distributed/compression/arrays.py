@@ -16,22 +16,6 @@ import numpy as np
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import copy, namespace
 
-__all__ = [
-    "Key",
-    "add_at",
-    "as_bytes",
-    "from_bytes",
-    "in_rows",
-    "index_type",
-    "largest",
-    "pack_codes",
-    "packed_size",
-    "padded",
-    "typed",
-    "uniform",
-    "unpack_codes",
-]
-
 _BYTE = 8
 
 

@@ -33,20 +33,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 
-__all__ = [
-    "CastCompressor",
-    "Compressor",
-    "Payload",
-    "PayloadPart",
-    "QSGDCompressor",
-    "RandomKCompressor",
-    "SignCompressor",
-    "SparseCompressor",
-    "ThresholdCompressor",
-    "TopKCompressor",
-    "kept",
-]
-
 Payload = tuple[Array, ...]
 """Flat native arrays."""
 
@@ -132,7 +118,6 @@ class TopKCompressor(SparseCompressor):
     ratio: float
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """Values and places."""
         count = kept(self.ratio, size)
         return PayloadPart(count), PayloadPart(count, index_type(size))
 
@@ -152,7 +137,6 @@ class RandomKCompressor(SparseCompressor):
     ratio: float
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """The values alone."""
         return (PayloadPart(kept(self.ratio, size)),)
 
     def compress(self, flat: Array, key: Key) -> Payload:
@@ -223,12 +207,10 @@ class QSGDCompressor(Compressor):
         return min(self.bucket / self.levels**2, sqrt(self.bucket) / self.levels)
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """Norms and packed codes."""
         rows = -(-size // self.bucket)
         return PayloadPart(rows), PayloadPart(packed_size(size, self.bits), "uint8")
 
     def compress(self, flat: Array, key: Key) -> Payload:
-        """Draws are of the key's."""
         xp, size = namespace(flat), flat.shape[0]
         rows = in_rows(flat, self.bucket)
         magnitudes = abs(rows)
@@ -244,7 +226,6 @@ class QSGDCompressor(Compressor):
         return norms, pack_codes(xp.astype(signed.reshape(-1)[:size], whole), self.bits)
 
     def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
-        """Level times norm."""
         norms, packed = payload
         xp = namespace(target)
         codes = xp.astype(unpack_codes(packed, self.bits, target.shape[0]), target.dtype)
@@ -267,7 +248,6 @@ class SignCompressor(Compressor):
     scale: str = "mean"
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """Scales and packed signs."""
         rows = -(-size // self.bucket)
         scales = (PayloadPart(rows), PayloadPart(rows)) if self.scale == "means" else (PayloadPart(rows),)
         return *scales, PayloadPart(packed_size(size, 1), "uint8")
@@ -296,7 +276,6 @@ class SignCompressor(Compressor):
         return xp.astype(xp.asarray(counts, device=flat.device), flat.dtype)
 
     def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
-        """The scale of each sign."""
         *scales, packed = payload
         xp = namespace(target)
         bits = in_rows(unpack_codes(packed, 1, target.shape[0]), self.bucket)
@@ -326,7 +305,6 @@ class CastCompressor(Compressor):
         return replace(self, most=_LARGEST_HALF / (2 * ranks)) if ranks > 1 else self
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """The elements."""
         return (PayloadPart(size, self.kind),)
 
     def compress(self, flat: Array, key: Key) -> Payload:
@@ -345,7 +323,6 @@ class CastCompressor(Compressor):
         return (_bfloat16_bits(flat),)
 
     def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
-        """In the target's type."""
         (small,) = payload
         if small.dtype == np.uint16:
             small = (small.astype(np.uint32) << 16).view(np.float32)

@@ -21,19 +21,6 @@ from levelbench.distributed.scheme import Traffic
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import copy, namespace, sign, zeros_like
 
-__all__ = [
-    "Doubled",
-    "ErrorFeedback",
-    "Exchange",
-    "Gathered",
-    "GatheredAnyLength",
-    "InPieces",
-    "Reduced",
-    "SparseStream",
-    "Voted",
-    "merged",
-]
-
 
 class Exchange(ABC):
     """A way to add up compressed arrays."""
@@ -71,11 +58,9 @@ class Gathered(Exchange):
         return total, left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """That of an all-gather of the payload."""
         return traffic.all_gather(self.compressor.nbytes(size, itemsize), 1, ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """The compressor's."""
         return self.compressor.nbytes(size, itemsize)
 
 
@@ -119,7 +104,6 @@ class GatheredAnyLength(Exchange):
         return total, compressor.add(corrected, (values, places), -1.0)
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """An expectation."""
         counts = traffic.all_gather(1, 8, ranks, rank)
         payload = round(self.expected * self.compressor.nbytes(size, itemsize))
         return counts + traffic.all_gather(payload, 1, ranks, rank)
@@ -145,12 +129,10 @@ class Reduced(Exchange):
         return compressor.add(zeros_like(left), (summed, *payload[1:]), factor), left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """That of an all-reduce of the payload's elements."""
         (part,) = self.compressor.parts(size)
         return traffic.all_reduce(part.elements, part.nbytes(itemsize) // max(1, part.elements), ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """The compressor's."""
         return self.compressor.nbytes(size, itemsize)
 
 
@@ -189,7 +171,6 @@ class InPieces(Exchange):
         return traffic.all_to_all(nbytes, 1, ranks, rank) + traffic.all_gather(nbytes, 1, ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """The compressor's."""
         return self.compressor.nbytes(size, itemsize)
 
 
@@ -256,7 +237,7 @@ class Doubled(Exchange):
         rank, like = communicator.rank, left
         # What is dense is added to in place, and this rank's values may be the compressor's own.
         stream = _lightest(SparseStream(values, typed(places, "int64")), like)
-        folded = traffic.Folded(rank, communicator.size)
+        folded = traffic.FoldedRank(rank, communicator.size)
         if folded.aside:
             _send(communicator, stream, folded.other, like)
             stream = _receive(communicator, folded.other, like)
@@ -279,7 +260,7 @@ class Doubled(Exchange):
             sparse = size * (1 - unnamed**holders) * (itemsize + _WIDTHS[index_type(size)])
             return Traffic(min(sparse, size * itemsize) + _HEADER_BYTES, 2)
 
-        folded = traffic.Folded(rank, ranks)
+        folded = traffic.FoldedRank(rank, ranks)
         if folded.aside:
             return message(1)
         total = message(ranks) if folded.paired else Traffic(0, 0)
@@ -292,7 +273,7 @@ class Doubled(Exchange):
         return min(self.compressor.nbytes(size, itemsize), size * itemsize)
 
 
-def _holders(folded: traffic.Folded, level: int) -> int:
+def _holders(folded: traffic.FoldedRank, level: int) -> int:
     """How many ranks' arrays are in what a rank sends in round ``level``."""
     first = folded.number >> level << level
     return sum(2 if number < folded.extra else 1 for number in range(first, first + (1 << level)))

@@ -19,21 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from levelbench.errors import CommunicationError, UsageError
+from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
-
-__all__ = [
-    "LINGER_S",
-    "PEER_LOST",
-    "Engine",
-    "ExitReport",
-    "Failure",
-    "RunningJob",
-    "first_failure",
-    "has_failed",
-    "last_lines",
-    "read_reports",
-]
 
 PEER_LOST = 75
 """The exit code of a rank that ends since another was lost (``EX_TEMPFAIL``): it is not named while another is."""
@@ -157,7 +144,12 @@ class Engine(ABC):
         ``MissingError`` where something is missing, ``UsageError`` for an option that the engine does not have.
         """
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
+    def require(self) -> None:
+        """Raise ``MissingError`` where something is missing here."""
+        if lacking := self.lacks():
+            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
+
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         """Raise ``UsageError`` for what :meth:`start` would refuse: options, values, a number of ranks.
 
         It starts nothing, makes nothing and needs nothing to be installed.
@@ -166,7 +158,7 @@ class Engine(ABC):
             raise UsageError(f"{ranks} ranks", "a job has at least one", "give a number of ranks from 1 up")
         self.refuse(options)
 
-    def refuse(self, options: Mapping[str, Any]) -> None:
+    def refuse(self, options: Mapping[str, object]) -> None:
         """Raise ``UsageError`` for an option that the engine does not have."""
         for name in options:
             if name not in self.options:
@@ -176,16 +168,16 @@ class Engine(ABC):
                     "leave it out or choose one that exists",
                 )
 
-    def number(self, options: Mapping[str, Any], name: str, otherwise: int, least: int = 1) -> int:
+    def number(self, options: Mapping[str, object], name: str, otherwise: int, least: int = 1) -> int:
         """An option that is a whole number; ``UsageError`` where it is something else, or too small."""
         given = options.get(name, otherwise)
-        if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(given) < least:
+        if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(str(given)) < least:
             raise UsageError(
                 f"{name}={given} of the engine {self.name!r}",
                 f"it is not a whole number of at least {least}",
                 f"give one, or leave it out for {otherwise}",
             )
-        return int(given)
+        return int(str(given))
 
 
 LINGER_S = 1.5

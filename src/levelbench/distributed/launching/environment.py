@@ -19,23 +19,6 @@ from pathlib import Path
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = [
-    "JOB",
-    "RANK_VARIABLES",
-    "THREADS",
-    "RankPlace",
-    "descendants",
-    "end_marked",
-    "marked",
-    "place_of",
-    "rank_supervisors",
-    "start_of",
-    "state_of",
-    "tell_supervisors",
-    "variables_of",
-    "without_place",
-]
-
 
 @dataclass(frozen=True)
 class RankPlace:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, final
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines
 from levelbench.distributed.launching.environment import JOB, RankPlace, variables_of
 from levelbench.distributed.launching.local import (
+    JobAround,
     SupervisedJob,
     environment_of_ranks,
     start_supervisor,
@@ -18,8 +19,6 @@ from levelbench.distributed.launching.local import (
     tidy_folder,
 )
 from levelbench.distributed.launching.namespaces import Hosts, Link, lacks
-
-__all__ = ["OnHosts"]
 
 _PORT = 29_500
 """Nobody else is in the namespace, so any port is free."""
@@ -38,15 +37,13 @@ class OnHosts(Engine):
     options: ClassVar[tuple[str, ...]] = ("hosts", "rate", "delay", "loss")
 
     def lacks(self) -> str | None:
-        """Root or iproute2."""
         return lacks()
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options: the number of hosts, and the words of their links."""
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         self._hosts(ranks, options)
 
-    def _hosts(self, ranks: int, options: Mapping[str, Any]) -> Hosts:
+    def _hosts(self, ranks: int, options: Mapping[str, object]) -> Hosts:
         """Those that were given, or new ones that are not there yet."""
         hosts = options.get("hosts")
         if isinstance(hosts, Hosts):
@@ -82,21 +79,17 @@ class OnHosts(Engine):
 
 
 @final
-class _OnHosts(RunningJob):
+class _OnHosts(JobAround):
     """The ranks, and which of their hosts were gone when the first of them failed."""
 
     def __init__(self, job: SupervisedJob, hosts: Hosts, ranks: int) -> None:
-        self._job = job
+        super().__init__(job, ranks)
         self._hosts = hosts
-        self._ranks = ranks
-        self.folder = job.folder
-        self.job = job.job
         self.own = ExitStack()
         """What was made for this job alone."""
         self._lost: list[int] | None = None
 
     def poll(self) -> bool:
-        """As :class:`SupervisedJob`, and look at the hosts once."""
         over = self._job.poll()
         if self._lost is None and self._job.failure() is not None:
             self._lost = self._hosts.unreachable()
@@ -105,16 +98,13 @@ class _OnHosts(RunningJob):
         return over
 
     def sleep(self, seconds: float) -> None:
-        """As :class:`SupervisedJob`."""
         self._job.sleep(seconds)
 
     def kill(self) -> None:
-        """As :class:`SupervisedJob`."""
         self._job.kill()
         self.poll()
 
     def failure(self) -> Failure | None:
-        """What failed first, and the hosts that could not be reached then."""
         failure = self._job.failure()
         if failure is None or not self._lost:
             return failure

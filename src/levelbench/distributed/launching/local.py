@@ -27,16 +27,6 @@ from levelbench.distributed.launching.environment import (
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = [
-    "Process",
-    "SupervisedJob",
-    "environment_of_ranks",
-    "free_port",
-    "start_supervisor",
-    "supervisor_words",
-    "tidy_folder",
-]
-
 _END_S = 5.0
 """How long supervisors may take to end their ranks: longer than their own grace."""
 
@@ -68,7 +58,6 @@ class SupervisedJob(RunningJob):
         self._processes.append(supervisor)
 
     def poll(self) -> bool:
-        """Whether all have ended, and nothing is left."""
         if self._over:
             return True
         codes = [process.poll() for process in self._processes]
@@ -135,6 +124,20 @@ class SupervisedJob(RunningJob):
                     stack.callback(os.close, descriptor)
                     poll.register(descriptor, select.POLLIN)
             poll.poll(seconds * 1e3)
+
+
+class JobAround(RunningJob):
+    """A supervised job, with something besides: its supervisors are waited for and ended as they are."""
+
+    def __init__(self, job: SupervisedJob, ranks: int) -> None:
+        self._job, self._ranks = job, ranks
+        self.folder, self.job = job.folder, job.job
+
+    def sleep(self, seconds: float) -> None:
+        self._job.sleep(seconds)
+
+    def kill(self) -> None:
+        self._job.kill()
 
 
 def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -209,13 +212,11 @@ class Process(Engine):
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
 
     def lacks(self) -> str | None:
-        """Nothing."""
         return None
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
-        """Start them. There are no options."""
         self.check(ranks, options)
         folder = tidy_folder(folder, command, ranks)
         base = environment_of_ranks(environment, self.name, ranks)

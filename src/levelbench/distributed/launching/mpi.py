@@ -22,8 +22,6 @@ from levelbench.distributed.launching.local import (
 )
 from levelbench.errors import MissingError, UsageError
 
-__all__ = ["Mpi", "launcher_words"]
-
 _NAMES = ("mpiexec", "mpirun")
 _VERSION_TIMEOUT_S = 10.0
 
@@ -41,13 +39,11 @@ class Mpi(Engine):
     options: ClassVar[tuple[str, ...]] = ("launcher", "machines")
 
     def lacks(self) -> str | None:
-        """A launcher, if no launcher is found."""
         if _find(os.environ) is not None:
             return None
         return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options, and that each machine has a name."""
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         if "machines" in options and not all(_machines(options).split(",")):
             raise UsageError(
@@ -90,7 +86,7 @@ def _find(environment: Mapping[str, str]) -> str | None:
     return shutil.which("srun", path=environment.get("PATH")) if "SLURM_JOB_ID" in environment else None
 
 
-def _machines(options: Mapping[str, Any]) -> str:
+def _machines(options: Mapping[str, object]) -> str:
     return str(options.get("machines", "")).replace(" ", "")
 
 

@@ -32,23 +32,6 @@ from levelbench.distributed.launching.relay import MAC
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = [
-    "FOLDER",
-    "Hosts",
-    "Link",
-    "add",
-    "delete",
-    "discipline",
-    "ip",
-    "lacks",
-    "name_of",
-    "owned_by",
-    "remove_stale",
-    "shape",
-    "tc",
-    "unreachable",
-]
-
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _NUMBER = r"(\d+(?:\.\d+)?)"

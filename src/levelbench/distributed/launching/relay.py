@@ -26,8 +26,6 @@ from pathlib import Path
 
 from levelbench.measure.clocks import HOST
 
-__all__ = ["MAC", "Port", "Relay", "main"]
-
 MAC = "02:4c:42:00:00:{:02x}"
 """The address of a host's device by its number: how the relay knows where a frame goes."""
 

@@ -21,10 +21,8 @@ from levelbench.distributed.launching.base import (
 )
 from levelbench.distributed.launching.environment import JOB, end_marked, tell_supervisors, without_place
 from levelbench.distributed.launching.local import environment_of_ranks, free_port, supervisor_words, tidy_folder
-from levelbench.errors import CommunicationError, MissingError, UsageError
+from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.clocks import HOST
-
-__all__ = ["Slurm", "run_supervisor"]
 
 _LOOK_S = 1.0
 _LOOK_HERE_S = 0.05
@@ -49,11 +47,9 @@ class Slurm(Engine):
     options: ClassVar[tuple[str, ...]] = ("cluster", "nodes", "timeout_min", *_OF_SLURM)
 
     def lacks(self) -> str | None:
-        """Submitit, where it is not installed."""
         return None if find_spec("submitit") is not None else "submitit is not installed: pip install submitit"
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options, and that the nodes divide the ranks."""
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         nodes = self.number(options, "nodes", 1)
         for name in ("timeout_min", "cpus_per_task"):
@@ -76,11 +72,8 @@ class Slurm(Engine):
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
-        """Submit them."""
         self.check(ranks, options)
-        lacking = self.lacks()
-        if lacking is not None:
-            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
+        self.require()
         folder = tidy_folder(folder, command, ranks)
         nodes = self.number(options, "nodes", 1)
         # Not the cores of this machine: only a user who asks for some knows how many a rank has there.
@@ -97,9 +90,8 @@ class Slurm(Engine):
         return _Submitted(job, folder, ranks, base[JOB], executor.cluster == "local")
 
 
-def _parameters(options: Mapping[str, Any], tasks: int, nodes: int, minutes: int) -> dict[str, Any]:
-    """In submitit's names."""
-    named: dict[str, Any] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
+def _parameters(options: Mapping[str, object], tasks: int, nodes: int, minutes: int) -> dict[str, object]:
+    named: dict[str, object] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
     named["timeout_min"] = minutes
     # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
     named["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
@@ -141,7 +133,6 @@ class _Submitted(RunningJob):
         self._over = False
 
     def poll(self) -> bool:
-        """Whether all ranks have reported, or the job is over without."""
         if self._over:
             return True
         # A job that waits in the queue has no result and is not over. Asked before the reports are read, as those of
@@ -174,14 +165,12 @@ class _Submitted(RunningJob):
             self._job.cancel()
 
     def kill(self) -> None:
-        """Cancel the job."""
         if not self.poll():
             if self._told_ns is None:
                 self._cancel()
             self.wait(2 * _END_S)
 
     def failure(self) -> Failure | None:
-        """As the supervisors wrote it down; where none did, the job's own log says why."""
         if self._told_ns is not None and not self._failed_first:
             return None
         found = first_failure(self.folder, self._ranks, self._over)

@@ -22,8 +22,6 @@ from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, ExitRepor
 from levelbench.distributed.launching.environment import descendants, place_of, state_of, variables_of
 from levelbench.measure.clocks import HOST
 
-__all__ = ["main"]
-
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ASKS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -147,7 +145,6 @@ def _signal_all(child: int, number: signal.Signals) -> None:
 
 
 def _decoded(status: int | None) -> tuple[int | None, int | None]:
-    """Exit code and signal."""
     if status is None or os.WIFSIGNALED(status):
         return None, None if status is None else os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None

@@ -17,16 +17,15 @@ from typing import Any, ClassVar, final
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines, read_reports
 from levelbench.distributed.launching.environment import JOB, rank_supervisors
 from levelbench.distributed.launching.local import (
+    JobAround,
     SupervisedJob,
     environment_of_ranks,
     start_supervisor,
     supervisor_words,
     tidy_folder,
 )
-from levelbench.errors import MissingError, UsageError
+from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
-
-__all__ = ["RESTARTS", "OnNode", "Torchrun", "nodes_of"]
 
 _MEET_S, _END_S = 20.0, 5.0
 """How long a launcher may have no rank after one failed: with restarts, until live nodes have met again; without."""
@@ -35,13 +34,12 @@ _SETTLED_S = 10.0
 
 
 @final
-class OnNode(RunningJob):
+class OnNode(JobAround):
     """The ranks of this node. ``meet`` is where the nodes' launchers do; ``restarts`` says whether they may again."""
 
     def __init__(self, job: SupervisedJob, ranks: int, meet: str, restarts: bool) -> None:
-        self._job, self._ranks, self._meet = job, ranks, meet
-        self._wait_s = _MEET_S if restarts else _END_S
-        self.folder, self.job = job.folder, job.job
+        super().__init__(job, ranks)
+        self._meet, self._wait_s = meet, _MEET_S if restarts else _END_S
         self._seen: tuple[int, int] | None = None
         """When the last rank of this node ended, and when that was first seen here."""
         self._empty_ns: int | None = None
@@ -56,16 +54,7 @@ class OnNode(RunningJob):
             over = self._job.poll()
         return over
 
-    def sleep(self, seconds: float) -> None:
-        """As :class:`SupervisedJob`."""
-        self._job.sleep(seconds)
-
-    def kill(self) -> None:
-        """As :class:`SupervisedJob`."""
-        self._job.kill()
-
     def failure(self) -> Failure | None:
-        """What failed first on this node, and where else to look."""
         found = self._job.failure()
         if self._alone:
             log = self.folder / "launcher.log"
@@ -116,15 +105,13 @@ class Torchrun(Engine):
     options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts")
 
     def lacks(self) -> str | None:
-        """PyTorch, where it is not installed."""
         return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
 
-    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
-        """The options, that the nodes divide the ranks, and that they know where to meet."""
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         self._command(ranks, options, os.environ)
 
-    def _command(self, ranks: int, options: Mapping[str, Any], seen: Mapping[str, str]) -> tuple[int, list[str]]:
+    def _command(self, ranks: int, options: Mapping[str, object], seen: Mapping[str, str]) -> tuple[int, list[str]]:
         """The number of nodes, and torchrun's own words."""
         least, _, most = seen.get("PET_NNODES", "1").partition(":")
         if most not in ("", least) and "nodes" not in options:
@@ -144,9 +131,7 @@ class Torchrun(Engine):
     ) -> RunningJob:
         """Start torchrun under a supervisor; it starts a supervisor for each rank."""
         self.check(ranks, options)
-        lacking = self.lacks()
-        if lacking is not None:
-            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
+        self.require()
         folder = tidy_folder(folder, command, ranks)
         seen = {**os.environ, **environment}
         nodes, words = self._command(ranks, options, seen)
@@ -160,10 +145,10 @@ class Torchrun(Engine):
         return OnNode(job, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
 
 
-def nodes_of(options: Mapping[str, Any], environment: Mapping[str, str]) -> int:
+def nodes_of(options: Mapping[str, object], environment: Mapping[str, str]) -> int:
     """On how many nodes the same command is started: as the option says, else torchrun's own variable."""
     given = options.get("nodes", environment.get("PET_NNODES", "1").split(":")[-1])
-    return int(given) if str(given).isdecimal() else 1
+    return int(str(given)) if str(given).isdecimal() else 1
 
 
 def _ranks_here(ranks: int, nodes: int) -> int:
@@ -176,7 +161,7 @@ def _ranks_here(ranks: int, nodes: int) -> int:
     return ranks // nodes
 
 
-def _meeting(nodes: int, options: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:
     """Where the nodes' launchers meet, in torchrun's words."""
     rendezvous, job = options.get("rendezvous"), options.get("job")
     if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:

@@ -30,9 +30,6 @@ from levelbench.networks.executor import Array
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 
-__all__ = ["check_communicator"]
-
-
 DTYPES = ("float32", "float64", "int64")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 4), (37,))
 _MOST = 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -28,8 +27,6 @@ from levelbench.distributed.scheme import Scheme, Traffic
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
-
-__all__ = ["AGREEMENT", "ROBUSTNESS", "checkpoints", "traffic"]
 
 
 def initial_broadcast(subject: SchemeTrial) -> Iterator[Finding]:
@@ -158,7 +155,7 @@ def own_memory(subject: SchemeTrial) -> Iterator[Finding]:
         yield passed("no rank shares an array, and gradients are not needed after their step")
 
 
-def _views(trace: RankTrace) -> dict[str, Any] | None:
+def _views(trace: RankTrace) -> dict[str, Floats] | None:
     """NumPy's view of each parameter; ``None`` where arrays cannot be written to."""
     views = {name: np.asarray(each) for name, each in trace.live.items()}
     return views if all(each.flags.writeable for each in views.values()) else None
@@ -379,9 +376,9 @@ def phases(subject: SchemeTrial) -> Iterator[Finding]:
 ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, phases)
 
 
-_AT = (5, 6)
+KEPT_AFTER = (5, 6)
 """Steps after which the state is kept: no round of two steps or more is over at both."""
-_DO = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
+RESTORABLE = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
 
 
 def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
@@ -397,9 +394,9 @@ def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
         return
     exact = [subject.most] if subject.scheme.lockstep else _alone(subject)
     for ranks in sorted({subject.most, *exact}):
-        for at in _AT:
+        for at in KEPT_AFTER:
             _require_resumable(subject, replace(_case(ranks), saves=at), exact=ranks in exact)
-    listed = " and ".join(map(str, _AT))
+    listed = " and ".join(map(str, KEPT_AFTER))
     if exact:
         where = "" if subject.scheme.lockstep else f", where one trains alone ({exact[0]} ranks)"
         yield passed(f"kept after steps {listed}, fresh ranks go on to the same bits{where}")
@@ -425,7 +422,7 @@ def _alone(subject: SchemeTrial) -> list[int]:
 def _require_resumable(subject: SchemeTrial, case: Rehearsal, *, exact: bool) -> None:
     """End the probe where ranks cannot go on from what is kept after step ``case.saves``."""
     ranks, at = case.ranks, case.saves
-    kept = subject.finished(case, f"with the state kept after step {at} ", _DO)
+    kept = subject.finished(case, f"with the state kept after step {at} ", RESTORABLE)
     for trace in kept.traces:
         found = {name: each.dtype for name, each in trace.kept.state.items()} if trace.kept else {}
         odd = next((name for name, dtype in found.items() if dtype.kind not in "biufc"), None)
@@ -433,10 +430,10 @@ def _require_resumable(subject: SchemeTrial, case: Rehearsal, *, exact: bool) ->
             what = f"{place(ranks, trace.rank)}: {odd!r} of its state has dtype {found[odd]}"
             raise EndProbe(failed(what, "keep arrays of numbers: no pickle is written or read"))
     if exact:
-        require_alike(subject.run(_case(ranks)), kept, "a run that keeps its state", _DO)
-    resumed = subject.finished(replace(case, resumes=True), f"fresh ranks that go on after step {at}: ", _DO)
+        require_alike(subject.run(_case(ranks)), kept, "a run that keeps its state", RESTORABLE)
+    resumed = subject.finished(replace(case, resumes=True), f"fresh ranks that go on after step {at}: ", RESTORABLE)
     if exact and (where := _first_difference(kept, resumed)):
-        raise EndProbe(failed(f"{where}, in fresh ranks that go on after step {at}", _DO))
+        raise EndProbe(failed(f"{where}, in fresh ranks that go on after step {at}", RESTORABLE))
 
 
 def _first_difference(whole: RanksOutcome, resumed: RanksOutcome) -> str:

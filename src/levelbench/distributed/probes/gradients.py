@@ -31,9 +31,6 @@ from levelbench.distributed.probes.runs import (
 from levelbench.training.optimizers.base import Optimizer
 from levelbench.training.optimizers.rules import SGD, Adam, Momentum
 
-__all__ = ["CONSISTENT", "INCONSISTENT", "first_misfit"]
-
-
 _EXACT, _EXPLAINED = 1e-9, 1e-7
 
 

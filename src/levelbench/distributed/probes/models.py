@@ -21,21 +21,6 @@ from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import SGD
 
-__all__ = [
-    "FEATURES",
-    "RATE",
-    "SHAPES",
-    "SHORT",
-    "TARGETS",
-    "NotingSGD",
-    "Regression",
-    "Scripted",
-    "ToyNetwork",
-    "beginning",
-    "loss_and_gradients",
-]
-
-
 Floats = Host
 
 FEATURES, TARGETS, _HIDDEN = 5, 3, 8
@@ -108,7 +93,6 @@ class ToyNetwork(Executor):
         return self._early
 
     def backward(self) -> Mapping[str, Array]:
-        """The gradients of the last forward, in arrays of their own."""
         if self._gradients is None:
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
         host, self._gradients = self._gradients, None
@@ -172,7 +156,6 @@ class Scripted(ToyNetwork):
         return _scripted(seed, rank, step)
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """There is nothing to infer."""
         raise UsageError("the outputs of scripted gradients", "there is no network behind them", "ask for gradients")
 
     def forward(self, *inputs: Array) -> Array:
@@ -256,7 +239,6 @@ class NotingSGD(SGD):
     notes: list[Note] = field(default_factory=list, compare=False)
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work, watched."""
         return _Noting(super().start(backend, parameters), self.notes)
 
 

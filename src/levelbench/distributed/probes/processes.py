@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,22 +27,19 @@ from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.finding import communicator_kinds, open_communicator, settings_of, with_settings
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.environment import place_of
+from levelbench.distributed.probes.conduct import KEPT_AFTER, RESTORABLE
 from levelbench.distributed.probes.runs import part_of
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Worker
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.lifetime import die_with_parent
 from levelbench.networks import zoo
-from levelbench.networks.executor import Backend
+from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.rules import Adam
-
-__all__ = ["Resumption", "ResumptionJob", "checkpoints_in_processes", "judged", "name_of", "resumption", "resumptions"]
-
 
 JOB = "job.json"
 _START_S = 60.0
 """What ranks may take to start: they import a framework."""
-_DO = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
 
 
 class SchemeAddress(msgspec.Struct, frozen=True):
@@ -113,7 +110,7 @@ def checkpoints_in_processes(
         return
     wanted = ResumptionJob([name_of(scheme)], framework, kinds[0], seed, seconds)
     found = resumptions(wanted, ranks)
-    yield judged(found, ranks) if isinstance(found, list) else failed(found, _DO)
+    yield judged(found, ranks) if isinstance(found, list) else failed(found, RESTORABLE)
 
 
 def judged(found: Sequence[Sequence[Resumption]], ranks: int, at: int = 0) -> Finding:
@@ -127,7 +124,7 @@ def judged(found: Sequence[Sequence[Resumption]], ranks: int, at: int = 0) -> Fi
             do = "say kept = True in its class once state() and restore() are whole"
             return noted(f"{each.unkept}: a run with --checkpoint is refused", do)
         if each.wrong:
-            return failed(f"{where}, {each.wrong}", _DO)
+            return failed(f"{where}, {each.wrong}", RESTORABLE)
     return passed(f"{ranks} ranks (processes): fresh ones go on to the same bits")
 
 
@@ -151,8 +148,6 @@ def resumptions(wanted: ResumptionJob, ranks: int) -> list[list[Resumption]] | s
 Arrays = dict[str, Host]
 
 _STEPS, _BATCH, _INPUTS, _CLASSES = 12, 9, 6, 4
-_AT = (5, 6)
-"""Steps after which the state is kept: no round of two steps or more is over at both."""
 _NETWORK = zoo.mlp(_INPUTS, 8, _CLASSES).with_loss("cross-entropy").training()
 
 
@@ -179,7 +174,7 @@ class _Bench:
     scheme: Scheme
     seed: int
 
-    def start(self, apart: int) -> tuple[Any, SchemeStepper]:
+    def start(self, apart: int) -> tuple[Executor, SchemeStepper]:
         """An executor that begins elsewhere than others, and the stepper."""
         executor = self.backend.executor(_NETWORK, _NETWORK.initialise(self.seed + apart))
         worker = Worker(self.communicator, self.backend, executor, Adam(0.01), self.seed)
@@ -210,8 +205,7 @@ class _Bench:
         stepper.close()
         return found
 
-    def held(self, arrays: Any) -> Arrays:
-        """Copies on the host."""
+    def held(self, arrays: Mapping[str, Array]) -> Arrays:
         return {name: np.array(self.backend.host(each)) for name, each in arrays.items()}
 
 
@@ -227,7 +221,7 @@ def resumption(communicator: Communicator, backend: Backend, scheme: Scheme, see
     stepper.close()
     whole = bench.course()
     wrong = ""
-    for at in _AT:
+    for at in KEPT_AFTER:
         kept = bench.course(keeps=at)
         assert kept.kept is not None
         odd = next((name for name, each in kept.kept.state.items() if each.dtype.kind not in "biufc"), "")

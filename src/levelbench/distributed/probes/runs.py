@@ -39,25 +39,6 @@ from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.base import Optimizer
 
-__all__ = [
-    "EVEN",
-    "Floats",
-    "RankTrace",
-    "RanksOutcome",
-    "Rehearsal",
-    "SchemeTrial",
-    "Stage",
-    "apart",
-    "batch",
-    "evaluated",
-    "part_of",
-    "place",
-    "require_alike",
-    "stopped",
-    "unlike",
-]
-
-
 Floats = Host
 
 _EXAMPLES, _TEACHER = 0xDA7A, 0x7EAC
@@ -395,15 +376,14 @@ class RanksOutcome:
         """What ended the run, and what each rank was about."""
         error = self.cause
         culprit = next((each for each in self.traces if each.error is error), None)
-        where = "; ".join(f"rank {each.rank}: step {each.step}, {_about(each)}" for each in self.traces)
+        doing = ("ended" if each.finished else each.doing() for each in self.traces)
+        where = "; ".join(
+            f"rank {each.rank}: step {each.step}, {what}" for each, what in zip(self.traces, doing, strict=True)
+        )
         if isinstance(error, CommunicationError):
             return f"{receipts_as_sends(f'{error.asked}: {error.found}')} ({where})"
         who = f"rank {culprit.rank} raised " if culprit is not None else ""
         return f"{who}{type(error).__name__}: {error} ({where})"
-
-
-def _about(trace: RankTrace) -> str:
-    return "ended" if trace.finished else trace.doing()
 
 
 @final

@@ -25,9 +25,6 @@ from levelbench.errors import DefinitionError, UsageError
 from levelbench.training.datasets.base import Split
 from levelbench.training.samplers import Partitioned, Sampler, Shuffled
 
-__all__ = ["check_partition", "check_scheme"]
-
-
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _CLAIMS = ("consistent", "replicated", "lockstep")
 

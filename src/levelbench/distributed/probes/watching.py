@@ -17,9 +17,6 @@ from levelbench.measure.clocks import HOST
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import zeros_like
 
-__all__ = ["Abandoned", "HangDetector", "Watched", "receipts_as_sends"]
-
-
 T = TypeVar("T")
 
 _ENDLESS = 20
@@ -85,7 +82,6 @@ class Watched(WrappingCommunicator):
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
     ) -> T:
-        """The call, counted; a handle is guarded too."""
         self.operations += 1
         self.last = f"in its operation {self.operations}, {operation}"
         result = self.guarded(call)
@@ -95,7 +91,6 @@ class Watched(WrappingCommunicator):
         return result
 
     def send(self, array: Array, to: int, tag: int = 0) -> None:
-        """As the inner one."""
         self.start_send(array, to, tag).wait()
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
@@ -107,7 +102,6 @@ class Watched(WrappingCommunicator):
         return _Both(handle, _Guarded(receipt, "send", self))
 
     def receive(self, like: Array, source: int, tag: int = 0) -> Array:
-        """As the inner one."""
         return self.start_receive(like, source, tag).wait()
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:

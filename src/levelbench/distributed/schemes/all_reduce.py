@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from levelbench.distributed import traffic
 from levelbench.distributed.communicator import Communicator, Handle
@@ -25,8 +25,6 @@ from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.arrays import zeros_like
-
-__all__ = ["FIRST_BYTES", "AllReduce", "Reducer", "assign", "ready_order"]
 
 FIRST_BYTES = 1 << 20
 """The first bucket is smaller than the others, so that communication begins early."""
@@ -49,7 +47,7 @@ def ready_order(executor: Executor) -> list[str]:
 
 
 def assign(
-    arrays: Iterable[tuple[str, Any, int]], most_bytes: float, first_bytes: float = FIRST_BYTES
+    arrays: Iterable[tuple[str, object, int]], most_bytes: float, first_bytes: float = FIRST_BYTES
 ) -> list[list[str]]:
     """Buckets of names for arrays that are given as name, dtype and bytes in the order in which they become ready.
 
@@ -57,10 +55,10 @@ def assign(
     the limit ``first_bytes``. Buckets come in the order in which they are complete.
     """
     closed: list[tuple[int, list[str]]] = []
-    open_ones: dict[Any, tuple[list[str], int]] = {}
+    open_ones: dict[object, tuple[list[str], int]] = {}
     names: list[str]
-    limits: dict[Any, float] = {}
-    last: dict[Any, int] = {}
+    limits: dict[object, float] = {}
+    last: dict[object, int] = {}
     for at, (name, dtype, nbytes) in enumerate(arrays):
         names, held = open_ones.pop(dtype, ([], 0))
         names.append(name)
@@ -228,7 +226,6 @@ class AllReduce(Scheme):
             raise UnknownNameError("algorithm of all-reduce", self.algorithm, known)
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work, with rank 0's parameters and buffers."""
         return _AllReduceStepper(self, worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
@@ -268,7 +265,6 @@ class _AllReduceStepper(BaseStepper):
         self._reducer.ready(name, gradient, self.share)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """Start what the backward pass has not, wait for all, update."""
         if not self._alone:
             self.worker.switch(Phase.COMMUNICATE)
             gradients = self._reducer.finish(gradients, self.share)
@@ -276,5 +272,4 @@ class _AllReduceStepper(BaseStepper):
         self.update(gradients, step, factor)
 
     def close(self) -> None:
-        """Ask for no more gradients."""
         self.executor.on_gradient(None)

@@ -22,20 +22,6 @@ from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Stepper
 
-__all__ = [
-    "BaseStepper",
-    "OwnModelStepper",
-    "arrays_of",
-    "begin_as_rank_zero",
-    "elements",
-    "kept_arrays",
-    "number",
-    "numbers",
-    "share_from",
-    "those_under",
-    "under",
-]
-
 State = Mapping[str, HostArray]
 
 
@@ -116,11 +102,9 @@ class BaseStepper(SchemeStepper):
         self.inner.step(gradients, step, factor)
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's."""
         return under(_OPTIMIZER, self.inner.state())
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """The optimizer's."""
         self.inner.restore(those_under(_OPTIMIZER, state))
 
     def averaged(self) -> Mapping[str, Array] | None:
@@ -164,7 +148,6 @@ class OwnModelStepper(BaseStepper):
         self.update(gradients, step, factor)
 
     def meet(self) -> None:
-        """Note how far the models are apart."""
         self.worker.switch(Phase.COMMUNICATE)
         self.note_divergence()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from levelbench.distributed.buffers import HostArray
@@ -34,26 +33,12 @@ from levelbench.distributed.compression.exchange import (
     Voted,
 )
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays, number, numbers
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays, number, numbers
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, namespace, norm, zeros_like
-
-__all__ = [
-    "BF16",
-    "FP16",
-    "QSGD",
-    "Cast",
-    "Compressed",
-    "RandomK",
-    "Sign",
-    "SparseTopK",
-    "Threshold",
-    "all_of",
-    "note_compression",
-]
 
 _NARROW = 4
 
@@ -99,11 +84,11 @@ class _CompressedStepper(BaseStepper):
         self._norms: list[Array] = []
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """One exchange a dtype."""
         worker = self.worker
         worker.switch(Phase.COMMUNICATE)
         exchange, self._steps = self._exchange(step), step
-        flats = [_wide(flat) for flat in self._packed.pack(all_of(gradients, self.parameters), self.share)]
+        packed = self._packed.pack(all_of(gradients, self.parameters), self.share)
+        flats = [typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat for flat in packed]
         if not self._norms:
             self._norms = [norm(flat) for flat in flats]
         if self._momentum:
@@ -120,13 +105,11 @@ class _CompressedStepper(BaseStepper):
         self.update({name: combined[name] for name in gradients}, step, factor)
 
     def meet(self) -> None:
-        """Note how much was saved, and the residual now over the gradient of the first step since the last time."""
         residuals = [each.residual for each in self._feedback if each.residual is not None]
         note_compression(self.worker, self._ratio(), residuals, self._norms)
         self._norms = []
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's, what was left out of each gradient, and the momentum before compression."""
         backend, residuals = self.worker.backend, [each.residual for each in self._feedback]
         return (
             super().state()
@@ -177,11 +160,6 @@ class _CompressedStepper(BaseStepper):
         ]
 
 
-def _wide(flat: Array) -> Array:
-    """In 32 bits where it has fewer."""
-    return typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat
-
-
 @dataclass(frozen=True)
 class Compressed(Scheme):
     """Synchronous data parallelism with compressed gradients, and what is left out added to the next one.
@@ -198,17 +176,14 @@ class Compressed(Scheme):
         """How gradients are added up in a step (from 1); by default after any warm-up."""
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return _CompressedStepper(worker, self.exchange, self.error_feedback)
 
     def traffic_within(self) -> float:
-        """As the exchange says."""
         return self.exchange().traffic_within
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
         """That of the exchange of all gradients, after any warm-up; those of 16 bits are widened to 32 before."""
-        elements = sum(prod(shape) for shape in parameters.values())
-        return self.exchange().traffic(elements, max(4, itemsize), size, rank)
+        return self.exchange().traffic(elements(parameters), max(4, itemsize), size, rank)
 
 
 def _ratio_is_a_share(scheme: SparseTopK | RandomK) -> None:
@@ -254,11 +229,9 @@ class SparseTopK(Compressed):
             )
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """With this momentum."""
         return _CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """All payloads to all ranks, or merged in pairs."""
         ratio = self.ratio
         if step <= self.warmup_steps:
             ratio **= (step - 1) / self.warmup_steps
@@ -284,7 +257,6 @@ class RandomK(Compressed):
         _ratio_is_a_share(self)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """An all-reduce."""
         return Reduced(RandomKCompressor(self.ratio), rescale=not self.error_feedback)
 
 
@@ -306,7 +278,6 @@ class Threshold(Compressed):
         checks.not_negative(self, "threshold", "expected")
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """Counts, then all payloads to all ranks."""
         return GatheredAnyLength(ThresholdCompressor(self.threshold, self.relative), self.expected)
 
 
@@ -346,7 +317,6 @@ class QSGD(Compressed):
         return QSGDCompressor(self.levels, self.bucket, self.norm)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """All payloads to all ranks, or pieces."""
         return InPieces(self._compressor()) if self.pieces else Gathered(self._compressor())
 
 
@@ -376,7 +346,6 @@ class Sign(Compressed):
             )
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """All payloads to all ranks, or pieces."""
         compressor = SignCompressor(self.bucket, self.scale)
         if self.scale == "vote":
             return Voted(compressor)
@@ -403,7 +372,6 @@ class Cast(Compressed):
         checks.one_of(self, ("float16", "bfloat16"), "kind")
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """Pieces, or an all-reduce in that type."""
         compressor = CastCompressor(self.kind, self.narrow)
         return Reduced(compressor) if self.narrow else InPieces(compressor)
 
@@ -421,7 +389,6 @@ class FP16(Preset):
 
     @property
     def meant(self) -> Cast:
-        """The cast to half precision."""
         return Cast(self.error_feedback, "float16", self.narrow)
 
 
@@ -438,5 +405,4 @@ class BF16(Preset):
 
     @property
     def meant(self) -> Cast:
-        """The cast to bfloat16."""
         return Cast(self.error_feedback, "bfloat16", self.narrow)

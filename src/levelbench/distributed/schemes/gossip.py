@@ -25,8 +25,6 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, namespace
 
-__all__ = ["Gossip", "half", "peers_of"]
-
 _WEIGHT = ""
 """The name of the weight among the arrays of a message: no parameter is called so."""
 _LEAST = 0.25
@@ -91,7 +89,6 @@ class _GossipStepper(OwnModelStepper):
         self.worker.switch(Phase.UPDATE)
 
     def meet(self) -> None:
-        """Take in all that is under way: after equally many steps the schedule says what was sent to whom."""
         self.worker.switch(Phase.COMMUNICATE)
         self._settle()
         super().meet()
@@ -102,7 +99,6 @@ class _GossipStepper(OwnModelStepper):
             self._sent.popleft().wait()
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's and the weight, once all that was under way is taken in, as in :meth:`meet`."""
         self._settle()
         return super().state() | numbers(weight=self._weight, step=self._step)
 
@@ -111,7 +107,6 @@ class _GossipStepper(OwnModelStepper):
         self._step, self._weight = number("step", state), float(state["weight"])
 
     def averaged(self) -> Mapping[str, Array]:
-        """The mean of all models by their weights: Σ w z / Σ w."""
         given = self.inner.averaged() or self.parameters
         return self.mean_of_ranks({name: each * self._weight for name, each in given.items()})
 
@@ -207,9 +202,7 @@ class Gossip(Scheme):
         checks.at_least(self, 0, "ahead")
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return _GossipStepper(worker, self)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """The model and its weight to one other."""
         return Traffic(float((elements(parameters) + 1) * itemsize), 1.0) if size > 1 else Traffic(0.0, 0.0)

@@ -27,8 +27,6 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["GRAPHS", "Exponential", "MixingGraph", "Neighbours", "OnePeer", "Undirected", "make_graph"]
-
 
 @dataclass(frozen=True)
 class MixingGraph(ABC):
@@ -88,12 +86,10 @@ class Undirected(MixingGraph):
     edges: tuple[tuple[int, ...], ...]
 
     def sources(self, rank: int, step: int = 0) -> dict[int, float]:
-        """The neighbours."""
         degree = len(self.edges[rank])
         return {each: 1.0 / (1 + max(degree, len(self.edges[each]))) for each in self.edges[rank]}
 
     def targets(self, rank: int, step: int = 0) -> tuple[int, ...]:
-        """The neighbours."""
         return self.edges[rank]
 
 
@@ -123,16 +119,13 @@ class OnePeer(MixingGraph):
 
     @property
     def rounds(self) -> int:
-        """The number of distances."""
         return max(1, len(_hops(self.size)))
 
     def sources(self, rank: int, step: int = 0) -> dict[int, float]:
-        """The one whose turn it is."""
         hops = _hops(self.size)
         return {(rank - hops[step % len(hops)]) % self.size: 0.5} if hops else {}
 
     def targets(self, rank: int, step: int = 0) -> tuple[int, ...]:
-        """The one whose turn it is."""
         hops = _hops(self.size)
         return ((rank + hops[step % len(hops)]) % self.size,) if hops else ()
 
@@ -145,10 +138,6 @@ def _hops(size: int) -> list[int]:
 def _undirected(neighbours: list[set[int]]) -> Undirected:
     edges = tuple(tuple(sorted(each - {rank})) for rank, each in enumerate(neighbours))
     return Undirected(len(edges), edges)
-
-
-def _ring(size: int, degree: int, seed: int) -> MixingGraph:
-    return _undirected([{(rank - 1) % size, (rank + 1) % size} for rank in range(size)])
 
 
 def _torus(size: int, degree: int, seed: int) -> MixingGraph:
@@ -216,7 +205,7 @@ def _connected(neighbours: list[set[int]]) -> bool:
 
 
 _MADE = {
-    "ring": _ring,
+    "ring": lambda size, degree, seed: _undirected([{(at - 1) % size, (at + 1) % size} for at in range(size)]),
     "torus": _torus,
     "exponential": lambda size, degree, seed: Exponential(size),
     "one-peer": lambda size, degree, seed: OnePeer(size),
@@ -278,11 +267,9 @@ class _NeighboursStepper(OwnModelStepper):
             self.worker.switch(Phase.UPDATE)
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's. What is under way is the parameters as they are."""
         return super().state() | numbers(step=self._step)
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """The optimizer's; the messages of the next step are sent again."""
         super().restore(state)
         self._step = number("step", state)
         if self._ahead:
@@ -290,7 +277,6 @@ class _NeighboursStepper(OwnModelStepper):
             self._begin(self._step + 1)
 
     def close(self) -> None:
-        """Receive what was sent for a step that is not made."""
         self._wait()
 
     def _begin(self, step: int) -> None:
@@ -373,7 +359,6 @@ class Neighbours(Scheme):
         checks.at_least(self, 1, "degree")
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return _NeighboursStepper(worker, self)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:

@@ -9,7 +9,7 @@ answer is one setting: at once, or when the slowest worker is near enough.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, final
@@ -23,21 +23,11 @@ from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic
 from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
-from levelbench.networks.executor import Array, LiveMapping
+from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
-from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
-
-__all__ = [
-    "AsynchronousParameterServer",
-    "ParameterServer",
-    "Shard",
-    "StaleSynchronous",
-    "StepCounts",
-    "require_separable",
-    "shards",
-]
+from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native, Shard
 
 
 def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
@@ -84,28 +74,6 @@ def require_separable(optimizer: Optimizer, asked: str) -> None:
 
 
 @final
-class Shard(LiveMapping):
-    """Some of the live parameters: what is put here is put there."""
-
-    def __init__(self, parameters: MutableMapping[str, Array], names: Sequence[str]) -> None:
-        self._parameters, self._names = parameters, dict.fromkeys(names)
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._parameters[name]
-
-    def __setitem__(self, name: str, array: Array) -> None:
-        self._parameters[name] = array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-@final
 class StepCounts:
     """The steps that each worker has ``made``, and those of the ``slowest``.
 
@@ -142,11 +110,9 @@ class _Served(Scheme):
         checks.at_least(self, 1, "servers")
 
     def workers(self, size: int) -> int:
-        """All but the servers."""
         return trainers(self.name, self.servers, size)
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; ``UnsupportedError`` for several servers with an optimizer that is not separable."""
         if self.servers > 1:
             require_separable(worker.optimizer, f"{self.name} with {self.servers} servers")
         workers = self.workers(worker.communicator.size)
@@ -161,7 +127,6 @@ class _Served(Scheme):
         """What goes to work on this rank; ``parts`` are the servers' parts of the parameters, by rank."""
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """A worker sends all gradients, one message a server; a server its shard to every worker."""
         sizes, workers = {name: prod(shape) * itemsize for name, shape in parameters.items()}, self.workers(size)
         dealt = shards(sizes, self.servers)
         sent = [Traffic(float(sum(sizes[name] for name in names)), 1.0 if names else 0.0) for names in dealt]
@@ -182,7 +147,6 @@ class _Stepper(SchemeStepper):
         """Whether the optimizer has weights of its own to evaluate with."""
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """Servers do not train."""
         raise NotImplementedError("a server has no batch of its own: it calls serve")
 
 
@@ -219,7 +183,6 @@ class _WorkerStepper(_Stepper):
             self.packed[server].write(flats, self.parts[server])
 
     def averaged(self) -> Mapping[str, Array] | None:
-        """What the servers sent when all last met."""
         return self.evaluated
 
 
@@ -247,7 +210,6 @@ class _SummingWorker(_WorkerStepper):
     even = False
 
     def meet(self) -> None:
-        """Receive the averaged weights, where the optimizer has any."""
         if not self.averages:
             return
         self.evaluated = {}
@@ -257,7 +219,6 @@ class _SummingWorker(_WorkerStepper):
             self.evaluated.update(packed.unpack(flats))
 
     def state(self) -> dict[str, HostArray]:
-        """Nothing besides the parameters."""
         return {}
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
@@ -278,7 +239,6 @@ class _SummingServer(_Stepper):
             self._room = [[each.empty() for each in self._packed.packers] for _ in range(workers)]
 
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
-        """A step each: gradients of all workers, update, parameters to all workers."""
         if self._shard is None:
             return
         for step in range(first, last + 1):
@@ -290,16 +250,13 @@ class _SummingServer(_Stepper):
             self._send(self._shard)
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's."""
         return {} if self._shard is None else self._inner.state()
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """The optimizer's."""
         if self._shard is not None:
             self._inner.restore(state)
 
     def meet(self) -> None:
-        """Send the averaged weights, where the optimizer has any."""
         averaged = None if self._shard is None else self._inner.averaged()
         if self._shard is not None and averaged is not None:
             self._send({**self._shard, **averaged})
@@ -380,16 +337,11 @@ class AsynchronousParameterServer(Preset):
     replicated: ClassVar[bool] = False
     lockstep: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _ = self.meant
-
     @property
     def meant(self) -> StaleSynchronous:
-        """With no bound."""
         return StaleSynchronous(self.servers, self.staleness_aware, stale=-1)
 
     def workers(self, size: int) -> int:
-        """All but the servers."""
         return trainers(self.name, self.servers, size)
 
 
@@ -422,7 +374,6 @@ class _PushingWorker(_WorkerStepper, _Versioned):
         super().step(gradients, step, factor)
 
     def meet(self) -> None:
-        """Note what became of this worker's pushes, and by how much its parameters differ from the servers' now."""
         self.worker.switch(Phase.COMMUNICATE)
         note, parameters = self.worker.ledger.note, self.worker.executor.parameters
         current: dict[str, Array] = {}
@@ -443,7 +394,6 @@ class _PushingWorker(_WorkerStepper, _Versioned):
         self.evaluated = averages or current
 
     def state(self) -> dict[str, HostArray]:
-        """The steps since the last meeting. Nothing is under way: the last push has its answer."""
         return numbers(steps=self.steps)
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
@@ -469,7 +419,6 @@ class _VersionedServer(_Versioned):
         self._waiting: list[int] = []
 
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
-        """Until all workers have made step ``last``. A push of a later one is taken as it comes, for next time."""
         self.steps += last - first + 1
         while self._shard and self._steps.slowest < last:
             self.worker.switch(Phase.COMMUNICATE)
@@ -508,12 +457,12 @@ class _VersionedServer(_Versioned):
             self._reads[each], self._lags[each] = self._version, made[each] - slowest
 
     def meet(self) -> None:
-        """Tell all ranks the parameters as they are now, and what became of the pushes."""
         self.worker.switch(Phase.COMMUNICATE)
         for server, shard in self.parts.items():
             own = server == self.communicator.rank
             if self.steps:
-                self.pushes(server, self._table() if own else None)
+                table = np.ascontiguousarray(np.moveaxis(np.array(self._kept, np.int64), 2, 0)) if own else None
+                self.pushes(server, table)
             self.announced(server, shard)
             if self.averages:
                 self.announced(server, {**shard, **(self._inner.averaged() or {})} if own else shard)
@@ -521,7 +470,6 @@ class _VersionedServer(_Versioned):
         self._kept = [[] for _ in self._kept]
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's, and what is known of each worker; no worker waits where all have made the same steps."""
         assert not self._waiting
         counts = numbers(
             steps=self.steps, version=self._version, made=self._steps.made, reads=self._reads, lags=self._lags
@@ -536,7 +484,3 @@ class _VersionedServer(_Versioned):
         self._kept = [[(staleness, lag) for staleness, lag in each] for each in state["pushes"].tolist()]
         if self._shard:
             self._inner.restore(those_under("optimizer", state))
-
-    def _table(self) -> NDArray[np.int64]:
-        """What :meth:`pushes` answers with."""
-        return np.ascontiguousarray(np.moveaxis(np.array(self._kept, np.int64), 2, 0))

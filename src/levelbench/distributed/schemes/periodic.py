@@ -33,8 +33,6 @@ from levelbench.training.optimizers.arrays import copy, norm
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import Momentum
 
-__all__ = ["DiLoCo", "LocalSGD", "ModelAveraging", "Periodic"]
-
 
 @final
 @dataclass(frozen=True)
@@ -85,7 +83,6 @@ class Periodic(Scheme):
         return max(self.period, grown)
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; collective."""
         return _PeriodicStepper(worker, self)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
@@ -112,7 +109,6 @@ class _PeriodicStepper(OwnModelStepper):
             self._outer = outer.start(worker.backend, self._anchor)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """A step of its own; the last one of a round synchronises."""
         worker = self.worker
         if not self._left:
             self._left = self._period = self._scheme.steps_of_round(step, worker.optimizer.lr * factor)
@@ -134,14 +130,12 @@ class _PeriodicStepper(OwnModelStepper):
             worker.switch(Phase.UPDATE)
 
     def meet(self) -> None:
-        """Note what was left on the device until now, and how far the models are apart."""
         drifts, self._drifts = self._drifts, []
         for apart, whole in drifts:
             self.worker.ledger.note("drift", (float(apart) / float(whole)) ** 0.5 if float(whole) else 0.0)
         super().meet()
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizers', where the round began, and how far it is."""
         drifts = [float(each) for pair in self._drifts for each in pair]
         return (
             super().state()
@@ -151,7 +145,6 @@ class _PeriodicStepper(OwnModelStepper):
         )
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """All that :meth:`state` gave."""
         super().restore(state)
         self._left, self._period = number("left", state), number("period", state)
         drifts = state["drifts"].tolist()
@@ -177,7 +170,6 @@ class _PeriodicStepper(OwnModelStepper):
         return sum(apart[1:], apart[0]), sum(whole[1:], whole[0])
 
     def _average_state(self) -> None:
-        """Over the host."""
         state = self.inner.state()
         floating = {name: each for name, each in sorted(state.items()) if np.issubdtype(each.dtype, np.floating)}
         host, array = self.worker.backend.host, self.worker.backend.array
@@ -211,7 +203,6 @@ class ModelAveraging(Preset):
 
     @property
     def meant(self) -> Periodic:
-        """With a period of ``every``."""
         return Periodic(self.every, optimizer_state=self.optimizer_state)
 
 
@@ -230,12 +221,8 @@ class LocalSGD(Preset):
     consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _ = self.meant
-
     @property
     def meant(self) -> Periodic:
-        """Without an outer optimizer."""
         return Periodic(self.period, self.post_local, self.growth, self.optimizer_state)
 
 
@@ -258,10 +245,6 @@ class DiLoCo(Preset):
     consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        _ = self.meant
-
     @property
     def meant(self) -> Periodic:
-        """With this outer optimizer."""
         return Periodic(self.period, outer_lr=self.outer_lr, outer_momentum=self.outer_momentum, nesterov=self.nesterov)

@@ -19,15 +19,13 @@ from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays
 from levelbench.distributed.schemes.compressed import all_of, note_compression
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import namespace, norm
-
-__all__ = ["Factors", "PowerSGD", "orthonormal", "start"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,6 @@ class PowerSGD(Scheme):
         return sent + traffic.all_reduce(second, itemsize, size, rank) if second else sent
 
     def _elements(self, parameters: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-        """Elements of the two messages."""
         compressed = self.factors(parameters)
         rest = sum(prod(shape) for name, shape in parameters.items() if name not in compressed)
         left = sum(each.rows * each.rank for each in compressed.values())
@@ -114,7 +111,7 @@ class PowerSGD(Scheme):
     def ratio(self, parameters: Mapping[str, tuple[int, ...]]) -> float:
         """Elements of all gradients over elements that are sent in their place."""
         sent = sum(self._elements(parameters))
-        return sum(prod(shape) for shape in parameters.values()) / sent if sent else 1.0
+        return elements(parameters) / sent if sent else 1.0
 
 
 class _PowerStepper(BaseStepper):
@@ -142,7 +139,6 @@ class _PowerStepper(BaseStepper):
         self._norms: list[Array] = []
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """Two all-reduces a dtype; one in a dense step."""
         self.worker.switch(Phase.COMMUNICATE)
         given = all_of(gradients, self.parameters)
         weighted = {name: gradient * self.share for name, gradient in given.items()}
@@ -155,13 +151,11 @@ class _PowerStepper(BaseStepper):
         self.update({name: totals[name] for name in gradients}, step, factor)
 
     def meet(self) -> None:
-        """Note how much was saved, and the residual now over the gradient of the first step since the last time."""
         residuals = list(self.residuals.values())
         note_compression(self.worker, self._scheme.ratio(self._shapes), residuals, self._norms)
         self._norms = []
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's, and of each matrix the last Q and what was left of it."""
         backend = self.worker.backend
         return (
             super().state()

@@ -33,8 +33,6 @@ from levelbench.distributed.simulation.scheduling import COME, SPEND, WAIT, Acti
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["CONTROL", "Cluster", "NotPlayed", "run_simulated"]
-
 T = TypeVar("T")
 
 CONTROL = 4
@@ -179,7 +177,6 @@ class Cluster(Meeting):
             self.scheduler.wake(receipt.fiber, time_s)
 
     def want(self, rank: int, source: int, tag: int) -> Receipt:
-        """A receipt, filled if the message is there."""
         self._require_messages(rank)
         if source == ANY:
             self.scheduler.settle()
@@ -198,7 +195,6 @@ class Cluster(Meeting):
         return receipt.message
 
     def arrived(self, receipt: Receipt) -> bool:
-        """Looks."""
         return self.look(lambda now_s: receipt.message is not None and receipt.arrived_s <= now_s)
 
     # Collectives
@@ -206,7 +202,6 @@ class Cluster(Meeting):
     def enter(
         self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
     ) -> Collective:
-        """Come with an array as large as ``like``."""
         self.require_open(rank, call)
         if call.root is not None:
             self._require_played(call.root)
@@ -246,7 +241,6 @@ class Cluster(Meeting):
             self.scheduler.wake(fiber, entered.ends_s)
 
     def finish(self, rank: int, entered: Collective) -> None:
-        """Wait until all have come, and its time is over."""
         fiber = self.scheduler.current
         self.trace.add(rank, Action(WAIT, entered.number, 0.0))
         if not entered.complete:
@@ -255,7 +249,6 @@ class Cluster(Meeting):
         fiber.now_s = max(fiber.now_s, entered.ends_s)
 
     def ended(self, entered: Collective) -> bool:
-        """Looks."""
         return self.look(lambda now_s: entered.complete and entered.ends_s <= now_s, exact=False)
 
     def leave(self, entered: Collective) -> None:
@@ -269,11 +262,9 @@ class Cluster(Meeting):
     # Endings
 
     def part(self, rank: int) -> None:
-        """Leave; costs no time."""
         self.gone.add(rank)
 
     def fail(self, why: str) -> None:
-        """End all ranks."""
         self.scheduler.fail(why)
 
     def _require_messages(self, rank: int) -> None:
@@ -295,13 +286,11 @@ class _Sending(Handle):
         self._cluster, self._array, self._until_s = cluster, array, until_s
 
     def wait(self) -> Array:
-        """The array, once its last byte has left."""
         fiber = self._cluster.scheduler.current
         fiber.now_s = max(fiber.now_s, self._until_s)
         return self._array
 
     def done(self) -> bool:
-        """Looks."""
         return self._cluster.look(lambda now_s: self._until_s <= now_s)
 
 

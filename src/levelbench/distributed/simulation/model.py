@@ -20,8 +20,6 @@ from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.sweep import Fit, Round
 from levelbench.errors import UsageError
 
-__all__ = ["Calibrated", "Compute", "ModelShape", "StandIn", "Uncertain", "link_of", "of_samples", "stand_in"]
-
 
 @final
 @dataclass(frozen=True)

@@ -26,21 +26,6 @@ from typing import Any, NamedTuple, final
 
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "ALL_REDUCE",
-    "TOPOLOGIES",
-    "Interconnect",
-    "Route",
-    "Wire",
-    "bandwidth",
-    "collective_s",
-    "crossed",
-    "duration_s",
-    "parse",
-    "torus_path",
-    "torus_spread",
-]
-
 
 class Wire(NamedTuple):
     """Something that one message at a time crosses."""
@@ -216,8 +201,7 @@ def collective_s(network: Interconnect, operation: str, nbytes: float, size: int
         return 0.0
     if operation == "all_reduce":
         return _all_reduce(network, nbytes, size, algorithm)
-    seconds: float = _OTHERS[operation](network, nbytes, size)
-    return seconds
+    return _OTHERS[operation](network, nbytes, size)
 
 
 def _all_reduce(network: Interconnect, nbytes: float, size: int, algorithm: str) -> float:
@@ -268,19 +252,15 @@ def _halves(network: Interconnect, nbytes: float, size: int) -> float:
     return sum(network.round_s(each, min(each, size - each) * nbytes, size, exchange=True) for each in distances)
 
 
-def _pairwise(network: Interconnect, nbytes: float, size: int) -> float:
-    """All-to-all: to each other rank in turn."""
-    return sum(network.round_s(each, nbytes, size) for each in range(1, size))
-
-
-_OTHERS = {
+_OTHERS: dict[str, Callable[[Interconnect, float, int], float]] = {
     "broadcast": _tree,
     "barrier": lambda network, nbytes, size: _tree(network, 0.0, size),
     "reduce_scatter": lambda network, nbytes, size: (size - 1) * network.round_s(1, nbytes / size, size),
     "all_gather": lambda network, nbytes, size: (size - 1) * network.round_s(1, nbytes, size),
     "gather": _halves,
     "scatter": _halves,
-    "all_to_all": _pairwise,
+    # To each other rank in turn.
+    "all_to_all": lambda network, nbytes, size: sum(network.round_s(each, nbytes, size) for each in range(1, size)),
 }
 
 
@@ -334,10 +314,6 @@ def _taper(text: str, asked: str) -> float:
     return float(text)
 
 
-def _dimensions(text: str, asked: str) -> tuple[int, ...]:
-    return tuple(_count(each, asked) for each in text.split("x"))
-
-
 def _topology(text: str, asked: str) -> str:
     if text not in TOPOLOGIES:
         raise UnknownNameError(asked, text, TOPOLOGIES)
@@ -351,7 +327,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "hop": ("hop_s", duration_s),
     "radix": ("radix", _radix),
     "taper": ("taper", _taper),
-    "dimensions": ("dimensions", _dimensions),
+    "dimensions": ("dimensions", lambda text, asked: tuple(_count(each, asked) for each in text.split("x"))),
     "per-host": ("per_host", _count),
     "local-alpha": ("local_alpha_s", duration_s),
     "local-beta": ("local_beta", bandwidth),

@@ -25,9 +25,6 @@ from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate, Interval, t_quantile
 from levelbench.training.optimizers.base import Optimizer
 
-__all__ = ["ParallelEfficiency", "Prediction", "predict"]
-
-
 _STEPS = 10
 _FEW_RANKS = 32
 """Up to so many, every rank is simulated whatever it does."""

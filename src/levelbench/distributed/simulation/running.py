@@ -30,8 +30,6 @@ from levelbench.training.optimizers.base import Optimizer, State, Stepper, Updat
 from levelbench.training.optimizers.rules import SGD
 from levelbench.training.optimizers.wrappers import Native
 
-__all__ = ["RankOutcome", "Simulated", "SimulatedExecutor", "simulate", "timed", "trace_of", "work"]
-
 _LABELS = tuple(phase.label for phase in Phase)
 """Once: thousands of ranks ask."""
 
@@ -175,7 +173,6 @@ class RankOutcome:
 
 
 def _spent_ns(timeline: Timeline) -> list[int]:
-    """By phase, up to now."""
     timeline.switch(timeline.current)
     return [timeline.spent_ns(phase) for phase in range(len(_LABELS))]
 
@@ -360,12 +357,10 @@ def _fitted(scheme: Scheme, model: ModelShape, small: StandIn, ranks: int) -> tu
     Settings in bytes (``..._mb``) are made smaller with the model. Where a scheme does not send in proportion to the
     model, its own closed form says how much more the large one sends.
     """
-    changed = {each.name: getattr(scheme, each.name) / small.scale for each in _in_bytes(scheme)}
-    fitted = replace(cast("Any", scheme), **changed) if changed else scheme
+    declared = cast("Any", scheme)
+    in_bytes = [each.name for each in fields(declared) if each.name.endswith("_mb")]
+    changed = {name: getattr(scheme, name) / small.scale for name in in_bytes}
+    fitted = replace(declared, **changed) if changed else scheme
     little = fitted.traffic(small.shapes, 4, ranks, 0).sent_bytes
     much = scheme.traffic(model.parameters, model.itemsize, ranks, 0).sent_bytes
     return fitted, much / little if little and much else small.scale
-
-
-def _in_bytes(scheme: Scheme) -> list[Any]:
-    return [each for each in fields(cast("Any", scheme)) if each.name.endswith("_mb")]

@@ -20,20 +20,6 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CommunicationError, MissingError
 
-__all__ = [
-    "COME",
-    "COMPUTE",
-    "ENCODE",
-    "SPEND",
-    "WAIT",
-    "Action",
-    "ActionTrace",
-    "Fiber",
-    "Replayed",
-    "Scheduler",
-    "replay",
-]
-
 _COLLECT_AFTER = 200_000
 """New objects between two looks for garbage, while ranks run."""
 

@@ -157,7 +157,6 @@ def parts(images: Images) -> list[slice]:
 
 
 def _most(images: Images) -> int:
-    """Images in a part."""
     return max(1, _PART_BYTES // max(1, prod(images.shape[1:]) * images.itemsize))
 
 
@@ -264,7 +263,6 @@ class InPlace(Augmentation):
         """Change the images themselves: (n, c, h, w) uint8 or float32, contiguous, and used by no one else."""
 
     def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """A new array of the changed images."""
         result = images_of(images, type(self).__name__).copy()
         self.change(result, seeds)
         return result

@@ -57,7 +57,6 @@ class Move(InPlace):
 
     @final
     def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Images of the same size."""
         shape = images.shape[1:]
         move(images, *self.distances(seeds, shape), self.most(shape), reflect=self.reflects)
 
@@ -79,11 +78,9 @@ class RandomCrop(Move):
 
     @property
     def reflects(self) -> bool:
-        """As the mode says."""
         return self.mode == "reflect"
 
     def most(self, shape: tuple[int, ...]) -> int:
-        """The padding."""
         return self.padding
 
 
@@ -99,7 +96,6 @@ class Translate(Move):
             raise DefinitionError(repr(self), "it is no share of a side", "choose 0 < share <= 1")
 
     def most(self, shape: tuple[int, ...]) -> int:
-        """The share in whole pixels."""
         return round(self.share * max(shape[1:]))
 
 
@@ -120,7 +116,6 @@ class Flip(InPlace):
         return result
 
     def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Images of the same size."""
         mirror(images, np.flatnonzero(self.chosen(seeds)))
 
 
@@ -143,7 +138,6 @@ class Cutout(InPlace):
             raise DefinitionError(repr(self), "it covers nothing", "choose size >= 1")
 
     def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Images of the same size."""
         height, width = images.shape[2:]
         rows = self._outside(uniform(seeds, _ROW, 0, height - 1), height)
         columns = self._outside(uniform(seeds, _COLUMN, 0, width - 1), width)
@@ -193,7 +187,6 @@ class ColourJitter(InPlace):
             images[some] = self._changed(images[some].astype(np.float32), seeds[some])
 
     def _changed(self, images: NDArray[np.float32], seeds: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """The same, rounded."""
         if self.brightness:
             images *= _factors(seeds, _BRIGHTNESS, self.brightness)
             np.clip(images, 0, 255, out=images)
@@ -251,7 +244,6 @@ def _taps(source: int, target: int, antialias: bool) -> tuple[NDArray[np.int64],
 
 
 def _along(images: NDArray[Any], target: int, axis: int, antialias: bool) -> NDArray[np.float32]:
-    """Interpolated along one axis."""
     places, weights = _taps(images.shape[axis], target, antialias)
     shape = [1] * 4
     shape[axis] = target
@@ -290,7 +282,6 @@ class Resize(Augmentation):
             raise DefinitionError(repr(self), "it leaves no pixel", "choose a height and a width >= 1")
 
     def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """Draws nothing."""
         return resized(images_of(images, "Resize"), self.height, self.width, self.antialias)
 
 
@@ -327,7 +318,6 @@ class ProgressiveResize(Augmentation):
         return Resize(size, size)
 
     def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """To the last size."""
         return Resize(self.end, self.end).apply(images, seeds)
 
 
@@ -445,7 +435,6 @@ class Mixup(_BetaMixing):
     """Weighted sums of two examples and of their labels (Zhang et al. 2018); the first column becomes float32."""
 
     def apply(self, columns: Columns, classes: int, generator: Generator) -> Columns:
-        """The other columns stay as they are."""
         values, *others, labels = columns
         share, partner = self._drawn(len(values), generator)
         shares = shares_of(labels, classes)

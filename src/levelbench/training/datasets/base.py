@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -27,7 +27,7 @@ def silent(done_bytes: int, total_bytes: int | None) -> None:
     """No progress is shown."""
 
 
-class Column(Protocol):
+class LazyColumn(Protocol):
     """Rows that are made when they are asked for: decoded images, parts of a file that is larger than memory."""
 
     @property
@@ -45,6 +45,18 @@ class Column(Protocol):
         """The rows at ``indices``. ``seeds`` has one an example in training, where crops are random; else ``None``."""
 
 
+Column = npt.NDArray[Any] | LazyColumn
+
+
+def rows_of(
+    column: Column, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None = None
+) -> npt.NDArray[Any]:
+    """Rows of a column of either kind, shape (len(indices), ...), as an array of their own."""
+    if isinstance(column, np.ndarray):
+        return np.asarray(column.take(indices, axis=0))
+    return column.take(indices, seeds)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -56,7 +68,7 @@ class Split:
     :raises DataError: when the columns differ in length, or none is left for the outputs.
     """
 
-    columns: tuple[npt.NDArray[Any] | Column, ...]
+    columns: tuple[Column, ...]
     targets: int = 1
     reference: Sequence[Any] | None = None
 
@@ -72,7 +84,7 @@ class Split:
             )
 
     @classmethod
-    def of(cls, inputs: npt.NDArray[Any] | Column, labels: npt.NDArray[np.int64]) -> Split:
+    def of(cls, inputs: Column, labels: npt.NDArray[np.int64]) -> Split:
         """One column of inputs and one of labels."""
         return cls((inputs, labels))
 
@@ -199,14 +211,42 @@ class DatasetSource(ABC):
     name: str
     licence: str
     attribution: str
+    split_rule: str
 
     @abstractmethod
     def load(self, folder: Path | None = None) -> Dataset:
         """The data, as float32 or as raw uint8 with its normalisation; ``folder`` is the user's.
 
         :raises MissingError: when the files are nowhere and cannot be brought here.
-        :raises DataError: when a file is not what its checksum says.
+        :raises DataError: when a file is damaged, or not what its checksum says.
+        :raises StoreError: when files have to be brought here and the cache cannot be written.
         """
+
+    def assembled(
+        self,
+        splits: Iterable[Split],
+        classes: int,
+        checksums: Mapping[str, str],
+        found: str,
+        *,
+        normalisation: Normalisation | None = None,
+        synthetic: bool = False,
+    ) -> Dataset:
+        """The dataset of a training, a validation and a test split; ``found`` says where the bytes were read from."""
+        train, validation, test = splits
+        return Dataset(
+            name=self.name,
+            train=train,
+            validation=validation,
+            test=test,
+            classes=classes,
+            checksums=dict(checksums),
+            split_rule=self.split_rule,
+            licence=self.licence,
+            source=f"{found}; {self.attribution}",
+            synthetic=synthetic,
+            normalisation=normalisation,
+        )
 
     def checked(self, folder: Path | None = None) -> Dataset:
         """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read again."""
@@ -252,6 +292,14 @@ def stratified_split(
         *held, rest = np.split(members, np.cumsum(held_out(len(members))))
         parts.append([rest, *held])
     return tuple(np.sort(np.concatenate(part)) for part in zip(*parts, strict=True))
+
+
+def split_by_digest(
+    contents: Iterable[bytes], labels: npt.NDArray[Any] | None, held_out: Callable[[int], tuple[int, ...]]
+) -> tuple[Indices, ...]:
+    """As :func:`stratified_split` of the SHA-256 of each content; without labels all are of one class."""
+    rows = np.frombuffer(b"".join(hashlib.sha256(each).digest() for each in contents), np.uint8).reshape(-1, 32)
+    return stratified_split(rows, np.zeros(len(rows), np.int64) if labels is None else labels, held_out)
 
 
 def standardise(rows: npt.NDArray[np.uint8], highest: int, mean: float, std: float) -> npt.NDArray[np.float32]:

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError, MissingError
 from levelbench.records.places import cache_folder
-from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent, stratified_split
-from levelbench.training.datasets.places import named_folder
+from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent, split_by_digest
+from levelbench.training.datasets.places import named_folder, readable
 from levelbench.training.datasets.reading import decode, read_bytes
 from levelbench.training.datasets.text import BEGIN, END, PADDING, Arrays, BytePairs, joined, padded, parted, prepared
 
@@ -157,7 +157,7 @@ class Bible:
         """Where its files are: in ``said`` if it was named; else in LEVELBENCH_DATA, else at its package's place."""
         for candidate in self._candidates(said):
             files = [candidate / f"{testament}{suffix}" for testament in TESTAMENTS for suffix in FILES]
-            if all(os.access(each, os.R_OK) and each.is_file() for each in files):
+            if all(map(readable, files)):
                 return candidate
         return None
 
@@ -250,29 +250,21 @@ class _BibleSource(DatasetSource):
     _bibles: tuple[Bible, ...]
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; made once and kept in the cache.
-
-        :raises MissingError: when a Bible is nowhere.
-        :raises DataError: when its files are damaged, or its words others than those of the checksum.
-        """
+        """The three splits; made once and kept in the cache."""
         return self._loaded(folder, fresh=False)
 
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As :meth:`load`, but made from the files, whatever the cache holds."""
         return self._loaded(folder, fresh=True)
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """See that the Bibles are here; raises ``MissingError`` as ``load`` does."""
         for bible in self._bibles:
             bible.located(folder)
 
     def where(self, folder: Path | None = None) -> str | None:
-        """The folders of the Bibles."""
         places = [bible.folder(folder) for bible in self._bibles]
         return None if None in places else ", ".join(map(str, places))
 
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when the Bibles are here, else which packages to install."""
         missing = [bible.package for bible in self._bibles if bible.folder(folder) is None]
         place = "on this machine" if named_folder(folder) is None else f"in {folder}"
         return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None
@@ -324,20 +316,11 @@ class VersePairs(_BibleSource):
             return self._made(paired(source, target))
 
         arrays = prepared(cache_folder() / self.name / f"{key[:16]}.npz", key, make, fresh=fresh)
-        merged = [_merge(line) for line in parted(arrays["merges"])]
+        merged = [(left, right) for left, right in (line.split("\t") for line in parted(arrays["merges"]))]
         pairs = BytePairs(parted(arrays["characters"])[0], merged)
-        splits = [self._split(arrays, at, pairs) for at in range(3)]
-        return Dataset(
-            name=self.name,
-            train=splits[0],
-            validation=splits[1],
-            test=splits[2],
-            classes=len(pairs),
-            checksums={bible.module: bible.sha256 for bible in self._bibles},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{' and '.join(str(place) for place in places)}; {self.attribution}",
-        )
+        splits = (self._split(arrays, at, pairs) for at in range(3))
+        checksums = {bible.module: bible.sha256 for bible in self._bibles}
+        return self.assembled(splits, len(pairs), checksums, " and ".join(map(str, places)))
 
     def _made(self, verses: list[tuple[str, str]]) -> Arrays:
         rest, validation, test = parts(verses, self._held_out)
@@ -379,16 +362,10 @@ def parts(verses: Sequence[tuple[str, str]], held_out: tuple[int, int]) -> tuple
     seen = Counter(text for pair in verses for text in pair)
     once = np.array([max(seen[left], seen[right]) == 1 for left, right in verses])
     single = np.flatnonzero(once)
-    digests = [hashlib.sha256("\n".join(verses[at]).encode()).digest() for at in single.tolist()]
-    rows = np.frombuffer(b"".join(digests), np.uint8).reshape(len(single), 32)
-    rest, validation, test = stratified_split(rows, np.zeros(len(single), np.int64), lambda _: held_out)
+    contents = ("\n".join(verses[at]).encode() for at in single.tolist())
+    rest, validation, test = split_by_digest(contents, None, lambda _: held_out)
     training = np.sort(np.concatenate([single[rest], np.flatnonzero(~once)]))
     return training.tolist(), single[validation].tolist(), single[test].tolist()
-
-
-def _merge(line: str) -> tuple[str, str]:
-    left, right = line.split("\t")
-    return left, right
 
 
 ROW_LENGTH: Final = 128
@@ -423,24 +400,12 @@ class Characters(_BibleSource):
         key = hashlib.sha256(repr((1, bible.fingerprint(place), self._length, self._held_out)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
         arrays = prepared(kept, key, lambda: self._made(bible.read(place)), fresh=fresh)
-        train, validation, test = (Split(cut(arrays[f"ids.{at}"], self._length)) for at in range(3))
-        return Dataset(
-            name=self.name,
-            train=train,
-            validation=validation,
-            test=test,
-            classes=1 + len(parted(arrays["alphabet"])),
-            checksums={bible.module: bible.sha256},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{place}; {self.attribution}",
-        )
+        splits = (Split(cut(arrays[f"ids.{at}"], self._length)) for at in range(3))
+        return self.assembled(splits, 1 + len(parted(arrays["alphabet"])), {bible.module: bible.sha256}, str(place))
 
     def _made(self, bible: Chapters) -> Arrays:
         chapters = ["".join(f"{verse}\n" for verse in verses) for verses in bible.values()]
-        digests = b"".join(hashlib.sha256(each.encode()).digest() for each in chapters)
-        rows = np.frombuffer(digests, np.uint8).reshape(len(chapters), 32)
-        split = stratified_split(rows, np.zeros(len(chapters), np.int64), lambda _: self._held_out)
+        split = split_by_digest((each.encode() for each in chapters), None, lambda _: self._held_out)
         texts = ["".join(chapters[at] for at in part) for part in split]
         counts = Counter(texts[0])
         alphabet = sorted((each for each in counts if counts[each] >= RAREST), key=lambda each: (-counts[each], each))

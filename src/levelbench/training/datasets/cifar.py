@@ -12,16 +12,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, StoreError, UsageError
-from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import Dataset, Normalisation, Progress, Split, stratified_split
 from levelbench.training.datasets.pickles import read_pickle
-from levelbench.training.datasets.places import FileSource, Found, folders_of
+from levelbench.training.datasets.places import FileSource, Found, folders_of, readable
 from levelbench.training.datasets.reading import bad, members, read_whole, unpacked
 
 
@@ -178,7 +177,7 @@ def digest_of_rows(rows: Rows) -> str:
     return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
 
 
-def _labels(held: dict[Any, Any], key: bytes, count: int, path: Path) -> Rows:
+def _labels(held: dict[object, object], key: bytes, count: int, path: Path) -> Rows:
     given = held.get(key)
     if isinstance(given, list) and len(given) == count and all(type(each) is int for each in given):
         if all(0 <= each < _CLASSES[key] for each in given):
@@ -233,7 +232,7 @@ class Cifar(FileSource):
         self.home = f"{OFFICIAL_URL}/cifar.html"
         self.ways = (
             f"put {archives}, or what it unpacks to, into a folder and name it with --data or LEVELBENCH_DATA; or "
-            f"allow the download, with a network and without LEVELBENCH_OFFLINE ({self._mirror} names a mirror)"
+            f"allow the download, with a network and without LEVELBENCH_OFFLINE ({self.mirror} names a mirror)"
         )
         self.split_rule = (
             "test is the official test set; of the official training images, the tenth of each class that comes first "
@@ -243,12 +242,6 @@ class Cifar(FileSource):
         )
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits, downloaded to the cache first if the files are nowhere on this machine.
-
-        :raises MissingError: when they are nowhere and may not or cannot be downloaded.
-        :raises DataError: when a file is damaged, or is not what was published.
-        :raises StoreError: when the cache cannot be written.
-        """
         found, whole = self._read(folder)
         files, rows = zip(*whole, strict=True)
         names = [file.name for file in self._edition.versions[0].files]
@@ -261,48 +254,27 @@ class Cifar(FileSource):
         if self._held_out:
             kept, held = stratified_split(images, labels, lambda count: (count // 10,))
             train, validation = Split.of(images[kept], labels[kept]), Split.of(images[held], labels[held])
-        return Dataset(
-            name=self.name,
-            train=train,
-            validation=validation,
-            test=test,
-            classes=self._edition.classes,
-            checksums=checksums,
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{found.label}; {self.attribution}",
-            normalisation=self._edition.normalisation,
-        )
+        splits, classes = (train, validation, test), self._edition.classes
+        return self.assembled(splits, classes, checksums, found.label, normalisation=self._edition.normalisation)
 
     def held(self, folder: Path) -> CifarFiles | None:
         """The first version that is whole: unpacked before packed, binary before Python."""
         candidates = folders_of(folder, "cifar")
         for version in self._edition.versions:
             for path in candidates:
-                if all(_readable(path / file.name) for file in version.files):
+                if all(readable(path / file.name) for file in version.files):
                     return CifarFiles(version, path, packed=False)
         for version in self._edition.versions:
             for path in candidates:
-                if _readable(path / version.archive):
+                if readable(path / version.archive):
                     return CifarFiles(version, path / version.archive, packed=True)
         return None
 
     def download(self, progress: Progress) -> CifarFiles:
         """The binary archive, into the cache, where its files are left and the archive is not."""
-        # Imported here because it brings ssl and http, which are not needed where the files are here.
-        from levelbench.training.datasets.download import fetch
-
         version = self._edition.versions[0]
-        target = cache_folder() / self.name
-        url = os.environ.get(self._mirror) or OFFICIAL_URL
-        archive = fetch(
-            f"{url.rstrip('/')}/{version.archive}",
-            target / version.archive,
-            version.archive_sha256,
-            most_bytes=MOST_ARCHIVE_BYTES,
-            progress=progress,
-        )
-        folder = target / version.folder
+        archive = self.fetch_file(version.archive, version.archive_sha256, OFFICIAL_URL, MOST_ARCHIVE_BYTES, progress)
+        folder = archive.with_name(version.folder)
         try:
             folder.mkdir(exist_ok=True)
             for file, content, _ in self._rows(CifarFiles(version, archive, packed=True)):
@@ -315,10 +287,6 @@ class Cifar(FileSource):
                 f"unpacking {archive}", str(error), "Make the folder writable, or make room on its disk"
             ) from error
         return CifarFiles(version, folder, packed=False)
-
-    @property
-    def _mirror(self) -> str:
-        return f"LEVELBENCH_{self._edition.name.upper()}_URL"
 
     def _read(self, folder: Path | None) -> tuple[Found, list[tuple[File, npt.NDArray[np.uint8]]]]:
         """Where the files are, and the rows of each."""
@@ -335,7 +303,12 @@ class Cifar(FileSource):
     def _rows(self, held: CifarFiles) -> Iterator[tuple[File, bytes, npt.NDArray[np.uint8]]]:
         """Of each file of a version, in order, its content, checked, and its rows."""
         read = rows_of_pickle if held.version.pickled else rows_of_binary
-        contents = _of_archive(held) if held.packed else _of_folder(held)
+        paths = [held.path / file.name for file in held.version.files]
+        contents = (
+            _of_archive(held)
+            if held.packed
+            else {path.name: (path, read_whole(path, _KIND, MOST_FILE_BYTES)) for path in paths}
+        )
         for file in held.version.files:
             path, content = contents[file.name]
             _require_digest(path, content, file.digest)
@@ -352,10 +325,6 @@ def cifar100(validation: Validation = "held-out") -> Cifar:
     return Cifar(CIFAR100, validation)
 
 
-def _readable(path: Path) -> bool:
-    return os.access(path, os.R_OK) and path.is_file()
-
-
 def _require_digest(path: Path, content: bytes, expected: str) -> None:
     md5 = len(expected) == 32
     found = (hashlib.md5(content, usedforsecurity=False) if md5 else hashlib.sha256(content)).hexdigest()
@@ -365,11 +334,6 @@ def _require_digest(path: Path, content: bytes, expected: str) -> None:
             f"its content has {'MD5' if md5 else 'SHA-256'} {found}, and {expected} is expected",
             "Remove the file and fetch it again",
         )
-
-
-def _of_folder(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
-    paths = [held.path / file.name for file in held.version.files]
-    return {path.name: (path, read_whole(path, "CIFAR", MOST_FILE_BYTES)) for path in paths}
 
 
 def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:

@@ -25,10 +25,6 @@ _BLOCK = 512
 Told = Callable[[int, int], None]
 
 
-def _untold(done: int, total: int) -> None:
-    pass
-
-
 def _tell(told: Told, before: int, total: int, rows: int) -> None:
     told(before + rows, total)
 
@@ -61,7 +57,7 @@ def evenness(counts: npt.NDArray[np.int64]) -> ChiSquared:
     return chi_squared_test(counts.tolist(), [counts.sum() / len(counts)] * len(counts))
 
 
-def faults(dataset: Dataset, told: Told = _untold) -> list[str]:
+def faults(dataset: Dataset, told: Told = lambda done, total: None) -> list[str]:
     """What is wrong with the content, a sentence each; empty where nothing is. ``told`` hears rows done and in all."""
     found: list[str] = []
     splits = _splits(dataset)
@@ -100,9 +96,7 @@ def _listed(classes: list[int]) -> str:
     return f"{len(classes):,} classes: {', '.join(map(str, classes[:5]))}{', ...' if len(classes) > 5 else ''}"
 
 
-def _column_fault(
-    column: npt.NDArray[Any] | Column, told: Callable[[int], None], classes: int | None = None
-) -> str | None:
+def _column_fault(column: Column, told: Callable[[int], None], classes: int | None = None) -> str | None:
     """Reads all rows; the first fault. ``classes``: of a column of integer labels, any number of them an example."""
     held = isinstance(column, np.ndarray) and not isinstance(column, np.memmap)
     if held and column.dtype.kind != "f" and classes is None:
@@ -125,7 +119,7 @@ def _column_fault(
     return None
 
 
-def _blocks(column: npt.NDArray[Any] | Column) -> Iterator[npt.NDArray[Any]]:
+def _blocks(column: Column) -> Iterator[npt.NDArray[Any]]:
     for first in range(0, len(column), _BLOCK):
         indices = np.arange(first, min(first + _BLOCK, len(column)), dtype=np.int64)
         if isinstance(column, np.ndarray):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
@@ -137,7 +137,6 @@ class _Transfer:
             return False
 
     def complete(self, attempts: int, sleep: Callable[[float], None]) -> None:
-        """Make the part whole and right."""
         if self.is_right(self.part):  # an earlier process ended between its last byte and the final name
             return
         last = "none was allowed"
@@ -220,7 +219,7 @@ class _Transfer:
         return 0, int(length) if _CONTENT_LENGTH.fullmatch(length) else None
 
     def _receive(
-        self, response: http.client.HTTPResponse, write: Callable[[bytes], Any], start: int, total: int | None
+        self, response: http.client.HTTPResponse, write: Callable[[bytes], object], start: int, total: int | None
     ) -> int:
         """Write what comes; the size of the file then."""
         done = start

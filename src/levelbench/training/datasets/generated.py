@@ -83,16 +83,11 @@ class Synthetic(DatasetSource):
         means = self._means()
         parts = dict(zip(_PARTS, self.sizes, strict=True))
         splits = {name: self._split(means, count, _PARTS[name]) for name, count in parts.items()}
-        return Dataset(
-            name=self.name,
-            train=splits["train"],
-            validation=splits["validation"],
-            test=splits["test"],
-            classes=self.classes,
-            checksums={name: _digest(split) for name, split in splits.items()},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"synthetic, Bayes error {self.error:g}, seed {self.seed}; {self.attribution}",
+        return self.assembled(
+            splits.values(),
+            self.classes,
+            {name: _digest(split) for name, split in splits.items()},
+            f"synthetic, Bayes error {self.error:g}, seed {self.seed}",
             synthetic=True,
             normalisation=Normalisation(
                 (_MIDDLE / 255,) * self.shape[0],
@@ -106,7 +101,6 @@ class Synthetic(DatasetSource):
         refuse_folder(self.name, folder)
 
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None``: it is made when it is asked for."""
         return None
 
     def _means(self) -> npt.NDArray[np.float64]:

@@ -226,12 +226,7 @@ class Digits(DatasetSource):
         self._bundle = bundle
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits. The data comes with the package.
-
-        :raises UsageError: when a ``folder`` is named: the data is bundled.
-        :raises DataError: when the bundled files are damaged.
-        :raises MissingError: when they are not there.
-        """
+        """The three splits; ``UsageError`` for a ``folder`` that is named: the data is bundled."""
         refuse_folder(self.name, folder)
         images = read_checked(self._bundle, DIGITS_IMAGES)
         labels = read_checked(self._bundle, DIGITS_LABELS).astype(np.int64)
@@ -240,24 +235,14 @@ class Digits(DatasetSource):
             Split.of(standardise(rows[part], DIGITS_HIGHEST, DIGITS_MEAN, DIGITS_STD), labels[part])
             for part in stratified_split(rows, labels, _fifths)
         )
-        return Dataset(
-            name=self.name,
-            train=train,
-            validation=validation,
-            test=test,
-            classes=10,
-            checksums={file.name: file.content_sha256 for file in (DIGITS_IMAGES, DIGITS_LABELS)},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"bundled; {self.attribution}",
-        )
+        checksums = {file.name: file.content_sha256 for file in (DIGITS_IMAGES, DIGITS_LABELS)}
+        return self.assembled((train, validation, test), 10, checksums, "bundled")
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
         """Nothing to do; ``UsageError`` as ``load`` has it."""
         refuse_folder(self.name, folder)
 
     def where(self, folder: Path | None = None) -> str | None:
-        """The folder of the bundled files."""
         return f"{self._bundle} (bundled)"
 
     def lacks(self, folder: Path | None = None) -> str | None:
@@ -332,24 +317,16 @@ class FashionMnist(FileSource):
         """The three splits, downloaded to the cache first if they are nowhere on this machine.
 
         ``folder`` holds the four IDX files, gzipped or plain, or has a folder of them whose name has "fashion" in it.
-
-        :raises MissingError: when they are nowhere and may not or cannot be downloaded.
-        :raises DataError: when a file is damaged.
-        :raises StoreError: when the cache cannot be written.
         """
         found = self.located(folder)
         images, labels, test_images, test_labels = (read_checked(found.held, file) for file in self._files)
         train, validation = stratified_split(images, labels, lambda count: (count // 6,))
-        return Dataset(
-            name=self.name,
-            train=_split(images[train], labels[train]),
-            validation=_split(images[validation], labels[validation]),
-            test=_split(test_images, test_labels),
-            classes=10,
-            checksums={file.name: file.content_sha256 for file in self._files},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{found.label}; {self.attribution}",
+        own = ((images[part], labels[part]) for part in (train, validation))
+        return self.assembled(
+            (_split(*each) for each in (*own, (test_images, test_labels))),
+            10,
+            {file.name: file.content_sha256 for file in self._files},
+            found.label,
             normalisation=Normalisation(
                 (FASHION_MEAN,),
                 (FASHION_STD,),
@@ -368,23 +345,12 @@ class FashionMnist(FileSource):
         return [FileLocation("the package dataset-fashion-mnist", self._packaged)]
 
     def download(self, progress: Progress) -> Path:
-        """The four files, into the cache."""
-        # Imported here because it brings ssl and http, which are not needed where the files are here.
-        from levelbench.training.datasets.download import fetch, file_digest
-
-        mirror = os.environ.get("LEVELBENCH_FASHION_MNIST_URL")
-        target = cache_folder() / self.name
+        # A mirror may have packed the same content in its own way; the official address has the official bytes.
+        mirrored = bool(os.environ.get(self.mirror))
         for file in self._files:
-            fetch(
-                f"{(mirror or OFFICIAL_URL).rstrip('/')}/{file.name}.gz",
-                target / f"{file.name}.gz",
-                # A mirror may have packed the same content in its own way; the official address has the official bytes.
-                file.content_sha256 if mirror else file.download_sha256,
-                digest=content_digest if mirror else file_digest,
-                most_bytes=MOST_DOWNLOAD_BYTES,
-                progress=progress,
-            )
-        return target
+            sha256, digest = (file.content_sha256, content_digest) if mirrored else (file.download_sha256, None)
+            self.fetch_file(f"{file.name}.gz", sha256, OFFICIAL_URL, MOST_DOWNLOAD_BYTES, progress, digest)
+        return cache_folder() / self.name
 
 
 def _split(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> Split:

@@ -108,11 +108,7 @@ class Imagenet(FileSource):
         )
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits. Lists the images, and reads none.
-
-        :raises MissingError: when the images are nowhere, or Pillow is not installed.
-        :raises DataError: when the folders or shards do not hold the classes, each with images.
-        """
+        """The three splits. Lists the images, and reads none; ``MissingError`` also where Pillow is not installed."""
         found = self.located(folder)
         train, test = self._index(found.held.train), self._index(found.held.test)
         if isinstance(train, FolderIndex) and isinstance(test, FolderIndex) and train.classes != test.classes:
@@ -120,19 +116,10 @@ class Imagenet(FileSource):
             raise _bad(found.held.test, f"its classes are not those of the training images ({', '.join(other)}, ...)")
         kept, held = _parts(train, self._held_out)
         tested = self._split(test, np.arange(len(test), dtype=np.int64))
-        return Dataset(
-            name=self.name,
-            train=self._split(train, kept),
-            validation=self._split(train, held) if self._held_out else tested,
-            test=tested,
-            classes=self._classes,
-            # Of the names and sizes: a digest of 147 GB would take longer than many a training.
-            checksums={"listing of train": train.digest(), "listing of val": test.digest()},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{found.label}; {self.attribution}",
-            normalisation=CONSTANTS,
-        )
+        splits = (self._split(train, kept), self._split(train, held) if self._held_out else tested, tested)
+        # Of the names and sizes: a digest of 147 GB would take longer than many a training.
+        checksums = {"listing of train": train.digest(), "listing of val": test.digest()}
+        return self.assembled(splits, self._classes, checksums, found.label, normalisation=CONSTANTS)
 
     def held(self, folder: Path) -> ImagenetFiles | None:
         """``folder``, or ``imagenet`` in it: class folders before shards."""

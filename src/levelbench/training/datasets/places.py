@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -49,9 +49,13 @@ class DataFile:
 
     def within(self, folder: Path) -> Path | None:
         """Where it is in ``folder``, gzipped or plain; ``None`` where there is none to read."""
-        paths = (folder / f"{self.name}.gz", folder / self.name)
-        # ``access`` first: ``is_file`` raises for a folder that may not be entered, which is a place like any other.
-        return next((path for path in paths if os.access(path, os.R_OK) and path.is_file()), None)
+        return next(filter(readable, (folder / f"{self.name}.gz", folder / self.name)), None)
+
+
+def readable(path: Path) -> bool:
+    """Whether there is such a file, and it may be read; a name that no file can have is no error."""
+    # ``access`` first: ``is_file`` raises for a folder that may not be entered, which is a place like any other.
+    return os.access(path, os.R_OK) and path.is_file()
 
 
 def offline() -> bool:
@@ -100,6 +104,28 @@ class FileSource(DatasetSource):
     def download(self, progress: Progress) -> Any:
         """Bring the files into the cache; what ``held`` says of them there. By default ``MissingError``."""
         raise self._missing(None, "it may not be passed on")
+
+    @property
+    def mirror(self) -> str:
+        """The variable that may name a mirror: ``LEVELBENCH_SQUAD_URL``."""
+        return f"LEVELBENCH_{self.name.upper().replace('-', '_')}_URL"
+
+    def fetch_file(
+        self,
+        name: str,
+        sha256: str,
+        official_url: str,
+        most_bytes: int,
+        progress: Progress,
+        digest: Callable[[Path], str] | None = None,
+    ) -> Path:
+        """Download one file from the mirror, or else from the official address, into the cache."""
+        # Imported here because it brings ssl and http, which are not needed where the files are here.
+        from levelbench.training.datasets.download import fetch
+
+        url = (os.environ.get(self.mirror) or official_url).rstrip("/")
+        target = cache_folder() / self.name / name
+        return fetch(f"{url}/{name}", target, sha256, digest=digest, most_bytes=most_bytes, progress=progress)
 
     def packaged(self) -> Sequence[FileLocation]:
         """Where packages of an operating system put the files."""

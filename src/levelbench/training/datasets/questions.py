@@ -7,9 +7,7 @@ network on the wrong words in silence. Whole articles are held out; the vocabula
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +19,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.records.places import cache_folder
-from levelbench.training.datasets.base import Dataset, Progress, Split, stratified_split
-from levelbench.training.datasets.places import DataFile, FileSource
+from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
+from levelbench.training.datasets.places import DataFile, FileSource, readable
 from levelbench.training.datasets.reading import read_text
 from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
 
@@ -90,7 +88,7 @@ class _Reader:
 
     path: Path
 
-    def question(self, item: Mapping[str, Any], article: str, context: str) -> Question:
+    def question(self, item: Mapping[str, object], article: str, context: str) -> Question:
         """One question, its answers held against the paragraph."""
         name = self.text(item, "id", f"a question of {article!r}")
         where = f"question {name!r}"
@@ -107,20 +105,20 @@ class _Reader:
             raise _bad(self.path, f"{where} has no answer")
         return Question(name, article, context, self.text(item, "question", where), tuple(answers))
 
-    def mapping(self, item: object, where: str) -> Mapping[str, Any]:
+    def mapping(self, item: object, where: str) -> Mapping[str, object]:
         """``item`` if it is a JSON object."""
         if not isinstance(item, dict):
             raise _bad(self.path, f"{where} is a {type(item).__name__} and no object")
         return item
 
-    def items(self, item: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
+    def items(self, item: Mapping[str, object], key: str, where: str) -> list[Mapping[str, object]]:
         """The objects of the list ``item[key]``."""
         found = item.get(key)
         if not isinstance(found, list):
             raise _bad(self.path, f"{where} has no list {key!r}")
         return [self.mapping(each, f"an item of {key!r} in {where}") for each in found]
 
-    def text(self, item: Mapping[str, Any], key: str, where: str) -> str:
+    def text(self, item: Mapping[str, object], key: str, where: str) -> str:
         """The string ``item[key]``, which is not empty and may be written as UTF-8."""
         found = item.get(key)
         if not isinstance(found, str) or not found:
@@ -192,56 +190,28 @@ class Squad(FileSource):
     def held(self, folder: Path) -> Path | None:
         """The folder, or one in it called ``squad``, that has both files."""
         for each in (folder, folder / "squad"):
-            paths = [each / file.name for file in self._files]
-            # ``access`` first: ``is_file`` raises for a name that no file can have.
-            if all(os.access(path, os.R_OK) and path.is_file() for path in paths):
+            if all(readable(each / file.name) for file in self._files):
                 return each
         return None
 
     def download(self, progress: Progress) -> Path:
-        """The official files, or a mirror's, into the cache."""
-        # Imported here because it brings ssl and http, which are not needed where the files are here.
-        from levelbench.training.datasets.download import fetch
-
-        base = (os.environ.get("LEVELBENCH_SQUAD_URL") or OFFICIAL_URL).rstrip("/")
-        target = cache_folder() / self.name
         for file in self._files:
-            fetch(
-                f"{base}/{file.name}",
-                target / file.name,
-                file.content_sha256,
-                most_bytes=MOST_DOWNLOAD_BYTES,
-                progress=progress,
-            )
-        return target
+            self.fetch_file(file.name, file.content_sha256, OFFICIAL_URL, MOST_DOWNLOAD_BYTES, progress)
+        return cache_folder() / self.name
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits.
-
-        :raises MissingError: when the files are nowhere and cannot be downloaded.
-        :raises DataError: when a file is not what its checksum says, or no SQuAD 1.1.
-        """
         found = self.located(folder)
         train, dev = (_checked(found.held, file) for file in self._files)
         titles = sorted({each.article for each in train})
-        held_out = _held_out(titles)
+        _, held = split_by_digest((each.encode() for each in titles), None, lambda count: (max(1, count // 10),))
+        held_out = {titles[at] for at in held.tolist()}
         parts = (
             [each for each in train if each.article not in held_out],
             [each for each in train if each.article in held_out],
             dev,
         )
-        splits = _Numbers(parts, self._sizes).splits()
-        return Dataset(
-            name=self.name,
-            train=splits[0],
-            validation=splits[1],
-            test=splits[2],
-            classes=self._sizes.context,
-            checksums={file.name: file.content_sha256 for file in self._files},
-            split_rule=self.split_rule,
-            licence=self.licence,
-            source=f"{found.label}; {self.attribution}",
-        )
+        checksums = {file.name: file.content_sha256 for file in self._files}
+        return self.assembled(_Numbers(parts, self._sizes).splits(), self._sizes.context, checksums, found.label)
 
 
 def token_span(places: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
@@ -293,7 +263,6 @@ class _Numbers:
         self._numbers = {context: at for at, context in enumerate(self._texts)}
 
     def splits(self) -> list[Split]:
-        """The columns of each part."""
         return [
             self._split(part, asked, training=at == 0)
             for at, (part, asked) in enumerate(zip(self._parts, self._asked, strict=True))
@@ -342,13 +311,6 @@ def _spelled(words: Sequence[str]) -> NDArray[np.uint8]:
         letters = np.frombuffer(word.encode()[:LETTERS], np.uint8)
         table[at, : len(letters)] = np.minimum(letters, CHARACTERS - 1)
     return table
-
-
-def _held_out(titles: Sequence[str]) -> set[str]:
-    digests = b"".join(hashlib.sha256(each.encode()).digest() for each in titles)
-    rows = np.frombuffer(digests, np.uint8).reshape(len(titles), 32)
-    _, held = stratified_split(rows, np.zeros(len(titles), np.int64), lambda count: (max(1, count // 10),))
-    return {titles[at] for at in held.tolist()}
 
 
 def _checked(folder: Path, file: DataFile) -> list[Question]:

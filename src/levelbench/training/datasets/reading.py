@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, BinaryIO, NoReturn, final
+from typing import Any, BinaryIO, Literal, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -346,7 +346,7 @@ def _opened(path: Path) -> BinaryIO:
         raise bad(path, _KIND, f"it cannot be read ({error})") from error
 
 
-def _mapped(path: Path, name: str, shape: tuple[int, ...], offset: int, order: Any) -> npt.NDArray[Any]:
+def _mapped(path: Path, name: str, shape: tuple[int, ...], offset: int, order: Literal["C", "F"]) -> npt.NDArray[Any]:
     if not _DTYPE.fullmatch(name):
         raise bad(path, _KIND, f"{name!r} is no plain number")
     dtype = np.dtype(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -63,30 +64,20 @@ def make(words: Sequence[str], specification: Specification, identity: str) -> t
     return tuple(_made(kind, place, name, specification) for kind, place in read(words))
 
 
+_OBSERVERS = {
+    "csv": ("files", "Tables"),
+    "mistakes": ("files", "Mistakes"),
+    "statistics": ("files", "Statistics"),
+    "tensorboard": ("trackers", "TensorBoard"),
+    "wandb": ("trackers", "WeightsAndBiases"),
+    "mlflow": ("trackers", "MLflow"),
+}
+
+
 def _made(kind: str, place: str, name: str, specification: Specification) -> Observer:
     # Each is imported where it is wanted: a run that observes nothing pays for nothing.
-    match kind:
-        case "csv":
-            from levelbench.training.observers.files import Tables
-
-            return Tables(Path(place), name)
-        case "mistakes":
-            from levelbench.training.observers.files import Mistakes
-
-            return Mistakes(Path(place), name)
-        case "statistics":
-            from levelbench.training.observers.files import Statistics
-
-            return Statistics(Path(place), name)
-        case "tensorboard":
-            from levelbench.training.observers.trackers import TensorBoard
-
-            return TensorBoard(Path(place), name, specification)
-        case "wandb":
-            from levelbench.training.observers.trackers import WeightsAndBiases
-
-            return WeightsAndBiases(place, name, specification)
-        case _:
-            from levelbench.training.observers.trackers import MLflow
-
-            return MLflow(place, name, specification)
+    module, observer = _OBSERVERS[kind]
+    make = getattr(import_module(f"levelbench.training.observers.{module}"), observer)
+    where = place if kind in ("wandb", "mlflow") else Path(place)
+    made: Observer = make(where, name) if module == "files" else make(where, name, specification)
+    return made

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from levelbench.errors import StoreError
 from levelbench.records.schema import Evaluation, Specification
@@ -76,7 +76,7 @@ class Observer:
         """After the last evaluation, before the test set is looked at."""
 
 
-def overridden(observers: Sequence[Observer], hook: str) -> tuple[Callable[..., Any], ...]:
+def overridden(observers: Sequence[Observer], hook: str) -> tuple[Callable[..., None], ...]:
     """The bound methods ``hook`` of those observers whose class overrides it."""
     base = getattr(Observer, hook)
     return tuple(getattr(each, hook) for each in observers if getattr(type(each), hook) is not base)

@@ -25,12 +25,11 @@ from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
-from levelbench.training.observers.base import Observer, Progress, ready, stored, write_whole
+from levelbench.training.datasets.base import rows_of
+from levelbench.training.observers.base import Context, Observer, Progress, ready, stored, write_whole
 
 if TYPE_CHECKING:
     from levelbench.training.input import Held
-    from levelbench.training.observers.base import ready, stored, write_whole
-from levelbench.training.observers.base import Context
 
 _STEPS = ("step", "epoch", "samples", "time_s")
 _FIRST = ("step", "epoch", "samples", "time_s", "loss")
@@ -85,7 +84,6 @@ class Tables(Observer):
         )
 
     def on_end(self, progress: Progress) -> None:
-        """The steps get their name."""
         with stored(self._draft):
             self._draft.replace(self._folder / f"{self._name}-steps.csv")
 
@@ -124,7 +122,6 @@ class Statistics(Observer):
         self._rows: list[tuple[object, ...]] = []
 
     def on_prepared(self, context: Context) -> None:
-        """Look at gradients from here on, where they leave the executor."""
         self._executor, self._backend = context.executor, context.backend
         self._rows = [(*_COLUMNS, "gradient_norm")]
         self._squares, self._calls = [], 0
@@ -153,12 +150,9 @@ class Statistics(Observer):
         squares = [each**2 for each in gradients.values()]
         self._row(evaluation.step, "*", flat, moved, math.sqrt(sum(squares)) if squares else None)
         self._before = weights
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self._rows)
-        write_whole(self._folder / f"{self._name}-statistics.csv", text.getvalue().encode())
+        write_whole(self._folder / f"{self._name}-statistics.csv", _lines(self._rows).encode())
 
     def on_end(self, progress: Progress) -> None:
-        """Look no more."""
         if self._executor is not None:
             delattr(self._executor, "backward")
 
@@ -180,7 +174,7 @@ class Statistics(Observer):
         names = kept[0] if kept else {}
         return {name: math.sqrt(float(np.mean([float(self._host(each[name])) for each in kept]))) for name in names}
 
-    def _host(self, array: Any) -> NDArray[Any]:
+    def _host(self, array: Array) -> NDArray[Any]:
         assert self._backend is not None
         return np.asarray(self._backend.host(array))
 
@@ -340,7 +334,6 @@ class Mistakes(Observer):
         self._context = context
 
     def on_end(self, progress: Progress) -> None:
-        """Look, and write."""
         assert self._context is not None
         executor, held, name = self._context.executor, self._context.validation, self._name
         wrong = wrong_examples(executor, held)
@@ -356,19 +349,16 @@ class Mistakes(Observer):
         )
         write_whole(self._folder / f"{name}-mistakes.npz", arrays.getvalue())
         shown = wrong.index[: self._most]
-        pictures = as_pictures(_rows(held.split.columns[0], shown)) if len(shown) else None
+        pictures = as_pictures(rows_of(held.split.columns[0], shown)) if len(shown) else None
         if pictures is not None:
             write_whole(self._folder / f"{name}-mistakes.png", png(sheet(pictures, _ACROSS)))
         page = _page(name, wrong, self._most, pictures, held.split.reference)
         write_whole(self._folder / f"{name}-mistakes.html", page.encode("utf-8", "backslashreplace"))
 
 
-def _rows(column: Any, indices: NDArray[np.int64]) -> NDArray[Any]:
-    rows = column[indices] if isinstance(column, np.ndarray) else column.take(indices, None)
-    return np.asarray(rows)
-
-
-def _page(name: str, wrong: WrongExamples, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:
+def _page(
+    name: str, wrong: WrongExamples, most: int, pictures: Pictures | None, reference: Sequence[object] | None
+) -> str:
     """One HTML file that needs no other; every word in it is escaped."""
     title = html.escape(name)
     shown = min(most, len(wrong))

@@ -39,7 +39,6 @@ class Exporter(Observer):
         self._gone = False
 
     def on_prepared(self, context: Context) -> None:
-        """Open it, with what the run is."""
         try:
             self._open(self.name, msgspec.to_builtins(self.specification))
         except LevelbenchError:
@@ -49,11 +48,9 @@ class Exporter(Observer):
             raise UsageError(self.asked, found, "give another place, or leave the observer out") from error
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """Send the figures."""
         self._try(lambda: self._send(evaluation.step, figures(evaluation, step_times_ns)))
 
     def on_end(self, progress: Progress) -> None:
-        """Close it."""
         self._try(self._close)
 
     def _try(self, what: Callable[[], None]) -> None:
@@ -66,7 +63,7 @@ class Exporter(Observer):
             warnings.warn(f"{self.asked} is given up: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
 
     @abstractmethod
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         """Begin a run of that name; ``specification`` is what it is to be, in JSON types."""
 
     @abstractmethod
@@ -110,7 +107,7 @@ class TensorBoard(Exporter):
         self._folder = folder
         self._writer: Any = None
 
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -151,7 +148,7 @@ class WeightsAndBiases(Exporter):
         self._project = project
         self._run: Any = None
 
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         import wandb
 
         mode = os.environ.get("WANDB_MODE") or "offline"
@@ -178,7 +175,7 @@ class MLflow(Exporter):
         self._client: Any = None
         self._run = ""
 
-    def _open(self, name: str, specification: dict[str, Any]) -> None:
+    def _open(self, name: str, specification: Mapping[str, object]) -> None:
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(tracking_uri=self._address)
@@ -197,9 +194,9 @@ class MLflow(Exporter):
         self._client.set_terminated(self._run)
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Nested entries by names with dots between."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, each in value.items():
         found.update(_flat(each, f"{prefix}{key}.") if isinstance(each, Mapping) else {f"{prefix}{key}": each})
     return found

@@ -19,6 +19,7 @@ arrays can be changed, and answer with the result either way; the others answer 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from levelbench.networks.executor import Array
@@ -55,7 +56,7 @@ def _answers(array: Array) -> bool:
     return hasattr(type(array), "__levelbench_function__")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float)
 
 
@@ -85,7 +86,7 @@ def minimum(array: Array, other: Array | float) -> Array:
     return _extremum("minimum", min, array, other)
 
 
-def _extremum(name: str, of_numbers: Any, array: Array, other: Array | float) -> Array:
+def _extremum(name: str, of_numbers: Callable[[Array, Array], Array], array: Array, other: Array | float) -> Array:
     if _is_number(array):
         if _is_number(other):
             return of_numbers(array, other)

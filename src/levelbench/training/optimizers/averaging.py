@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers import checks
@@ -26,10 +26,8 @@ class AveragingRule(UpdateRule):
     def average(self, parameter: Array, state: State) -> Array:
         """The weights to evaluate with, in an array of their own."""
 
-    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """The framework's faster way where it has one, else one parameter after another."""
-        faster = cast("Stepper | None", backend.stepper(self, parameters))
-        return faster or AveragingStepper(self, backend, parameters)
+    def one_by_one(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        return AveragingStepper(self, backend, parameters)
 
 
 class AveragingStepper(RuleStepper):
@@ -58,7 +56,6 @@ class _ScheduleFree(AveragingRule):
     beta1: float = 0.9
 
     def average(self, parameter: Array, state: State) -> Array:
-        """X, from y and z."""
         mean = add_scaled(copy(parameter), state[0], self.beta1 - 1)
         mean /= self.beta1
         return mean
@@ -77,7 +74,7 @@ class _ScheduleFree(AveragingRule):
         return parameter, (add_scaled(iterate, direction, -lr), total, highest)
 
 
-def _quotient(upper: Any, lower: Any) -> Any:
+def _quotient(upper: Array | float, lower: Array | float) -> Array:
     """The ratio upper / lower; 0 where both are, as before the first step of a warm-up that starts at zero."""
     if isinstance(lower, int | float):
         return upper / lower if lower else 0.0
@@ -101,7 +98,6 @@ class ScheduleFreeSGD(_ScheduleFree):
         return copy(parameter), 0.0, 0.0
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         return self._moved(parameter, gradient, state, lr, self.weight_power)
@@ -127,7 +123,6 @@ class ScheduleFreeAdamW(_ScheduleFree):
         return copy(parameter), 0.0, 0.0, zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         *averaging, second = state
         second = squared(second, gradient, self.beta2)
         denominator = sqrt(second)
@@ -166,7 +161,6 @@ class AcceleGrad(AveragingRule):
         return copy(parameter), copy(parameter), 0 * norm(parameter), 0.0
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         iterate, mean, squares, total = state
         weight, following = maximum(1.0, step / 4), maximum(1.0, (step + 1) / 4)
         squares = squares + (weight * norm(gradient)) ** 2
@@ -178,5 +172,4 @@ class AcceleGrad(AveragingRule):
         return mix(parameter, iterate, 1 / following), (iterate, mean, squares, total)
 
     def average(self, parameter: Array, state: State) -> Array:
-        """The mean of all y."""
         return copy(state[1])

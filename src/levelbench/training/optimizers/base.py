@@ -75,8 +75,11 @@ class UpdateRule(Optimizer):
         """The parameter and the state after step number ``step`` (from 1). The gradient may be overwritten."""
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """The framework's faster way where it has one, else one parameter after another."""
-        return cast("Stepper | None", backend.stepper(self, parameters)) or RuleStepper(self, backend, parameters)
+        return cast("Stepper | None", backend.stepper(self, parameters)) or self.one_by_one(backend, parameters)
+
+    def one_by_one(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        """Go to work as the rule is written, one parameter after another, without the framework's faster way."""
+        return RuleStepper(self, backend, parameters)
 
 
 class RuleStepper(Stepper):
@@ -87,7 +90,6 @@ class RuleStepper(Stepper):
         self._states: dict[str, State] = {}
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """Each parameter that has a gradient."""
         rule, parameters, states = self._rule, self._parameters, self._states
         lr = rule.lr * factor
         for name, gradient in gradients.items():

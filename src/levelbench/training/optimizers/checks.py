@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from levelbench.errors import DefinitionError
 
 
-def _refuse_unless(holds: bool, rule: Any, name: str, found: str, do: str) -> None:
+def _refuse_unless(holds: bool, rule: object, name: str, found: str, do: str) -> None:
     if not holds:
         raise DefinitionError(f"{type(rule).__name__} with {name}={getattr(rule, name)}", found, do)
 
 
-def positive(rule: Any, *names: str) -> None:
+def positive(rule: object, *names: str) -> None:
     """Each is a finite number above 0."""
     for name in names:
         value = getattr(rule, name)
         _refuse_unless(math.isfinite(value) and value > 0, rule, name, "it is not positive", f"choose {name} > 0")
 
 
-def not_negative(rule: Any, *names: str) -> None:
+def not_negative(rule: object, *names: str) -> None:
     """Each is a finite number, 0 or above."""
     for name in names:
         value = getattr(rule, name)
         _refuse_unless(math.isfinite(value) and value >= 0, rule, name, "it is not >= 0", f"choose {name} >= 0")
 
 
-def below_zero(rule: Any, *names: str) -> None:
+def below_zero(rule: object, *names: str) -> None:
     """Each is a finite number below 0."""
     for name in names:
         value = getattr(rule, name)
         _refuse_unless(math.isfinite(value) and value < 0, rule, name, "it is not below 0", f"choose {name} < 0")
 
 
-def share(rule: Any, *names: str, above_zero: bool = False) -> None:
+def share(rule: object, *names: str, above_zero: bool = False) -> None:
     """Each lies in [0, 1), or in (0, 1): a share of what was before that is kept."""
     for name in names:
         value = getattr(rule, name)
@@ -43,7 +42,7 @@ def share(rule: Any, *names: str, above_zero: bool = False) -> None:
         _refuse_unless(holds, rule, name, "what is kept of the past is a share", f"choose {least} {name} < 1")
 
 
-def at_least(rule: Any, least: int, *names: str) -> None:
+def at_least(rule: object, least: int, *names: str) -> None:
     """Each is a whole number, ``least`` or above."""
     for name in names:
         value = getattr(rule, name)
@@ -51,7 +50,7 @@ def at_least(rule: Any, least: int, *names: str) -> None:
         _refuse_unless(holds, rule, name, f"it is no whole number >= {least}", f"choose {name} >= {least}")
 
 
-def one_of(rule: Any, choices: tuple[str, ...], *names: str) -> None:
+def one_of(rule: object, choices: tuple[str, ...], *names: str) -> None:
     """Each is one of these words."""
     for name in names:
         listed = ", ".join(choices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.networks.executor import Array
@@ -54,11 +54,9 @@ class LARS(UpdateRule):
         checks.not_negative(self, "weight_decay", "epsilon")
 
     def init(self, parameter: Array) -> State:
-        """The velocity, zero."""
         return zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         velocity = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
@@ -92,7 +90,6 @@ class LAMB(UpdateRule):
         return zeros_like(parameter), zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         first, second = state
         first = mix(first, gradient, 1 - self.beta1)
         second = squared(second, gradient, self.beta2)
@@ -139,7 +136,6 @@ class Adafactor(UpdateRule):
         return xp.zeros_like(parameter[..., :, :1]), xp.zeros_like(parameter[..., :1, :])
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         xp = namespace(parameter)
         new = step**self.beta2_decay
         epsilon = self.epsilon or float(xp.finfo(parameter.dtype).eps)
@@ -195,33 +191,32 @@ class Shampoo(UpdateRule):
 
     def init(self, parameter: Array) -> State:
         """The statistics by axis, their roots if they are kept, and the average gradient if there is momentum."""
-        xp = namespace(parameter)
         sizes = tuple(parameter.shape) or (1,)
-        statistics = tuple(self._identity(xp, parameter, size) * self.epsilon for size in sizes)
-        roots = tuple(self._identity(xp, parameter, size) for size in sizes) if self.every > 1 else None
+        statistics = tuple(self._identity(parameter, size) * self.epsilon for size in sizes)
+        roots = tuple(self._identity(parameter, size) for size in sizes) if self.every > 1 else None
         return statistics, roots, zeros_like(parameter) if self.momentum else None
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         xp = namespace(parameter)
         statistics, roots, average = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         # A parameter of no axis is a vector of one element.
         change = xp.reshape(gradient, tuple(gradient.shape) or (1,))
-        statistics = tuple(_gathered(xp, each, change, axis) for axis, each in enumerate(statistics))
+        statistics = tuple(_gathered(each, change, axis) for axis, each in enumerate(statistics))
         if self.every == 1:
-            used = self._roots(xp, statistics)
+            used = self._roots(statistics)
         else:
-            used = roots = self._roots(xp, statistics) if (step - 1) % self.every == 0 else roots
+            used = roots = self._roots(statistics) if (step - 1) % self.every == 0 else roots
         if self.momentum:
             average = mix(average, gradient, 1 - self.momentum)
             change = xp.reshape(average, change.shape)
         for axis, each in enumerate(used):
-            change = _applied(xp, each, change, axis)
+            change = _applied(each, change, axis)
         return add_scaled(parameter, xp.reshape(change, parameter.shape), -lr), (statistics, roots, average)
 
-    def _identity(self, xp: Any, parameter: Array, size: int) -> Array:
+    def _identity(self, parameter: Array, size: int) -> Array:
+        xp = namespace(parameter)
         # From the parameter itself, as a new array would need its device.
         zero = xp.zeros_like(xp.sum(parameter))
         ones = xp.zeros_like(xp.broadcast_to(zero, (size,))) + 1
@@ -230,39 +225,39 @@ class Shampoo(UpdateRule):
         positions = xp.cumulative_sum(ones)
         return xp.where(positions[:, None] == positions[None, :], zero + 1, zero)
 
-    def _roots(self, xp: Any, statistics: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _roots(self, statistics: tuple[Array, ...]) -> tuple[Array, ...]:
         power = -1 / (2 * len(statistics))
-        return tuple(self._root(xp, each, power) for each in statistics)
+        return tuple(self._root(each, power) for each in statistics)
 
-    def _root(self, xp: Any, statistic: Array, power: float) -> Array:
+    def _root(self, statistic: Array, power: float) -> Array:
         if len(statistic.shape) == 1:
             return statistic**power
-        values, vectors = xp.linalg.eigh(statistic)
+        values, vectors = namespace(statistic).linalg.eigh(statistic)
         # No eigenvalue is below epsilon, but for rounding.
         return (vectors * maximum(values, self.epsilon) ** power) @ vectors.T
 
 
-def _gathered(xp: Any, statistic: Array, gradient: Array, axis: int) -> Array:
+def _gathered(statistic: Array, gradient: Array, axis: int) -> Array:
     """The statistic of an axis with this gradient added."""
-    unfolded = _unfolded(xp, gradient, axis)
+    unfolded = _unfolded(gradient, axis)
     if len(statistic.shape) == 1:
-        statistic += xp.sum(unfolded * unfolded, axis=1)
+        statistic += namespace(unfolded).sum(unfolded * unfolded, axis=1)
     else:
         statistic += unfolded @ unfolded.T
     return statistic
 
 
-def _applied(xp: Any, root: Array, array: Array, axis: int) -> Array:
+def _applied(root: Array, array: Array, axis: int) -> Array:
     """The array multiplied by a root along an axis."""
-    flat = _unfolded(xp, array, axis)
+    xp, flat = namespace(array), _unfolded(array, axis)
     product = root[:, None] * flat if len(root.shape) == 1 else root @ flat
     others = array.shape[:axis] + array.shape[axis + 1 :]
     return xp.moveaxis(xp.reshape(product, (array.shape[axis], *others)), 0, axis)
 
 
-def _unfolded(xp: Any, array: Array, axis: int) -> Array:
+def _unfolded(array: Array, axis: int) -> Array:
     """A matrix whose rows are those of an axis, with the other axes in their order."""
-    rows = array.shape[axis]
+    xp, rows = namespace(array), array.shape[axis]
     others = array.shape[:axis] + array.shape[axis + 1 :]
     return xp.reshape(xp.moveaxis(array, axis, 0), (rows, math.prod(others)))
 
@@ -327,7 +322,6 @@ class Muon(UpdateRule):
         return zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         momentum = mix(state, gradient, 1 - self.momentum)
         direction = mix(gradient, momentum, self.momentum) if self.nesterov else momentum
         rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])

@@ -31,11 +31,9 @@ class SGD(UpdateRule):
         checks.not_negative(self, "weight_decay")
 
     def init(self, parameter: Array) -> State:
-        """No state."""
         return None
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         return add_scaled(parameter, gradient, -lr), state
@@ -59,11 +57,9 @@ class Momentum(UpdateRule):
         checks.not_negative(self, "weight_decay")
 
     def init(self, parameter: Array) -> State:
-        """The velocity, zero."""
         return zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         velocity = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
@@ -116,7 +112,6 @@ class Adam(UpdateRule):
         return tuple(zeros_like(parameter) for _ in range(3 if self.amsgrad else 2))
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         return self._adapted(parameter, gradient, state, step, lr)
@@ -139,7 +134,6 @@ class AdamW(Adam):
     weight_decay: float = 0.01
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         parameter *= 1 - lr * self.weight_decay
         return self._adapted(parameter, gradient, state, step, lr)
 
@@ -167,7 +161,6 @@ class NAdam(UpdateRule):
         return zeros_like(parameter), zeros_like(parameter), 1.0
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         first, second, product = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
@@ -209,7 +202,6 @@ class AdaGrad(UpdateRule):
         return squares
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         squares = add_product(state, gradient, gradient)
@@ -243,7 +235,6 @@ class RMSProp(UpdateRule):
         return tuple(zeros_like(parameter) for _ in range(1 + self.centered + bool(self.momentum)))
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
         squares, *others = state
@@ -288,7 +279,6 @@ class Adadelta(UpdateRule):
         return zeros_like(parameter), zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         squares, steps = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
@@ -316,11 +306,9 @@ class Lion(UpdateRule):
         checks.not_negative(self, "weight_decay")
 
     def init(self, parameter: Array) -> State:
-        """The momentum, zero."""
         return zeros_like(parameter)
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        """One step."""
         direction = sign(mix(copy(state), gradient, 1 - self.beta1))
         if self.weight_decay:
             parameter *= 1 - lr * self.weight_decay

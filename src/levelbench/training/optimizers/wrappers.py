@@ -7,16 +7,15 @@ inside. A framework's own optimizer is a name and settings, and made when it is 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any, cast, final
 
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError, UnknownNameError, UnsupportedError, nearest
-from levelbench.networks.executor import Array, Backend
+from levelbench.networks.executor import Array, Backend, LiveMapping
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, maximum, minimum, mix, norm
 from levelbench.training.optimizers.base import Optimizer, Stepper
@@ -34,26 +33,26 @@ class _Around(Optimizer):
         object.__setattr__(self, "lr", self.optimizer.lr)
 
 
+Before = Callable[[Mapping[str, Array], float], Mapping[str, Array]]
+"""What becomes of the gradients before a step, given the schedule's factor."""
+
+
 class _AroundStepper(Stepper):
-    """Steps of the optimizer inside, with something before or after."""
+    """Steps of the optimizer inside, with something before."""
 
-    def __init__(self, inside: Stepper) -> None:
-        self._inside = inside
+    def __init__(self, inside: Stepper, before: Before = lambda gradients, factor: gradients) -> None:
+        self._inside, self._before = inside, before
 
-    @abstractmethod
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """The step inside, and what is around it."""
+        self._inside.step(self._before(gradients, factor), step, factor)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """That of the optimizer inside."""
         return self._inside.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """That of the optimizer inside."""
         self._inside.restore(state)
 
     def averaged(self) -> Mapping[str, Array] | None:
-        """Those of the optimizer inside."""
         return self._inside.averaged()
 
 
@@ -68,21 +67,16 @@ class Decay(_Around):
         checks.not_negative(self, "weight_decay")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
-        return _DecayStepper(self.optimizer.start(backend, parameters), parameters, self.lr * self.weight_decay)
+        rate = self.lr * self.weight_decay
 
+        def decay(gradients: Mapping[str, Array], factor: float) -> Mapping[str, Array]:
+            for name in gradients:
+                parameter = parameters[name]
+                parameter *= 1 - rate * factor
+                parameters[name] = parameter
+            return gradients
 
-class _DecayStepper(_AroundStepper):
-    def __init__(self, inside: Stepper, parameters: MutableMapping[str, Array], rate: float) -> None:
-        super().__init__(inside)
-        self._parameters, self._rate = parameters, rate
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        for name in gradients:
-            parameter = self._parameters[name]
-            parameter *= 1 - self._rate * factor
-            self._parameters[name] = parameter
-        self._inside.step(gradients, step, factor)
+        return _AroundStepper(self.optimizer.start(backend, parameters), decay)
 
 
 def clipped(gradients: Mapping[str, Array], limit: float, epsilon: float = 1e-6) -> dict[str, Array]:
@@ -115,17 +109,8 @@ class Clip(_Around):
         checks.positive(self, "norm")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
-        return _ClipStepper(self.optimizer.start(backend, parameters), self.norm)
-
-
-class _ClipStepper(_AroundStepper):
-    def __init__(self, inside: Stepper, limit: float) -> None:
-        super().__init__(inside)
-        self._limit = limit
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        self._inside.step(clipped(gradients, self._limit), step, factor)
+        inside = self.optimizer.start(backend, parameters)
+        return _AroundStepper(inside, lambda gradients, factor: clipped(gradients, self.norm))
 
 
 @dataclass(frozen=True)
@@ -139,19 +124,12 @@ class ClipValue(_Around):
         checks.positive(self, "value")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
-        return _ClipValueStepper(self.optimizer.start(backend, parameters), self.value)
+        limit = self.value
 
+        def cut(gradients: Mapping[str, Array], factor: float) -> Mapping[str, Array]:
+            return {name: maximum(minimum(each, limit), -limit) for name, each in gradients.items()}
 
-class _ClipValueStepper(_AroundStepper):
-    def __init__(self, inside: Stepper, limit: float) -> None:
-        super().__init__(inside)
-        self._limit = limit
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        limit = self._limit
-        cut = {name: maximum(minimum(each, limit), -limit) for name, each in gradients.items()}
-        self._inside.step(cut, step, factor)
+        return _AroundStepper(self.optimizer.start(backend, parameters), cut)
 
 
 @dataclass(frozen=True)
@@ -226,7 +204,7 @@ class Groups(Optimizer):
         # The dataclass is frozen, and the rate is not for the caller to choose.
         object.__setattr__(self, "lr", self.default.lr)
 
-    def members(self, names: Mapping[str, Any]) -> dict[str, list[str]]:
+    def members(self, names: Mapping[str, object]) -> dict[str, list[str]]:
         """The names that each pattern takes, in the order of the patterns, and last those of the default under ``""``.
 
         Raises ``DefinitionError`` for a pattern that takes none.
@@ -251,17 +229,18 @@ class Groups(Optimizer):
         """Go to work on these live parameters, each optimizer on its own."""
         chosen = {**self.others, "": self.default}
         steppers = [
-            (names, chosen[pattern].start(backend, _Some(parameters, names)))
+            (names, chosen[pattern].start(backend, Shard(parameters, names)))
             for pattern, names in self.members(parameters).items()
             if names
         ]
         return _GroupsStepper(steppers, parameters)
 
 
-class _Some(MutableMapping[str, Array]):
+@final
+class Shard(LiveMapping):
     """Some of the live parameters: what is put here is put there."""
 
-    def __init__(self, parameters: MutableMapping[str, Array], names: list[str]) -> None:
+    def __init__(self, parameters: MutableMapping[str, Array], names: Sequence[str]) -> None:
         self._parameters, self._names = parameters, dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> Array:
@@ -271,9 +250,6 @@ class _Some(MutableMapping[str, Array]):
 
     def __setitem__(self, name: str, array: Array) -> None:
         self._parameters[name] = array
-
-    def __delitem__(self, name: str) -> None:
-        raise TypeError("parameters of a network are not deleted")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -293,7 +269,6 @@ class _GroupsStepper(Stepper):
             stepper.step({name: gradients[name] for name in names if name in gradients}, step, factor)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The states by the number of their group: ``0:NAME``."""
         return {
             f"{at}:{name}": array for at, (_, each) in enumerate(self._groups) for name, array in each.state().items()
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast, final
 
@@ -22,11 +22,12 @@ from levelbench.checks.findings import Finding, failed, passed
 from levelbench.errors import LevelbenchError
 from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.training.datasets.base import Column, Dataset, Split
+from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
+from levelbench.training.samplers import SomeRows
 
 __all__ = ["Bench", "chance_loss", "covered", "part_of", "same"]
 
@@ -34,29 +35,6 @@ __all__ = ["Bench", "chance_loss", "covered", "part_of", "same"]
 # Examples of training and of a held split, and a batch, by the operations of one example: a step takes a second or so.
 _SIZES = ((5e7, (2048, 512, 32)), (5e8, (1024, 128, 16)), (4e9, (256, 32, 8)), (math.inf, (64, 8, 4)))
 _GRID = 1001
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Some rows of a column that makes its rows when they are asked for."""
-
-    column: Column
-    rows: NDArray[np.int64]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.rows), *self.column.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.column.dtype
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> Host:
-        return self.column.take(self.rows[indices], seeds)
 
 
 @final
@@ -83,7 +61,9 @@ def part_of(split: Split, most: int) -> Split:
     if len(split) <= most:
         return split
     rows = np.linspace(0, len(split) - 1, most).astype(np.int64)
-    columns = tuple(column[rows] if isinstance(column, np.ndarray) else _Part(column, rows) for column in split.columns)
+    columns = tuple(
+        column[rows] if isinstance(column, np.ndarray) else SomeRows(column, rows) for column in split.columns
+    )
     reference = None if split.reference is None else _SomeReferences(split.reference, rows)
     return Split(columns, split.targets, reference)
 
@@ -276,7 +256,6 @@ class _Counting:
         self._held = held
 
     def batches(self, size: int = 1000) -> Iterator[tuple[Array, ...]]:
-        """The held split's, smaller."""
         seen = 0
         for columns in self._held.batches(min(size, max(1, len(self) // _BATCHES))):
             seen += len(columns[-1])

@@ -78,7 +78,8 @@ class _Contents:
             for alias in node.names:
                 if alias.name == "*":
                     module = _ours(node.module)
-                    names = getattr(module, "__all__", ())
+                    public = [name for name in dir(module) if not name.startswith("_")]
+                    names = getattr(module, "__all__", public)
                     self._imported.update({name: f"{node.module}.{name}" for name in names})
                 else:
                     self._imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"

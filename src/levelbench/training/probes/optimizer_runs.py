@@ -85,7 +85,6 @@ class Quadratic(TestProblem):
     zero_after: int | None = None
 
     def start(self) -> dict[str, NDArray[np.float64]]:
-        """Standard normal."""
         return {name: self._drawn(at, 0, shape).copy() for at, (name, shape) in enumerate(self.shapes.items())}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -119,7 +118,6 @@ class Recorded(TestProblem):
     gradients: Sequence[Mapping[str, NDArray[np.float64]]]
 
     def start(self) -> dict[str, NDArray[np.float64]]:
-        """As recorded."""
         return {name: each.astype(np.float64) for name, each in self.parameters.items()}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:

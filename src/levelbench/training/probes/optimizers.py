@@ -18,12 +18,12 @@ from typing import Any, cast
 import numpy as np
 
 from levelbench import plugins
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
-from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
-from levelbench.training.optimizers.base import Optimizer, RuleStepper, Stepper, UpdateRule
+from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
 from levelbench.training.optimizers.wrappers import Groups, Native
 from levelbench.training.probes.optimizer_runs import (
     NATIVE_TOLERANCE,
@@ -201,7 +201,6 @@ def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
-    """No rate, no way."""
     still = subject.run(steps=5, factor=lambda step: 0.0)
     begin = [still.values[0]] * len(still.values)
     found = divergence("rate zero", still, Run(begin, {}, None), 1e-12)
@@ -237,7 +236,7 @@ def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
     problem = subject.quadratic(noise=0.0, centre=0.0)
     found = subject.run(problem, 20, factor=lambda step: 1e-2)
 
-    def height(values: dict[str, Any]) -> float:
+    def height(values: dict[str, Host]) -> float:
         return float(sum(np.sum(each * problem.gradient(name, 1, each)) / 2 for name, each in values.items()))
 
     before, after = height(found.values[0]), height(found.last)
@@ -317,12 +316,9 @@ _ALONE: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
 
 
 def _loop(optimizer: Optimizer, backend: Backend, parameters: dict[str, Array]) -> Stepper:
-    """A rule as it is written, one array after another, without the framework's faster way."""
-    if isinstance(optimizer, AveragingRule):
-        return AveragingStepper(optimizer, backend, parameters)
-    if isinstance(optimizer, UpdateRule):
-        return RuleStepper(optimizer, backend, parameters)
-    return optimizer.start(backend, parameters)
+    """A rule as it is written, without the framework's faster way."""
+    begin = optimizer.one_by_one if isinstance(optimizer, UpdateRule) else optimizer.start
+    return begin(backend, parameters)
 
 
 def _grows(subject: OptimizerTrial) -> bool:
@@ -340,7 +336,7 @@ def _not_finite(found: Run) -> str:
     return ""
 
 
-def _differ(some: dict[str, Any], all_of_them: dict[str, Any]) -> bool:
+def _differ(some: dict[str, Host], all_of_them: dict[str, Host]) -> bool:
     return any(not np.array_equal(each, all_of_them[name], equal_nan=True) for name, each in some.items())
 
 
@@ -393,7 +389,6 @@ class _BesideReference:
 
     @property
     def tolerance(self) -> float:
-        """Of float64."""
         return NATIVE_TOLERANCE if isinstance(self.reference, Native) else TOLERANCE
 
     def problems(self) -> Iterator[tuple[TestProblem, Callable[[int], float]]]:
@@ -413,7 +408,6 @@ class _BesideReference:
         yield recorded_network(self.reference, self.backend, subject.seed, matrices), constant
 
     def runs(self, problem: TestProblem, **settings: Any) -> tuple[Run, Run]:
-        """Both ways."""
         subject = self.subject
         ours = subject.run(problem, **settings)
         return ours, run(self.reference, self.backend, problem, subject.steps, **settings)
@@ -427,7 +421,6 @@ class _BesideReference:
         yield _judged(found, "the very first step is another")
 
     def trajectories(self) -> Iterator[Finding]:
-        """Step by step, in float64."""
         for problem, factor in self.problems():
             ours, theirs = self.runs(problem, factor=factor)
             found = divergence(problem.name, ours, theirs, self.tolerance)

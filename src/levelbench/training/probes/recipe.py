@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +20,15 @@ from levelbench.checks.findings import Finding, Probe, Report, failed, merged, n
 from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.timeline import Phase, Timeline
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.probes import compare_network
-from levelbench.training.accumulation import Accumulating
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.probes import recipe_parts
 from levelbench.training.probes.bench import Bench, chance_loss, covered, same
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
-from levelbench.training.trainer import Trainer
+from levelbench.training.trainer import Accumulating, Trainer
 
 __all__ = ["accumulation", "check_recipe", "one_batch"]
 
@@ -321,7 +319,7 @@ def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
         yield noted(found, "it may need more steps than a check takes: give --seconds, or train it")
 
 
-def _loss(bench: Bench, executor: Any, columns: tuple[Any, ...]) -> float:
+def _loss(bench: Bench, executor: Executor, columns: tuple[Array, ...]) -> float:
     """The training loss of a batch. It moves running statistics, as a step does; nothing else."""
     return float(bench.host(executor.forward(*columns)))
 
@@ -413,7 +411,13 @@ def _jitter(bench: Bench, executor: Executor, seed: int) -> None:
 
 
 def _off(
-    bench: Bench, executor: Executor, loss: Any, name: str, direction: NDArray[np.float64], change: float, norm: float
+    bench: Bench,
+    executor: Executor,
+    loss: Callable[[], float],
+    name: str,
+    direction: NDArray[np.float64],
+    change: float,
+    norm: float,
 ) -> float:
     """The relative error of the slope, at the step that should change the loss by so much.
 
@@ -479,9 +483,7 @@ def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
         executor = bench.executor(recipe, seed)
         bench.backend.seed(seed)
         loss = float(bench.host(executor.forward(*batch)))
-        gradients = executor.backward()
-        flat = [bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)]
-        ends.append((loss, np.concatenate(flat)))
+        ends.append((loss, _flat(bench, executor.backward())))
     (exact, slope), (loss, other) = ends
     cosine = float(slope @ other / max(float(np.linalg.norm(slope) * np.linalg.norm(other)), 1e-300))
     layout = " and channels last" if own.channels_last else ""
@@ -491,6 +493,10 @@ def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
         yield passed(found)
     else:
         yield failed(found, "keep in float32 what overflows or cancels, or train in float32")
+
+
+def _flat(bench: Bench, gradients: Mapping[str, Array]) -> NDArray[np.float64]:
+    return np.concatenate([bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)])
 
 
 def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
@@ -516,9 +522,7 @@ def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
     for batches in ([batch], group):
         turn = Accumulating(bench.executor(recipe, seed), Timeline(bench.backend.clock()))
         loss = float(bench.host(turn.forward(*batches)))
-        gradients = turn.backward()
-        flat = [bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)]
-        ends.append((loss, np.concatenate(flat)))
+        ends.append((loss, _flat(bench, turn.backward())))
     (whole, slope), (loss, other) = ends
     off = float(np.linalg.norm(other - slope) / max(float(np.linalg.norm(slope)), 1e-300))
     sizes = ", ".join(str(stop - start) for start, stop in pairwise(bounds))

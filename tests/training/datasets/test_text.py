@@ -21,6 +21,8 @@ from levelbench.training.datasets.text import (
     spans,
 )
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest"]
 
 

@@ -24,6 +24,8 @@ from levelbench.training.datasets.bibles import (
 )
 from levelbench.training.datasets.text import BEGIN, END, PADDING, prepared
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 needs_debian = pytest.mark.skipif(
     ENGLISH.folder(None) is None or SPANISH.folder(None) is None,
     reason="the packages sword-text-web and sword-text-sparv are not installed",

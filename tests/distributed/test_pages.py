@@ -14,3 +14,15 @@ def test_the_scheme_of_the_page_passes_every_probe(tmp_path):
     report = check_scheme(named_scheme(str(path)), ranks=(3,), steps=8)
     assert not report.failed
     assert named_scheme(f"{path}:gather-all", {"scale": 0.5}).scale == 0.5
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "communicators.md"
+
+
+def test_the_examples_of_the_page_run_in_their_order():
+    own, _, _ = PAGE.read_text().partition("\n## Libraries")
+    blocks = re.findall(r"```python\n(.*?)```", own, flags=re.DOTALL)
+    assert len(blocks) == 4
+    names = {}
+    for block in blocks:
+        exec(block, names)

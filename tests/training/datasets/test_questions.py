@@ -9,6 +9,8 @@ from levelbench.errors import DataError, MissingError
 from levelbench.training.datasets.places import DataFile
 from levelbench.training.datasets.questions import Squad, read_squad, token_span
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 CONTEXT = "The Norman dynasty had a major impact. In 1066 they came."
 FILE = {
     "version": "1.1",

@@ -2,6 +2,8 @@ import pytest
 
 from levelbench.distributed.launching.relay import Port, Relay
 
+pytestmark = pytest.mark.usefixtures("namespaces_here")
+
 MS = 1_000_000
 
 

@@ -1,19 +1,32 @@
 """Batches of a training split: which, in which order, and of what they do not depend."""
 
 from dataclasses import dataclass
-from threading import current_thread
+from threading import Event, Lock, current_thread
 from threading import enumerate as threads
+from weakref import ref
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from levelbench.errors import DataError, DefinitionError
+from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.training import input as inputs
 from levelbench.training.augmentation import Augmentation, CutMix, Cutout, Flip, Mixup, ProgressiveResize, RandomCrop
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.input import HostLoader, ResidentLoader, make_loader
-from levelbench.training.samplers import Shuffled
+from levelbench.training.input import (
+    Held,
+    HostLoader,
+    Prefetch,
+    ResidentLoader,
+    examples_at_once,
+    groups,
+    in_batches,
+    make_loader,
+)
+from levelbench.training.samplers import Sequential, Shuffled
 
 NUMPY = open_framework("numpy")
 RANDOM = np.random.default_rng(0)
@@ -184,9 +197,9 @@ def test_rows_that_a_column_keeps_are_left_as_they_were():
 
 def test_all_columns_come_in_their_order():
     split = Split((RAW, np.arange(N), np.arange(N) * 2, LABELS), targets=2)
-    for given in ({}, {"augment": (Flip(),)}):
+    for how in ({}, {"augment": (Flip(),)}):
         for images, index, twice, labels in make_loader(
-            NUMPY, dataset(split), split, Shuffled(16), seed=0, **given
+            NUMPY, dataset(split), split, Shuffled(16), seed=0, **how
         ).batches(0):
             assert images.shape[1:] == (3, 6, 4)
             assert np.array_equal(twice, 2 * index)
@@ -197,8 +210,8 @@ def test_plain_arrays_stay_on_the_device_and_the_rest_is_work_for_the_host(tmp_p
     kept = np.memmap(tmp_path / "images", np.uint8, "w+", shape=RAW.shape)
     kept[:] = RAW
     assert isinstance(loader(), ResidentLoader)
-    for given in ({"augment": AUGMENT}, {"mix": Mixup(1.0)}, {"images": Decoded()}, {"images": kept}):
-        assert isinstance(loader(**given), HostLoader)
+    for how in ({"augment": AUGMENT}, {"mix": Mixup(1.0)}, {"images": Decoded()}, {"images": kept}):
+        assert isinstance(loader(**how), HostLoader)
     assert same(all_of(loader(kept)), all_of(loader()))
     assert same(all_of(loader(kept, augment=AUGMENT)), all_of(loader(augment=AUGMENT)))
 
@@ -264,3 +277,203 @@ def test_a_loader_that_was_closed_can_be_used_again():
 def test_what_cannot_be_is_said_before_the_first_batch(given, says):
     with pytest.raises(DefinitionError, match=says):
         loader(**given)
+
+
+TILES = np.random.default_rng(3).integers(0, 256, (100, 3, 4, 4), dtype=np.uint8)
+KINDS = np.arange(100) % 7
+CONSTANTS = Normalisation((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
+
+
+def grouped_loader(backend, sampler, **given):
+    split = Split.of(TILES, KINDS)
+    dataset = Dataset("made", split, split, split, 7, {}, "", "", "", synthetic=True, normalisation=CONSTANTS)
+    return make_loader(backend, dataset, split, sampler, seed=1, **given)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 30), st.data())
+def test_groups_are_whole_steps_in_order_as_many_as_fit_and_one_at_least(rows, examples, data):
+    bounds = np.cumsum([0, *rows]).tolist()
+    first = data.draw(st.integers(0, len(rows)))
+    last = data.draw(st.integers(first, len(rows)))
+    found = list(groups(bounds, first, last, examples))
+    assert [step for group in found for step in range(*group)] == list(range(first, last))
+    for start, stop in found:
+        assert stop == start + 1 or bounds[stop] - bounds[start] <= examples
+        assert stop == last or bounds[stop + 1] - bounds[start] > examples
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("way", [{}, {"augment": (Flip(),)}, {"augment": (Flip(),), "workers": 2}, {"mix": Mixup(1.0)}])
+def test_no_bit_depends_on_how_many_are_made_at_once(framework, way, monkeypatch):
+    if framework == "torch":
+        pytest.importorskip("torch")
+    backend, found = open_framework(framework), []
+    # Nothing but single batches, groups that end in the middle, and everything at once.
+    for elements in (1, 36 * TILES[0].size, 10**6):
+        monkeypatch.setattr(inputs, "_ELEMENTS", elements)
+        made = grouped_loader(backend, Shuffled(8), **way)
+        found.append([[backend.host(column) for column in batch] for batch in made.batches(2, 1, 12)])
+        made.close()
+    for others in found[1:]:
+        assert [[column.tobytes() for column in batch] for batch in others] == [
+            [column.tobytes() for column in batch] for batch in found[0]
+        ]
+    assert [len(images) for images, _ in found[0]] == [8] * 11
+
+
+class Counting(NumpyBackend):
+    """Keeps how many of the groups made before are alive at each gather of images."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive, self._made = [], []
+
+    def take(self, array, indices):
+        """As ever."""
+        if array.ndim == 4:
+            self.alive.append(sum(each() is not None for each in self._made))
+        return super().take(array, indices)
+
+    def normalise(self, array, shift, scale):
+        """As ever."""
+        group = super().normalise(array, shift, scale)
+        self._made.append(ref(group))
+        return group
+
+
+def test_a_group_is_one_gather_and_is_let_go_of_before_the_next_is_made(monkeypatch):
+    monkeypatch.setattr(inputs, "_ELEMENTS", 40 * TILES[0].size)
+    backend = Counting()
+    batches = grouped_loader(backend, Sequential(10)).batches(0)
+    assert sum(map(len, batches)) == 10 * 2
+    assert backend.alive == [0, 0, 0]
+
+
+def test_where_cutting_costs_more_than_a_gather_each_batch_is_made_for_itself():
+    pytest.importorskip("jax")
+    assert examples_at_once(open_framework("jax"), TILES.shape, 8) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch", "expected"),
+    [
+        # Four batches of 32 images of 3 x 32 x 32 fit in 2^19 elements, four of 64 do not.
+        ((5, 3, 32, 32), 32, 170),
+        ((5, 3, 32, 32), 64, 0),
+        ((5, 0), 8, 2**19),
+        ((5, 2**19 + 1), 1, 0),
+    ],
+)
+def test_batches_are_grouped_where_four_of_them_fit(shape, batch, expected):
+    assert examples_at_once(open_framework("numpy"), shape, batch) == expected
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_a_group_is_cut_into_the_rows_of_its_batches(framework):
+    if framework != "numpy":
+        pytest.importorskip(framework)
+    backend = open_framework(framework)
+    columns = [backend.array(TILES[:6]), backend.array(KINDS[:6])]
+    found = [[backend.host(column) for column in batch] for batch in in_batches(backend, columns, [3, 0, 2, 1])]
+    for (images, labels), cut in zip(found, (slice(0, 3), slice(3, 3), slice(3, 5), slice(5, 6)), strict=True):
+        assert np.array_equal(images, TILES[cut])
+        assert np.array_equal(labels, KINDS[cut])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_results_come_in_the_order_of_the_jobs(workers):
+    prefetch = Prefetch(workers)
+    assert list(prefetch.ordered(lambda at=at: at * at for at in range(20))) == [at * at for at in range(20)]
+    prefetch.close()
+
+
+def test_without_workers_nothing_is_done_before_it_is_asked_for():
+    done = []
+    results = Prefetch(0).ordered(lambda at=at: done.append(at) for at in range(5))
+    next(results)
+    assert done == [0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_work_is_done_ahead_but_never_further_than_there_are_workers(workers):
+    begun, lock, enough = [], Lock(), Event()
+
+    def job(at):
+        with lock:
+            begun.append(at)
+            if len(begun) > workers:
+                enough.set()
+        return at
+
+    prefetch = Prefetch(workers)
+    results = prefetch.ordered(lambda at=at: job(at) for at in range(50))
+    assert next(results) == 0
+    assert enough.wait(120)
+    assert len(begun) <= workers + 1
+    prefetch.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_comes_where_the_result_would_have_come(workers):
+    def job(at):
+        if at == 2:
+            raise ValueError("the third")
+        return at
+
+    prefetch = Prefetch(workers)
+    results = prefetch.ordered(lambda at=at: job(at) for at in range(5))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ValueError, match="the third"):
+        next(results)
+    prefetch.close()
+
+
+ROWS = 25
+GREYS = np.random.default_rng(0).integers(0, 256, (ROWS, 1, 3, 3), np.uint8)
+HALF = Normalisation((0.5,), (0.5,))
+
+
+class LazyGreys:
+    """Rows that are made when they are asked for; never with seeds here."""
+
+    shape, dtype = GREYS.shape, GREYS.dtype
+
+    def __len__(self):
+        return ROWS
+
+    def take(self, indices, seeds):
+        assert seeds is None
+        return GREYS[indices]
+
+
+def held(images, framework="numpy", normalisation=None):
+    split = Split.of(images, np.arange(ROWS))
+    made = Dataset("made", split, split, split, ROWS, {}, "", "", "", normalisation=normalisation)
+    return Held(open_framework(framework), made, split)
+
+
+def kept(tmp_path):
+    """The same in a file."""
+    mapped = np.memmap(tmp_path / "images", np.uint8, "w+", shape=GREYS.shape)
+    mapped[:] = GREYS
+    return mapped
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("kind", ["array", "decoded", "mapped"])
+def test_all_examples_come_once_in_order_and_again_at_the_next_look(kind, framework, tmp_path):
+    if framework != "numpy":
+        pytest.importorskip(framework)
+    images = {"array": lambda: GREYS, "decoded": LazyGreys, "mapped": lambda: kept(tmp_path)}[kind]()
+    looked = held(images, framework)
+    assert len(looked) == ROWS
+    for _ in range(2):
+        batches = [tuple(map(looked.backend.host, batch)) for batch in looked.batches(10)]
+        assert [len(labels) for _, labels in batches] == [10, 10, 5]
+        assert np.array_equal(np.concatenate([images for images, _ in batches]), GREYS)
+        assert np.concatenate([labels for _, labels in batches]).tolist() == list(range(ROWS))
+
+
+def test_raw_pixels_are_normalised():
+    ((images, _),) = held(GREYS, normalisation=HALF).batches()
+    np.testing.assert_allclose(images, (GREYS / 255 - 0.5) / 0.5, atol=1e-6)

@@ -9,6 +9,8 @@ from levelbench.distributed.launching import namespaces
 from levelbench.distributed.launching.namespaces import Hosts, Link, discipline
 from levelbench.errors import CommunicationError, MissingError, UsageError
 
+pytestmark = pytest.mark.usefixtures("namespaces_here")
+
 
 def test_a_link_is_read_in_the_words_of_tc():
     link = Link("2.5gbit", "200us", "0.5%")

@@ -8,6 +8,8 @@ import pytest
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.namespaces import Hosts, Link
 
+pytestmark = pytest.mark.usefixtures("namespaces_here")
+
 pytest.importorskip("torch")
 
 TIMEOUT_S = 3

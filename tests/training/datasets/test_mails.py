@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.training.datasets.texts.corpus import corpus, mail, named
+from tests.training.datasets.corpus import corpus, mail, named
 
 from levelbench.errors import DataError, MissingError, StoreError
 from levelbench.training.datasets import mails as formats
 from levelbench.training.datasets.mails import ARCHIVE, FILES, Mails, hashed, mail_files, read_mail, words
 from levelbench.training.datasets.reading import read_bytes
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_words_are_numbers_and_equal_mails_are_there_once(tmp_path):
