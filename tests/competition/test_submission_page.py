@@ -24,7 +24,7 @@ PARTS = (
     schema.Code,
     schema.SystemPrice,
     schema.SubmittedRun,
-    schema.RunCurve,
+    schema.SubmittedCurve,
     schema.Inference,
     schema.TuningEffort,
     schema.Provenance,

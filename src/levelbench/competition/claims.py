@@ -38,10 +38,10 @@ from levelbench.competition.entries import Inference, Submission, SubmittedRun
 from levelbench.competition.exchange.dawnbench import read_entry
 from levelbench.competition.exchange.mlperf import read_log, read_results
 from levelbench.competition.exchange.mlperf.entries import submission_of
-from levelbench.competition.figures import EntryScore
+from levelbench.competition.figures import QUANTILES, EntryScore
 from levelbench.competition.reading import read_bytes, read_submission
 from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
-from levelbench.competition.scoring import QUANTILES, score
+from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.report.remarks import Remarks
 
@@ -53,6 +53,7 @@ __all__ = [
     "remarks_on_entry",
     "submission_claim",
 ]
+"""What ``levelbench.claims.reading`` finds through the entry point, and what the command line asks for."""
 
 _JSON = ":json"
 _LONGEST = 1 << 16

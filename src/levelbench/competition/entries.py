@@ -23,29 +23,6 @@ from levelbench.records.faults import store_fault
 from levelbench.records.schema import Target
 from levelbench.records.writer import path_part, publish
 
-__all__ = [
-    "SUBMISSION_SCHEMA",
-    "Author",
-    "Code",
-    "Hardware",
-    "Inference",
-    "Origin",
-    "Provenance",
-    "RunCurve",
-    "Submission",
-    "SubmittedRun",
-    "SystemPrice",
-    "TuningEffort",
-    "curve_digest",
-    "cut_at_word",
-    "encode",
-    "file_digest",
-    "stem_of",
-    "submission_digest",
-    "write_new",
-    "write_whole",
-]
-
 SUBMISSION_SCHEMA = 1
 
 Text = Annotated[str, Meta(max_length=4000)]
@@ -98,7 +75,7 @@ class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     on_demand: bool | None = None
 
 
-class RunCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SubmittedCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
 
     time_s: list[float]
@@ -117,7 +94,7 @@ class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     ``phases_s`` are the seconds by phase up to the end of the curve; ``excluded_s`` those that the clock left out.
     """
 
-    curve: RunCurve
+    curve: SubmittedCurve
     status: Literal["done", "failed"] = "done"
     seed: Count | None = None
     reached: bool | None = None
@@ -269,12 +246,12 @@ def submission_digest(submission: Submission) -> str:
     return hashlib.sha256(encode(submission)).hexdigest()
 
 
-def curve_digest(curve: RunCurve) -> str:
+def curve_digest(curve: SubmittedCurve) -> str:
     """SHA-256 of the curve's canonical text: its columns in the schema's order, those not stated left out.
 
     Times and qualities are written as floats also where they are whole, so ``1`` and ``1.0`` are one curve.
     """
-    plain = RunCurve(
+    plain = SubmittedCurve(
         time_s=_floats(curve.time_s),
         quality=_floats(curve.quality),
         epoch=None if curve.epoch is None else _floats(curve.epoch),
@@ -294,7 +271,7 @@ def _floats(values: list[float]) -> list[float]:
     return list(map(float, values))
 
 
-def _finite(value: Submission | RunCurve) -> bytes:
+def _finite(value: Submission | SubmittedCurve) -> bytes:
     try:
         raw = _ENCODER.encode(value)
     except UnicodeEncodeError as error:

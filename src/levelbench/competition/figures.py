@@ -25,34 +25,6 @@ from levelbench.measure.statistics import median_interval, olympic_mean, t_quant
 from levelbench.measure.statistics.intervals import median_interval_ranks
 from levelbench.records.schema import Target
 
-__all__ = [
-    "ANSWER_USD",
-    "COLUMNS",
-    "FLAGS",
-    "LATENCY_S",
-    "MORE_IS_BETTER",
-    "MOST_SCENARIOS",
-    "PRICE_USD",
-    "PRICE_WORDS",
-    "QUANTILES",
-    "RATE_PER_S",
-    "RUN_S",
-    "BoardFigure",
-    "Bounds",
-    "Column",
-    "EntryScore",
-    "RankedScenario",
-    "Times",
-    "absent",
-    "aggregate",
-    "by_scenario",
-    "is_apart",
-    "is_within",
-    "median_figure",
-    "own_scenario",
-    "scenario_of",
-]
-
 QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
 """The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
 

@@ -21,13 +21,6 @@ from levelbench.competition.entries import Submission
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.schema import DatasetFacts, Target
 
-__all__ = [
-    "BoardFacts",
-    "board_facts",
-    "compared_with_board",
-    "doubts_beside_rank",
-]
-
 _SIGNATURES = "signatures."
 _SUBJECTS = frozenset(
     {"checksums", "dataset", "split rule", "split sizes", "labels", "task definition", "source", "quality"}

@@ -22,9 +22,9 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Provenance,
-    RunCurve,
     Setting,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     TuningEffort,
@@ -50,23 +50,6 @@ from levelbench.records.summary import RunSummary, summarise
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord
 
-__all__ = [
-    "SETTINGS",
-    "Terms",
-    "choose",
-    "code_of",
-    "division_of",
-    "entries_of",
-    "file_of",
-    "hardware_of",
-    "left_out",
-    "make",
-    "provenance_of",
-    "run_of",
-    "target_of",
-    "tried",
-    "without_settings",
-]
 
 _MACHINE = ("machine", "accelerators", "threads", "malloc", "signatures")
 """Parts of an environment that say what ran and how it was scored; the others say what moved at the time."""
@@ -295,12 +278,12 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
     )
 
 
-def _ends_at(curve: RunCurve, target: Target) -> bool:
+def _ends_at(curve: SubmittedCurve, target: Target) -> bool:
     sign = 1.0 if target.direction == "higher" else -1.0
     return bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
 
 
-def _curve(record: Record, target: Target, clock: str) -> tuple[RunCurve, Evaluation | None]:
+def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, Evaluation | None]:
     """The evaluations up to the first that is not finite (a run that diverged), and the last of them."""
     kept: list[Evaluation] = []
     for evaluation in record.evaluations:
@@ -310,7 +293,7 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[RunCurve, Evalua
     score = policy(clock).score
     names = {name for each in kept for name in each.quality} - {target.split}
     columns = {name: [each.quality.get(name, math.nan) for each in kept] for name in sorted(names)}
-    curve = RunCurve(
+    curve = SubmittedCurve(
         time_s=[score(each.phases_ns).seconds for each in kept],
         quality=[each.quality[target.split] for each in kept],
         epoch=[each.epoch for each in kept],

@@ -34,8 +34,6 @@ from levelbench.records.schema import DatasetFacts
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord, InferenceSpecification
 
-__all__ = ["make_inference", "measured_ceiling", "submitted"]
-
 
 def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path | None = None) -> Submission:
     """The entry of ``records``, which are of one specification on one machine.

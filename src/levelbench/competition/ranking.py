@@ -15,14 +15,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-__all__ = [
-    "Bounded",
-    "Placing",
-    "order",
-    "progress",
-    "rank",
-]
-
 
 class Bounded(Protocol):
     """What can be ranked: a value of which less is better, and its interval."""

@@ -17,22 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, RunCurve, Submission, SubmittedRun
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, Submission, SubmittedCurve, SubmittedRun
 from levelbench.errors import RecordError
-
-__all__ = [
-    "DEPTH_LIMIT",
-    "FILE_LIMIT",
-    "POINT_LIMIT",
-    "RUN_LIMIT",
-    "UnreadableError",
-    "is_address",
-    "lengths",
-    "parse_submission",
-    "read_bytes",
-    "read_submission",
-    "seen",
-]
 
 RUN_LIMIT = 1000
 """How many runs or measurements of inference an entry may have."""
@@ -66,7 +52,7 @@ def lengths(submission: Submission, raw: bytes) -> list[tuple[str, int, int]]:
 
 
 def _lengths_of_run(run: SubmittedRun, at: str) -> list[tuple[str, int, int]]:
-    curve: RunCurve = run.curve
+    curve: SubmittedCurve = run.curve
     found = [
         (f"{at}.curve.time_s", len(curve.time_s), POINT_LIMIT),
         (f"{at}.curve.quality", len(curve.quality), POINT_LIMIT),

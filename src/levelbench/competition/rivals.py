@@ -23,11 +23,9 @@ from msgspec import Struct
 
 from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import RunCurve, Submission
+from levelbench.competition.entries import Submission, SubmittedCurve
 from levelbench.competition.gate import BoardFacts, board_facts, compared_with_board
 from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
-
-__all__ = ["LEAST_POINTS", "MOST_RIVALS", "EntryTrace", "Rivals", "match", "rivals", "sketch", "trace_of"]
 
 LEAST_POINTS = 5
 """Shorter curves are compared by digest only: a few points agree by chance."""
@@ -55,13 +53,13 @@ class CurveMatch(NamedTuple):
     scale: float
 
 
-def _begun(curve: RunCurve) -> tuple[list[float], list[float]]:
+def _begun(curve: SubmittedCurve) -> tuple[list[float], list[float]]:
     """Times and qualities that are compared: before anything was timed there is nothing to compare."""
     begun = bisect_right(curve.time_s, 0.0)
     return curve.time_s[begun : begun + _KEPT_POINTS], curve.quality[begun : begun + _KEPT_POINTS]
 
 
-def sketch(curve: RunCurve) -> bytes:
+def sketch(curve: SubmittedCurve) -> bytes:
     """A few hashes of the curve, 8 bytes each; none of a curve that says too little for agreeing to be no accident.
 
     They are of the points in round figures, and of a few qualities in a row, which stay as they are if times are
@@ -118,7 +116,7 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
     }
 
 
-def match(earlier: RunCurve, curve: RunCurve) -> CurveMatch | None:
+def match(earlier: SubmittedCurve, curve: SubmittedCurve) -> CurveMatch | None:
     """The match, if almost all points of the shorter curve are points of the other, at one scale of time."""
     (times_before, before), (times, after) = _begun(earlier), _begun(curve)
     points = min(len(times_before), len(times))
@@ -222,7 +220,7 @@ def _rounded(words: str, *columns: Sequence[float]) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _goes_forward(curve: RunCurve) -> bool:
+def _goes_forward(curve: SubmittedCurve) -> bool:
     return len(curve.time_s) == len(curve.quality) and all(map(lt, curve.time_s, curve.time_s[1:]))
 
 
@@ -371,7 +369,7 @@ class Rivals:
             code = "B243" if at.startswith("inference") else "B242"
             self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
 
-    def near(self, curves: Callable[[str], list[RunCurve]]) -> Iterator[EntryFinding]:
+    def near(self, curves: Callable[[str], list[SubmittedCurve]]) -> Iterator[EntryFinding]:
         """What ``add`` left to tell, and curves that are nearly those of earlier ones.
 
         ``curves`` gives those of a file, empty if it cannot.
@@ -397,18 +395,18 @@ def _behind(holder: _Holder) -> tuple[bool, str]:
     return not holder.signed, holder.day
 
 
-def _curve(curves: Callable[[str], list[RunCurve]], run: _Run) -> RunCurve | None:
+def _curve(curves: Callable[[str], list[SubmittedCurve]], run: _Run) -> SubmittedCurve | None:
     # The file may have changed since its sketch was made.
     found = curves(run.file)
     return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
 
 
-def _compared(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> CurveMatch | None:
+def _compared(curves: Callable[[str], list[SubmittedCurve]], other: _Run, run: _Run) -> CurveMatch | None:
     before, after = _curve(curves, other), _curve(curves, run)
     return None if before is None or after is None else match(before, after)
 
 
-def _is_same(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> bool:
+def _is_same(curves: Callable[[str], list[SubmittedCurve]], other: _Run, run: _Run) -> bool:
     return _curve(curves, other) == _curve(curves, run)
 
 

@@ -49,22 +49,6 @@ from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
 from levelbench.records.schema import Target
 
-__all__ = [
-    "ONE_BY_ONE",
-    "QUANTILES",
-    "Climb",
-    "aggregation_words",
-    "climbs_of",
-    "crossing_of",
-    "inference_figures",
-    "refusal",
-    "score",
-    "steps_of",
-    "sweep",
-    "target_of",
-    "thinned",
-]
-
 LONGEST_S = 1e12
 """Thirty thousand years: no figure beyond it is one, and sums of those within it are exact enough."""
 

@@ -22,22 +22,6 @@ from levelbench.errors import DefinitionError, LevelbenchError, MissingError, St
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "AUTHORS",
-    "ENDING",
-    "Authors",
-    "Signature",
-    "Signing",
-    "available",
-    "fingerprint",
-    "new_key",
-    "public_text",
-    "read_authors",
-    "read_key",
-    "sign",
-    "signature_of",
-    "verify",
-]
 
 AUTHORS = "authors.toml"
 ENDING = ".sig"

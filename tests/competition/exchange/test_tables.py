@@ -11,8 +11,8 @@ from levelbench.competition.entries import (
     Author,
     Hardware,
     Inference,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
 )
@@ -22,7 +22,7 @@ from levelbench.records.schema import Target
 
 
 def submission(model="m", notes="", times=(1.0, 2.5), epoch=None):
-    curve = RunCurve(list(times), [0.5 for _ in times], epoch, others={"top1": [0.25 for _ in times]})
+    curve = SubmittedCurve(list(times), [0.5 for _ in times], epoch, others={"top1": [0.25 for _ in times]})
     return Submission(
         schema=1,
         ruleset="levelbench-1.0",

@@ -1,7 +1,7 @@
 """What a rule finds, and what it looks at.
 
 A finding says which file and field, what is there and what to do. An ``error`` keeps an entry off the board, a
-``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``Candidate`` and yields findings; it
+``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``CheckedEntry`` and yields findings; it
 opens nothing and knows no other rule.
 """
 
@@ -26,21 +26,6 @@ from levelbench.measure.crossing import RULES
 if TYPE_CHECKING:
     from levelbench.competition.checks.ceilings import MachineLimits
 
-__all__ = [
-    "CODES",
-    "Candidate",
-    "EntryFinding",
-    "Severity",
-    "day_of",
-    "error",
-    "instant_of",
-    "is_sha256",
-    "note",
-    "ordered",
-    "shown",
-    "warning",
-    "worst",
-]
 
 Severity = Literal["error", "warning", "note"]
 _ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -216,7 +201,7 @@ _SHA_256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CheckedEntry:
     """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
 
     ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``

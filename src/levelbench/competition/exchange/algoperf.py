@@ -26,8 +26,8 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Origin,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     TuningEffort,
     curve_digest,
@@ -38,8 +38,6 @@ from levelbench.competition.rulesets.scores import workload_time
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target
-
-__all__ = ["FORMAT", "RULES", "common_times", "read_results", "target_times", "workloads"]
 
 RULES, SELF_TUNING = "algoperf-0.6", "algoperf-self-tuning-0.6"
 """The rulesets of entries, with trials to tune and without."""
@@ -234,7 +232,7 @@ def _run(trial: _Trial, workload: Workload, root: Path, doubts: list[str], probl
         if name == "global_step" or (name.endswith(f"/{workload.target.metric}") and name != metric)
     }
     complete = {name: values for name, values in others.items() if all(map(math.isfinite, values))}
-    curve = RunCurve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)
+    curve = SubmittedCurve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)
     excluded = {"evaluate": "accumulated_eval_time", "other": "accumulated_logging_time"}
     seed = _meta(trial.path.parent, root, problems).get("rng_seed")
     return SubmittedRun(

@@ -11,8 +11,6 @@ from levelbench.competition.entries import Submission, cut_at_word, encode, subm
 from levelbench.competition.reading import FILE_LIMIT
 from levelbench.errors import RecordError, StoreError, UsageError
 
-__all__ = ["entry_paths", "place", "place_in", "places", "read_bytes"]
-
 
 def read_bytes(path: Path, most: int, root: Path | None = None) -> bytes:
     """The bytes of a regular file of at most ``most`` bytes. ``RecordError`` for a larger or another one."""

@@ -27,20 +27,6 @@ from levelbench.competition.rulesets.registry import task_rules
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.schema import Target
 
-__all__ = [
-    "METRICS",
-    "Ranking",
-    "inference_of",
-    "parse_accuracy",
-    "parse_summary",
-    "rankings",
-    "read_answers",
-    "read_detail",
-    "read_results",
-    "read_summary",
-    "value_of",
-]
-
 SUMMARY_LIMIT = 4 * 1024 * 1024
 """The largest summary in bytes that is read."""
 

@@ -15,19 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from levelbench.competition.entries import RunCurve, Submission, write_whole
+from levelbench.competition.entries import Submission, SubmittedCurve, write_whole
 from levelbench.errors import MissingError, RecordError
-
-__all__ = [
-    "COLUMNS",
-    "TABLES",
-    "Tables",
-    "read_csv",
-    "read_parquet",
-    "tabulate",
-    "write_csv",
-    "write_parquet",
-]
 
 Cell = str | float | int | bool | None
 Tables = dict[str, list[dict[str, Cell]]]
@@ -165,7 +154,7 @@ def _entry(name: str, entry: Submission) -> dict[str, Cell]:
     }
 
 
-def _points(name: str, run: int, curve: RunCurve) -> Iterator[dict[str, Cell]]:
+def _points(name: str, run: int, curve: SubmittedCurve) -> Iterator[dict[str, Cell]]:
     for at, (time_s, quality) in enumerate(zip(curve.time_s, curve.quality, strict=True)):
         others = {key: values[at] for key, values in curve.others.items()}
         yield {

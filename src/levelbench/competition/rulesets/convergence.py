@@ -19,8 +19,6 @@ from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.measure.statistics.means import arithmetic_mean, olympic_mean
 from levelbench.measure.statistics.values import positive
 
-__all__ = ["CURRENT", "RULES_EXAMPLE", "Convention", "ReferencePoint", "interpolate", "judge", "prune"]
-
 
 class Convention(Struct, frozen=True):
     """How the spread of reference runs is taken; the official code has changed it, so it is a parameter.

@@ -23,21 +23,6 @@ from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import POLICIES
 from levelbench.records.schema import Target
 
-__all__ = [
-    "Aggregation",
-    "CostRules",
-    "Division",
-    "InferenceRules",
-    "Ruleset",
-    "TaskRules",
-    "folder_rulesets",
-    "read_ruleset",
-    "ruleset",
-    "ruleset_ids",
-    "rulesets",
-    "task_rules",
-]
-
 
 class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
     """How runs become one figure.

@@ -15,22 +15,6 @@ from levelbench.errors import RecordError, UsageError
 from levelbench.measure.statistics.means import olympic_mean
 from levelbench.records.reader import open_record
 
-__all__ = [
-    "Even",
-    "exact_score",
-    "geometric_speedup",
-    "grid_score",
-    "olympic_score",
-    "profile",
-    "ratios",
-    "read_scaling",
-    "scaling_of",
-    "scores",
-    "window_median",
-    "with_held_out",
-    "workload_time",
-]
-
 Even = Literal["lower", "upper", "mean"]
 
 _SCALING_LIMIT = 64 * 1024

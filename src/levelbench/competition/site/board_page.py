@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
+from levelbench.competition.figures import COLUMNS, Column
 from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
 from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
 from levelbench.competition.site.parts import (
@@ -26,14 +27,9 @@ from levelbench.competition.site.parts import (
     section,
     target_text,
 )
-from levelbench.competition.site.payload import COLUMNS, DIVISIONS, BoardPayload, Column, EntryPayload, FigurePayload
+from levelbench.competition.site.payload import DIVISIONS, BoardPayload, EntryPayload, FigurePayload
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
-
-__all__ = [
-    "MOST_OTHERS",
-    "task_page",
-]
 
 _MOST_ROWS = 100
 

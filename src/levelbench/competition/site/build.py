@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench import __version__
-from levelbench.competition.checks.findings import Candidate, EntryFinding, ordered
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, ordered
 from levelbench.competition.entries import Submission
 from levelbench.competition.figures import RankedScenario, is_apart
 from levelbench.competition.gate import doubts_beside_rank
@@ -65,15 +65,6 @@ from levelbench.competition.site.place import SiteFolder, held, stage
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError, UsageError
 from levelbench.measure.clocks import utc_now
 from levelbench.report.remarks import Remarks
-
-__all__ = [
-    "CARRIED_BYTES",
-    "MOST_APART",
-    "TOO_MANY",
-    "Built",
-    "Lint",
-    "build",
-]
 
 Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Remarks]
 """What says what the linter finds in an entry: a function of a module, so that other processes have it, too."""
@@ -185,7 +176,7 @@ class _Workshop:
             self._score(scored, read, read.entry)
         return scored
 
-    def _score(self, scored: _Scored, read: FileRead, entry: Candidate) -> None:
+    def _score(self, scored: _Scored, read: FileRead, entry: CheckedEntry) -> None:
         """Give the entry its boards and its figures, or the reason why it is on none."""
         submission, listed = entry.submission, self.settings.rulesets
         if self.only is None and listed and submission.ruleset not in listed:

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.competition.figures import FLAGS
+from levelbench.competition.figures import COLUMNS, FLAGS
 from levelbench.competition.site.drawings import curve_drawing, phases_drawing
 from levelbench.competition.site.parts import (
     TITLES,
@@ -28,7 +28,7 @@ from levelbench.competition.site.parts import (
     table,
     target_text,
 )
-from levelbench.competition.site.payload import COLUMNS, BoardPayload, EntryPayload, brief, time_text
+from levelbench.competition.site.payload import BoardPayload, EntryPayload, brief, time_text
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from levelbench.competition.checks.findings import EntryFinding
     from levelbench.competition.entries import Inference, Submission, SubmittedRun
 
-__all__ = ["entry_page"]
 
 _MOST = 200
 

@@ -9,10 +9,6 @@ from levelbench.competition.site.payload import NotShown, SiteFacts, TaskCard
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
 
-__all__ = [
-    "index_page",
-]
-
 _MOST_REASONS = 12
 
 

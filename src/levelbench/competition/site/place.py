@@ -23,8 +23,6 @@ from levelbench.competition.reading import UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, StoreError, UsageError
 from levelbench.records.locks import hold
 
-__all__ = ["LOCK", "STAGING", "SiteFolder", "held", "stage"]
-
 FOLDERS = ("assets", "data", "entries")
 """The folders of a site: all files in them are ours. In the order in which their files take their places."""
 LOCK = ".levelbench-site.lock"

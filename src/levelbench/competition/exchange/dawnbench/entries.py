@@ -21,8 +21,8 @@ from levelbench.competition.entries import (
     Hardware,
     Inference,
     Origin,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     curve_digest,
@@ -31,36 +31,6 @@ from levelbench.competition.exchange.files import read_bytes
 from levelbench.competition.rulesets.registry import TaskRules, ruleset, task_rules
 from levelbench.errors import RecordError
 from levelbench.records.schema import Target
-
-__all__ = [
-    "FORMAT",
-    "LARGEST_JSON",
-    "LARGEST_TSV",
-    "MODES",
-    "RULESET",
-    "TASKS",
-    "DawnTask",
-    "Leaf",
-    "RawEntry",
-    "build",
-    "day_of",
-    "figure",
-    "keep",
-    "kept",
-    "parse_json",
-    "parse_tsv",
-    "place_of",
-    "put_back",
-    "quality_key",
-    "read_raw",
-    "rules_of",
-    "shifted",
-    "target_of",
-    "task_called",
-    "to_hours",
-    "to_text",
-    "unit_of",
-]
 
 RULESET = "dawnbench-1.0"
 MODES = ("train", "inference")
@@ -475,7 +445,7 @@ def as_fraction(value: Any, task: DawnTask) -> float | None:
     return None if number is None else shifted(number, -unit_of([number], task))
 
 
-def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
+def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     columns, asked = raw.columns, f"reading {raw.path}"
     if columns is None:
         raise RecordError(asked, "there is no TSV of its name beside it", "add the training curve")
@@ -495,7 +465,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
         for name, values in columns.items()
         if name not in ("epoch", "hours", task.key)
     }
-    return RunCurve(
+    return SubmittedCurve(
         time_s=[from_hours(each) for each in columns["hours"]],
         quality=shares[task.key],
         epoch=None if epochs is None else [float(each) for each in epochs],
@@ -503,7 +473,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
     )
 
 
-def _run(curve: RunCurve) -> SubmittedRun:
+def _run(curve: SubmittedCurve) -> SubmittedRun:
     return SubmittedRun(curve, curve_digest=curve_digest(curve))
 
 

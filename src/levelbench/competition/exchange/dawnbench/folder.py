@@ -35,24 +35,6 @@ from levelbench.errors import LevelbenchError, RecordError, UnknownNameError
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.crossing import find_crossing
 
-__all__ = [
-    "CHECKS",
-    "CI",
-    "COLUMNS",
-    "MOST_FILES",
-    "PRINTED_ANSWERS",
-    "LeaderboardRow",
-    "doubts",
-    "failed_checks",
-    "hours_minutes_seconds",
-    "inconsistent",
-    "leaderboard",
-    "read_entry",
-    "read_folder",
-    "shown",
-    "value_of",
-]
-
 _VERSIONS = ("v1.0",)
 _REQUIRED = ("version", "author", "authorEmail", "framework", "model", "hardware", "timestamp")
 

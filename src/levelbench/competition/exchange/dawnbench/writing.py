@@ -27,14 +27,6 @@ from levelbench.competition.exchange.dawnbench.entries import (
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import find_crossing
 
-__all__ = [
-    "ANSWERED_ALONE",
-    "WrittenEntry",
-    "encoded",
-    "stem_of",
-    "write_entry",
-]
-
 ANSWERED_ALONE = ("dawnbench", "single-stream")
 """The scenarios that its latency means, the likest first."""
 _OURS = {"top1": "top1Accuracy", "top5": "top5Accuracy", "f1": "f1Score"}

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from levelbench.competition.exchange.mlperf.logs import Dialect, Event, TrainingLog, number_of
 
-__all__ = ["FORMATS", "LogFinding", "State", "Test", "cap_s", "check_log", "check_seeds"]
-
 FORMATS = frozenset(
     {"fp64", "fp32", "tf32", "fp16", "fp8", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16"}
     | {"int8", "uint8", "int4", "uint4"}

@@ -25,12 +25,6 @@ from levelbench.competition.rulesets.convergence import ReferencePoint
 from levelbench.competition.rulesets.scores import scaling_of
 from levelbench.errors import LevelbenchError, RecordError
 
-__all__ = [
-    "read_points",
-    "read_results",
-    "system_of",
-]
-
 _LOG = re.compile(r"result_\d{1,6}\.txt")
 
 

@@ -22,8 +22,6 @@ from levelbench.errors import RecordError
 from levelbench.records.reader import Record
 from levelbench.records.writer import path_part
 
-__all__ = ["write_log", "write_submission"]
-
 _LATEST_S = 2**53 / 1000
 _KINDS = {"start": "INTERVAL_START", "end": "INTERVAL_END", "point": "POINT_IN_TIME"}
 Kind = Literal["start", "end", "point"]
