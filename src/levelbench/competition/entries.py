@@ -33,6 +33,15 @@ Key = Annotated[str, Meta(max_length=1000)]
 """What an author may call something: a setting, a file of the data, a further column."""
 Setting = int | float | Text | bool
 
+RUN_LIMIT = 1000
+"""How many runs or measurements of inference an entry may have."""
+POINT_LIMIT = 100_000
+"""How many evaluations a curve may have."""
+Column = Annotated[list[float], Meta(max_length=POINT_LIMIT)]
+Texts = Annotated[list[Text], Meta(max_length=2000)]
+Facts = Annotated[dict[Key, Text], Meta(max_length=2000)]
+Figures = Annotated[dict[Key, float], Meta(max_length=200)]
+
 
 class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Who submits: ``key`` is the fingerprint of the Ed25519 key that signs, if one does."""
@@ -78,11 +87,11 @@ class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class SubmittedCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
 
-    time_s: list[float]
-    quality: list[float]
-    epoch: list[float] | None = None
-    samples: list[Count] | None = None
-    others: dict[Key, list[float]] = field(default_factory=dict)
+    time_s: Column
+    quality: Column
+    epoch: Column | None = None
+    samples: Annotated[list[Count], Meta(max_length=POINT_LIMIT)] | None = None
+    others: Annotated[dict[Key, Column], Meta(max_length=100)] = field(default_factory=dict)
     """Further columns by name, such as a second metric, on the scale of the target where they are of its kind."""
 
 
@@ -100,13 +109,13 @@ class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     reached: bool | None = None
     time_to_target_s: float | None = None
     started: Text | None = None
-    phases_s: dict[Key, float] = field(default_factory=dict)
-    excluded_s: dict[Key, float] = field(default_factory=dict)
+    phases_s: Figures = field(default_factory=dict)
+    excluded_s: Figures = field(default_factory=dict)
     energy_j: float | None = None
     energy_method: Text | None = None
     peak_memory_bytes: float | None = None
-    test_quality: dict[Key, float] = field(default_factory=dict)
-    suspect: list[Text] = field(default_factory=list)
+    test_quality: Figures = field(default_factory=dict)
+    suspect: Texts = field(default_factory=list)
     error: Text | None = None
     record_id: Text | None = None
     record_digest: Text | None = None
@@ -126,7 +135,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     samples: Count
     duration_s: float
     mean_latency_s: float | None = None
-    quantiles_s: dict[Key, float] = field(default_factory=dict)
+    quantiles_s: Figures = field(default_factory=dict)
     estimate_s: float | None = None
     estimate_quantile: float | None = None
     throughput_per_s: float | None = None
@@ -136,7 +145,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     quality: float | None = None
     quality_samples: Count | None = None
     batch: Count | None = None
-    includes: list[Text] = field(default_factory=list)
+    includes: Annotated[list[Text], Meta(max_length=200)] = field(default_factory=list)
     audits: dict[Name, bool | None] = field(default_factory=dict)
     """Audits that were made by name: passed, failed, or ``None`` where one could not tell."""
     cost_usd: float | None = None
@@ -163,11 +172,11 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """
 
     version: Text | None = None
-    software: dict[Key, Text] = field(default_factory=dict)
-    environment: dict[Key, Text] = field(default_factory=dict)
+    software: Facts = field(default_factory=dict)
+    environment: Facts = field(default_factory=dict)
     dataset: Text | None = None
     synthetic: bool | None = None
-    checksums: dict[Key, Text] = field(default_factory=dict)
+    checksums: Annotated[dict[Key, Text], Meta(max_length=20_000)] = field(default_factory=dict)
     source_digest: Text | None = None
     split_rule: Text | None = None
     split_sizes: dict[Key, Count] = field(default_factory=dict)
@@ -182,8 +191,8 @@ class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     format: Name
     file: Text
     digest: Text | None = None
-    doubts: list[Text] = field(default_factory=list)
-    fields: dict[Key, Setting | None] = field(default_factory=dict)
+    doubts: Texts = field(default_factory=list)
+    fields: Annotated[dict[Key, Setting | None], Meta(max_length=2000)] = field(default_factory=dict)
     """What the other format says and this one has no place for, by dotted name."""
 
 
@@ -209,10 +218,10 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     crossing: Text | None = None
     code: Code = field(default_factory=Code)
     price: SystemPrice | None = None
-    runs: list[SubmittedRun] = field(default_factory=list)
-    inference: list[Inference] = field(default_factory=list)
+    runs: Annotated[list[SubmittedRun], Meta(max_length=RUN_LIMIT)] = field(default_factory=list)
+    inference: Annotated[list[Inference], Meta(max_length=RUN_LIMIT)] = field(default_factory=list)
     tuning: TuningEffort = field(default_factory=TuningEffort)
-    settings: dict[Key, Setting] = field(default_factory=dict)
+    settings: Annotated[dict[Key, Setting], Meta(max_length=2000)] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=Provenance)
     origin: Origin | None = None
     notes: Annotated[str, Meta(max_length=20000)] = ""
