@@ -7,8 +7,8 @@ import pytest
 from tests.competition.site.leaderboards import DAY, write
 
 from levelbench.competition.entries import Author, Provenance, SubmittedCurve, SubmittedRun
-from levelbench.competition.gate import BoardFacts, compared_with_board
 from levelbench.competition.leaderboard import check_folder
+from levelbench.competition.rivals import BoardFacts, compared_with_board
 from levelbench.competition.site.build import build
 
 BOARD = ("levelbench-1.0", "digits", "training")

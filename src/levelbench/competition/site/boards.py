@@ -9,8 +9,19 @@ from typing import Literal
 
 import msgspec
 
-from levelbench.competition.figures import COLUMNS, MORE_IS_BETTER, BoardFigure, Column, RankedScenario, own_scenario
-from levelbench.competition.ranking import Bounded, Placing, order, progress, rank
+from levelbench.competition.figures import (
+    COLUMNS,
+    MORE_IS_BETTER,
+    BoardFigure,
+    Bounded,
+    Column,
+    Placing,
+    RankedScenario,
+    order,
+    own_scenario,
+    progress,
+    rank,
+)
 from levelbench.competition.rulesets.registry import InferenceRules, Ruleset, TaskRules
 from levelbench.competition.scoring import aggregation_words
 from levelbench.competition.site.parts import target_text

@@ -21,7 +21,6 @@ from levelbench import __version__
 from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, ordered
 from levelbench.competition.entries import Submission
 from levelbench.competition.figures import RankedScenario, is_apart
-from levelbench.competition.gate import doubts_beside_rank
 from levelbench.competition.leaderboard import (
     BOARD,
     BoardSettings,
@@ -34,10 +33,9 @@ from levelbench.competition.leaderboard import (
     submission_paths,
 )
 from levelbench.competition.reading import is_address, parse_submission, read_bytes
-from levelbench.competition.rivals import EntryTrace, Rivals
+from levelbench.competition.rivals import EntryTrace, Rivals, doubts_beside_rank
 from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, crossing_of, score
-from levelbench.competition.site.board_page import MOST_OTHERS, task_page
 from levelbench.competition.site.boards import card, empty_board, filled
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.exports import (
@@ -48,7 +46,7 @@ from levelbench.competition.site.exports import (
     script,
     steps_script,
 )
-from levelbench.competition.site.index_page import index_page
+from levelbench.competition.site.pages import MOST_OTHERS, index_page, task_page
 from levelbench.competition.site.parts import assets
 from levelbench.competition.site.payload import (
     BoardPayload,

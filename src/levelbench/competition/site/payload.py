@@ -26,10 +26,10 @@ from levelbench.competition.figures import (
     BoardFigure,
     Column,
     EntryScore,
+    Placing,
     RankedScenario,
 )
 from levelbench.competition.leaderboard import Signed
-from levelbench.competition.ranking import Placing
 from levelbench.competition.rulesets.registry import InferenceRules, Ruleset
 from levelbench.competition.scoring import Climb, thinned
 from levelbench.measure.crossing import sign_of
