@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -357,3 +359,16 @@ def cut_at_word(text: str, most: int) -> str:
         end = max(text.rfind("-", 0, most + 1), text.rfind("_", 0, most + 1))
         text = text[: end if end > most // 2 else most]
     return text.strip(".-_")
+
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def day_of(text: str) -> date | None:
+    """The day that ``text`` (``2026-01-31``) names; ``None`` if it names none."""
+    if _DAY.fullmatch(text) is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from itertools import islice
 from statistics import median
 from types import MappingProxyType
@@ -24,7 +23,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from levelbench.competition.entries import Inference
+from levelbench.competition.entries import Inference, day_of
 from levelbench.competition.rulesets.registry import Aggregation, InferenceRules
 from levelbench.competition.rulesets.scores import window_median
 from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
@@ -236,7 +235,7 @@ def absent(reason: str) -> BoardFigure:
     return BoardFigure(None, how=reason)
 
 
-class EntryScore(Struct, frozen=True):
+class EntryScore(Struct, frozen=True, kw_only=True):
     """What the rules make of one submission. Times in seconds, each run's ``None`` where it did not arrive.
 
     ``reached`` of ``n`` runs arrived (of inference: measurements that count), with the bounds of Wilson's 95 % interval
@@ -248,19 +247,19 @@ class EntryScore(Struct, frozen=True):
     task: str
     mode: Literal["training", "inference"]
     target: Target
-    time: BoardFigure
-    cost: BoardFigure
-    latency: BoardFigure
-    inference_cost: BoardFigure
     n: int
-    reached: int
-    reached_low: float | None
-    reached_high: float | None
-    times_s: tuple[float | None, ...]
-    best_s: float | None
-    expected_with_restarts_s: float | None
-    flags: tuple[str, ...]
+    time: BoardFigure = absent("an entry of inference")
+    cost: BoardFigure = absent("an entry of inference")
+    latency: BoardFigure = absent("an entry of training")
+    inference_cost: BoardFigure = absent("an entry of training")
     throughput: BoardFigure = absent("ranked by another figure")
+    reached: int = 0
+    reached_low: float | None = None
+    reached_high: float | None = None
+    times_s: tuple[float | None, ...] = ()
+    best_s: float | None = None
+    expected_with_restarts_s: float | None = None
+    flags: tuple[str, ...] = ()
     scenario: RankedScenario | None = None
     """What an entry of inference is ranked in; ``None``: in none."""
     further: tuple[EntryScore, ...] = ()
@@ -272,13 +271,8 @@ class EntryScore(Struct, frozen=True):
 
     def figure(self, column: Column) -> BoardFigure:
         """The figure of that column."""
-        return {
-            "time": self.time,
-            "cost": self.cost,
-            "latency": self.latency,
-            "throughput": self.throughput,
-            "inference_cost": self.inference_cost,
-        }[column]
+        found: BoardFigure = getattr(self, column)
+        return found
 
 
 _LEVEL = 0.95
@@ -468,7 +462,7 @@ def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, flo
             best_of[day] = (value, index)
     best, found = math.inf, []
     for day, (value, index) in sorted(best_of.items()):
-        if value < best and _is_day(day):
+        if value < best and day_of(day) is not None:
             best = value
             found.append((day, value, index))
     return found
@@ -478,10 +472,3 @@ def _bounds(value: float, figure: Bounded) -> tuple[float, float]:
     """The interval, or the point twice; an interval that does not hold its own value reaches to it."""
     low, high = figure.low, figure.high
     return value if low is None or low > value else low, value if high is None or high < value else high
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False

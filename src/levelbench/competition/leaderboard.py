@@ -194,16 +194,11 @@ _OWN = frozenset({"board.toml", "authors.toml"})
 _PLAIN_ENDINGS = (".md", ".txt", ".yml", ".yaml", ".toml")
 
 
-def submission_files(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[Path]:
-    """The files of a leaderboard's entries by name; links and files that are none of its are added to ``findings``.
+def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
+    """The files of a leaderboard's entries by name; links and files that do not belong are added to ``findings``.
 
     No link is followed and nothing hidden is looked at. ``site`` is where this very build writes to, and passed over.
     """
-    return map(Path, submission_paths(root, findings, site))
-
-
-def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
-    """As ``submission_files``, as texts: of ten thousand files that have not changed nobody needs more."""
     output = None if site is None else site.resolve()
 
     def closed(problem: OSError) -> None:

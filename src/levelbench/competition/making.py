@@ -35,6 +35,7 @@ from levelbench.competition.entries import (
 )
 from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.errors import IncomparableError, UsageError
+from levelbench.measure.crossing import sign_of
 from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.settings import harmless
 from levelbench.measure.policies import policy
@@ -162,7 +163,9 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
     specification, environment = first.header.specification, first.header.environment
     target = target_of(rules, specification.task, specification.target)
     crossing = specification.crossing if specification.crossing == "final" else rules.crossing
-    ordered = sorted(records, key=_by_start if rules.aggregation.windows else _by_seed)
+    ordered = sorted(records, key=lambda each: (each.header.started, each.header.id))
+    if not rules.aggregation.windows:
+        ordered.sort(key=lambda each: each.header.seed)
     facts = next((record.end.dataset for record in ordered if record.end and record.end.dataset), None)
     code, remarks = code_of([record.header.environment for record in ordered], terms.code_url)
     return Submission(
@@ -187,14 +190,6 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
         provenance=provenance_of(environment, version=first.header.version, data=facts, source=first.header.source),
         notes="\n".join([*left_out(terms), *remarks, *([terms.notes] if terms.notes else [])]),
     )
-
-
-def _by_seed(record: Record) -> tuple[int, str, str]:
-    return record.header.seed, record.header.started, record.header.id
-
-
-def _by_start(record: Record) -> tuple[str, str]:
-    return record.header.started, record.header.id
 
 
 def division_of(terms: Terms) -> Literal["closed", "open"]:
@@ -279,7 +274,7 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
 
 
 def _ends_at(curve: SubmittedCurve, target: Target) -> bool:
-    sign = 1.0 if target.direction == "higher" else -1.0
+    sign = sign_of(target.direction)
     return bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
 
 

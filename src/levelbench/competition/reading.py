@@ -175,7 +175,7 @@ def _refuse_other_schema(raw: bytes, asked: str) -> None:
         found = f"it was written in schema {schema} and this version reads up to schema {SUBMISSION_SCHEMA}"
         raise UnreadableError(asked, found, "upgrade levelbench to read it", code="B103", field="schema")
     if schema is not None and (isinstance(schema, bool) or not isinstance(schema, int) or schema < 1):
-        found = f"its schema is {_short(repr(schema))}"
+        found = f"its schema is {seen(repr(schema))}"
         raise UnreadableError(asked, found, f"write {SUBMISSION_SCHEMA}", code="B103", field="schema")
 
 
@@ -223,11 +223,6 @@ def _invalid(error: msgspec.ValidationError, asked: str) -> UnreadableError:
     whole = f"it is not a submission: {found}{f' at {field}' if field else ''}"
     do = "correct the field; docs/submission.md has every field"
     return UnreadableError(asked, whole, do, code="B105", field=field, brief=found)
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _UNSAFE = re.compile(r"[\s\"'<>\\`]")

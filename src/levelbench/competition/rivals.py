@@ -534,10 +534,11 @@ class Rivals:
                 if run.told:
                     continue
                 for other in map(scope.run, earlier):
-                    found = _compared(curves, other, run)
+                    before, after = _curve(curves, other), _curve(curves, run)
+                    found = None if before is None or after is None else match(before, after)
                     if found is not None:
                         # A run that is there twice in one entry is told by a rule of its own.
-                        if not (other.file == run.file and _is_same(curves, other, run)):
+                        if other.file != run.file or before != after:
                             yield _finding(run, other, found)
                         break
 
@@ -551,15 +552,6 @@ def _curve(curves: Callable[[str], list[SubmittedCurve]], run: _Run) -> Submitte
     # The file may have changed since its sketch was made.
     found = curves(run.file)
     return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
-
-
-def _compared(curves: Callable[[str], list[SubmittedCurve]], other: _Run, run: _Run) -> CurveMatch | None:
-    before, after = _curve(curves, other), _curve(curves, run)
-    return None if before is None or after is None else match(before, after)
-
-
-def _is_same(curves: Callable[[str], list[SubmittedCurve]], other: _Run, run: _Run) -> bool:
-    return _curve(curves, other) == _curve(curves, run)
 
 
 def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:

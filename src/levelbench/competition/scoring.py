@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from operator import neg
+from typing import TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -291,7 +293,7 @@ def _server_fault(found: Inference, rules: InferenceRules) -> str:
     bound = found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s
     if found.target_per_s is None or bound is None:
         return "the rate is not stated" if found.target_per_s is None else "the latency bound is not stated"
-    late = _quantile(found, QUANTILES["server"])
+    late = quantile_of(found, QUANTILES["server"])
     if late is None and not (found.valid and (found.latency_bound_s or math.inf) <= bound):
         return f"nobody says that 99 % were within {bound:g} s"
     if late is not None and late > bound:
@@ -331,11 +333,16 @@ def _latency(found: Inference) -> float | None:
     if found.scenario == "dawnbench":
         return found.mean_latency_s
     estimate = _estimate(found)
-    return _quantile(found, QUANTILES[found.scenario]) if estimate is None else estimate
+    return quantile_of(found, QUANTILES[found.scenario]) if estimate is None else estimate
 
 
-def _quantile(found: Inference, wanted: float) -> float | None:
-    return next((value for name, value in found.quantiles_s.items() if _number(name) == wanted), None)
+def quantile_of(found: Inference, wanted: float | None) -> float | None:
+    """The stated latency at the quantile ``wanted``, however its name is written ("0.9", "0.90")."""
+    for name, value in found.quantiles_s.items():
+        with suppress(ValueError):
+            if float(name) == wanted:
+                return value
+    return None
 
 
 def _rate(found: Inference) -> float | None:
@@ -346,13 +353,6 @@ def _rate(found: Inference) -> float | None:
 def _possible(values: Iterable[float | None], bounds: Bounds) -> list[float]:
     """Those that are there and could be true at all."""
     return [value for value in values if value is not None and is_within(value, bounds)]
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> BoardFigure:
@@ -494,7 +494,6 @@ def _training(
         flags += _flags_of_curves(submission.runs, columns, target)
     time = aggregate(times, rules.aggregation)
     cost = _training_cost(submission, rules, time, flags)
-    share = wilson(reached, n) if n else None
     arrived = [each for each in times.seconds if each is not None]
     return EntryScore(
         ruleset=rules.id,
@@ -503,12 +502,7 @@ def _training(
         target=target,
         time=time,
         cost=cost,
-        latency=_NOT_INFERENCE,
-        inference_cost=_NOT_INFERENCE,
-        n=n,
-        reached=reached,
-        reached_low=share.low if share else None,
-        reached_high=share.high if share else None,
+        **_reached(reached, n),
         times_s=times.seconds,
         best_s=min(arrived, default=None),
         expected_with_restarts_s=expected_time_with_restarts(arrived, times.spent_s) if arrived and n > 1 else None,
@@ -516,55 +510,46 @@ def _training(
     )
 
 
+class _Reached(TypedDict):
+    n: int
+    reached: int
+    reached_low: float | None
+    reached_high: float | None
+
+
+def _reached(reached: int, n: int) -> _Reached:
+    share = wilson(reached, n) if n else None
+    low, high = (share.low, share.high) if share else (None, None)
+    return {"n": n, "reached": reached, "reached_low": low, "reached_high": high}
+
+
 def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> EntryScore:
-    share = wilson(found.counted, found.n) if found.n else None
     return EntryScore(
         ruleset=rules.id,
         task=task,
         mode="inference",
         target=target,
-        time=_NOT_TRAINING,
-        cost=_NOT_TRAINING,
         latency=found.latency,
-        inference_cost=found.cost,
-        n=found.n,
-        reached=found.counted,
-        reached_low=share.low if share else None,
-        reached_high=share.high if share else None,
-        times_s=(),
-        best_s=None,
-        expected_with_restarts_s=None,
-        flags=(*_claims(submission, rules, target), *found.flags),
         throughput=found.throughput,
+        inference_cost=found.cost,
+        **_reached(found.counted, found.n),
+        flags=(*_claims(submission, rules, target), *found.flags),
         scenario=found.scenario,
     )
 
 
-_NOT_INFERENCE = absent("an entry of training")
-_NOT_TRAINING = absent("an entry of inference")
-
-
 def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore:
     figure = absent(reason)
-    n = len(submission.runs if submission.mode == "training" else submission.inference)
-    return EntryScore(
+    training = submission.mode == "training"
+    found = EntryScore(
         ruleset=rules.id,
         task=submission.task,
         mode=submission.mode,
         target=submission.target,
-        time=figure if submission.mode == "training" else _NOT_TRAINING,
-        cost=figure if submission.mode == "training" else _NOT_TRAINING,
-        latency=figure if submission.mode == "inference" else _NOT_INFERENCE,
-        inference_cost=figure if submission.mode == "inference" else _NOT_INFERENCE,
-        n=n,
-        reached=0,
-        reached_low=None,
-        reached_high=None,
-        times_s=(),
-        best_s=None,
-        expected_with_restarts_s=None,
-        flags=(),
+        n=len(submission.runs if training else submission.inference),
     )
+    columns = ("time", "cost") if training else ("latency", "inference_cost")
+    return msgspec.structs.replace(found, **dict.fromkeys(columns, figure))
 
 
 def _times(

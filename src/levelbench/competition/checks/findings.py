@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from levelbench.competition.entries import Submission
+from levelbench.competition.entries import Submission, day_of
 from levelbench.competition.rulesets.registry import Ruleset, TaskRules, task_rules
 from levelbench.competition.scoring import Climb, climbs_of
 from levelbench.measure.crossing import RULES
@@ -196,7 +196,6 @@ def ordered(findings: Iterable[EntryFinding]) -> list[EntryFinding]:
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
 """Whose files are read into entries, by the beginning of their format; rules of theirs have names that begin so too."""
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SHA_256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -280,16 +279,6 @@ class CheckedEntry:
     def note(self, code: str, field: str, found: str, do: str) -> EntryFinding:
         """A finding about this file that is only told."""
         return note(code, self.file, field, found, do)
-
-
-def day_of(text: str) -> date | None:
-    """The day that ``text`` (``2026-01-31``) names; ``None`` if it names none."""
-    if _DAY.fullmatch(text) is None:
-        return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def instant_of(text: str) -> datetime | None:

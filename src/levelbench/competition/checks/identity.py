@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, day_of, instant_of, shown
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
+from levelbench.competition.entries import day_of
 
 UNSEEN = re.compile(
     "[\u034f\u17b4\u17b5\u180b-\u180f\u2065\u2800\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

@@ -18,7 +18,8 @@ from levelbench.competition.figures import (
     is_within,
 )
 from levelbench.competition.rulesets.registry import InferenceRules
-from levelbench.competition.scoring import ONE_BY_ONE, refusal
+from levelbench.competition.scoring import ONE_BY_ONE, quantile_of, refusal
+from levelbench.measure.crossing import sign_of
 
 _SLACK = 0.05
 """What rounding and the moments between queries may explain."""
@@ -136,7 +137,7 @@ def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
         found = f"{each.quality:.10g}, on a scale from {target.low:g} to {high:g}"
         yield entry.error("B204", f"{at}.quality", found, do)
     elif rules is not None and rules.threshold is not None:
-        sign = 1.0 if target.direction == "higher" else -1.0
+        sign = sign_of(target.direction)
         if sign * each.quality < sign * rules.threshold:
             found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
             yield entry.error("B204", f"{at}.quality", found, "measure a network that is as good as that")
@@ -212,7 +213,7 @@ def _estimate(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
     if each.estimate_s is None:
         return
     wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
-    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    beside = quantile_of(each, wanted)
     if beside is None:
         found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "an estimate of no quantile"
         yield entry.error("B213", f"{at}.quantiles_s", found, "state that quantile of the same latencies")
@@ -249,7 +250,7 @@ def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]
 def _tail(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """The latency that ranks it is not far below the time that a query took on the average."""
     wanted = QUANTILES.get(each.scenario)
-    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    beside = quantile_of(each, wanted)
     if each.scenario not in ONE_BY_ONE or beside is None or not each.queries:
         return
     mean = each.duration_s / each.queries if each.mean_latency_s is None else each.mean_latency_s

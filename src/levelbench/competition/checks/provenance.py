@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, day_of, is_sha256, shown
-from levelbench.competition.entries import Inference, SubmittedRun
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, is_sha256, shown
+from levelbench.competition.entries import Inference, SubmittedRun, day_of
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
 from levelbench.competition.reading import is_address
 from levelbench.competition.scoring import score

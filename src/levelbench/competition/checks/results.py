@@ -12,6 +12,7 @@ from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, i
 from levelbench.competition.entries import SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import RUN_S, Times, aggregate
 from levelbench.competition.rulesets.registry import Aggregation
+from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
 
 _DRIFT = 0.05
@@ -27,10 +28,6 @@ def curves(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
     curve = run.curve
-    if _is_plain(curve):
-        yield from _forward(entry, curve, at)
-        yield from _scale(entry, curve, at)
-        return
     columns: dict[str, Sequence[float] | None] = {
         "time_s": curve.time_s,
         "quality": curve.quality,
@@ -54,13 +51,6 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
     if not infinite:
         yield from _forward(entry, curve, at)
         yield from _scale(entry, curve, at)
-
-
-def _is_plain(curve: SubmittedCurve) -> bool:
-    """Whether it has two columns, of one length and of finite numbers, as nearly all have: no closer look is needed."""
-    alone = curve.epoch is None and curve.samples is None and not curve.others
-    whole = alone and len(curve.time_s) == len(curve.quality) > 0
-    return whole and math.isfinite(sum(curve.time_s)) and math.isfinite(sum(curve.quality))
 
 
 def _finite(values: Sequence[float]) -> bool:
@@ -225,7 +215,7 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 def _fell_back(entry: CheckedEntry) -> Iterator[EntryFinding]:
     target = entry.submission.target
-    sign = 1.0 if target.direction == "higher" else -1.0
+    sign = sign_of(target.direction)
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         if time_s is None:
             continue

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from datetime import date
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.competition.entries import day_of
 from levelbench.competition.reading import UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError
 from levelbench.measure.crossing import sign_of
@@ -239,7 +239,7 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"id is {rules.id!r}, not name-version ({rules.name}-{rules.version})")
     if rules.clock not in POLICIES:
         found.append(f"clock is {rules.clock!r}; there are {', '.join(POLICIES)}")
-    if not _is_day(rules.date):
+    if day_of(rules.date) is None:
         found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
     named = [each.name for each in rules.divisions]
     found += [f"divisions has {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
@@ -260,13 +260,6 @@ def _faults(rules: Ruleset) -> list[str]:
             names.add(name)
         found += [f"tasks[{at}].{fault}" for fault in (*_target_faults(each), *_inference_faults(each))]
     return found
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def _inference_faults(rules: TaskRules) -> list[str]:

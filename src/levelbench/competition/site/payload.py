@@ -397,7 +397,7 @@ def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
 
 def with_rank(figure: FigurePayload, place: Placing) -> FigurePayload:
     """The figure with its place among the others."""
-    return FigurePayload(figure.value, figure.low, figure.high, place.rank, place.shared, figure.text, figure.note)
+    return msgspec.structs.replace(figure, rank=place.rank, shared=place.shared)
 
 
 def _figure(column: Column, figure: BoardFigure, rounding: Rounding) -> FigurePayload:

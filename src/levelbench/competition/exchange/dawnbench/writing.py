@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from levelbench.competition.entries import Inference, Submission, SubmittedRun, write_whole
+from levelbench.competition.entries import Inference, Provenance, Submission, SubmittedRun, TuningEffort, write_whole
 from levelbench.competition.exchange.dawnbench.entries import (
     FORMAT,
+    RULESET,
     TASKS,
     DawnTask,
     Leaf,
@@ -178,23 +179,11 @@ def _losses(submission: Submission) -> Iterator[str]:
         yield f"runs: {len(submission.runs)} runs, of which the one of median time is written"
     if len(submission.inference) > 1:
         yield f"inference: {len(submission.inference)} measurements, of which one is written"
-    plain = Submission(
-        schema=submission.schema,
-        ruleset="dawnbench-1.0",
-        task=submission.task,
-        mode=submission.mode,
-        author=submission.author,
-        submitted=submission.submitted,
-        model=submission.model,
-        framework=submission.framework,
-        hardware=submission.hardware,
-        target=submission.target,
-        clock="dawnbench",
-        crossing="first",
-    )
-    for name in ("ruleset", "clock", "crossing", "division", "tuning", "provenance", "notes"):
-        if getattr(submission, name) != getattr(plain, name):
-            yield f"{name}: {getattr(submission, name)}"[:200] if name in ("ruleset", "clock", "crossing") else name
+    for name, usual in {"ruleset": RULESET, "clock": "dawnbench", "crossing": "first"}.items():
+        if getattr(submission, name) != usual:
+            yield f"{name}: {getattr(submission, name)}"[:200]
+    unsaid = {"division": "open", "tuning": TuningEffort(), "provenance": Provenance(), "notes": ""}
+    yield from (name for name, value in unsaid.items() if getattr(submission, name) != value)
     yield from _parts("author", submission.author, ("organisation", "key"))
     parts = ("nodes", "accelerators", "accelerator", "processor", "cores", "memory_bytes")
     yield from _parts("hardware", submission.hardware, parts)
