@@ -301,7 +301,7 @@ def _refuse_infinite(value: Any, at: str) -> None:
         for number, each in enumerate(value):
             _refuse_infinite(each, f"{at}[{number}]")
     elif isinstance(value, float) and not math.isfinite(value):
-        do = "leave the field out where there is no figure"
+        do = "leave out fields without a figure"
         raise RecordError("writing a submission", f"{at} is {value}, which JSON cannot say", do)
 
 
@@ -327,7 +327,7 @@ def write_whole(path: Path, raw: bytes | str, *, replace: bool = True) -> Path:
             publish(beside, path)
     except FileExistsError as error:
         do = "give --replace to write over it"
-        raise UsageError(asked, "it is there already and says something else", do) from error
+        raise UsageError(asked, "it exists already with other content", do) from error
     except OSError as error:
         raise store_fault(asked, path, error) from error
     finally:

@@ -1,8 +1,8 @@
 """The figures of a board: its columns and scenarios, which values are possible, and how runs become one figure.
 
-The rules of competitions differ in what a run that never arrived means: to DAWNBench's it is no entry, to MLPerf's the
-slowest run (once), to ours a run that took for ever. How long it tried decides nothing, so nobody gains by ending a run
-early that looks bad.
+The rules of competitions differ in what a run that never arrived means: to DAWNBench it is not an entry, to MLPerf the
+slowest run (once), to ours a run that would take for ever. How long it tried decides nothing, so ending a run early
+that looks bad gains nothing.
 
 Figures are ranked in the order of their values, and a new rank begins where one is clearly worse than one that has the
 current rank; so those that cannot be told apart share one, nobody with a worse value stands before a better one, and a
@@ -191,7 +191,7 @@ FLAGS = MappingProxyType(
         "too-few-runs": "fewer runs than the rules want",
         "extra-runs": "more runs than the rules score; the first are scored",
         "broken-curve": "the columns of a curve differ in length, or a time is impossible; the run counts as failed",
-        "stops-at-target": "the curve ends where it crosses the target: nobody knows whether it stayed there",
+        "stops-at-target": "the curve ends where it crosses the target: whether it stayed there is unknown",
         "falls-back": "the quality falls below the target again after the crossing",
         "other-clock": "timed on another clock than the rules'",
         "other-rules": "made for another ruleset",
@@ -203,7 +203,7 @@ FLAGS = MappingProxyType(
         "price-not-on-demand": "the price is not an on-demand price",
         "price-without-source": "the price has no source",
         "cost-stated": "the cost is the author's statement: there is no price to compute it from",
-        "no-estimate": "too few queries for the scenario's own estimate; the plain quantile stands in for it",
+        "no-estimate": "too few queries for the scenario's own estimate; the plain quantile is used instead",
         "quality-missing": "the quality of the same answers is not stated",
         "quality-too-low": "the quality of the answers is below what the rules keep",
     }

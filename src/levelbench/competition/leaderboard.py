@@ -230,7 +230,7 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
                     do = "remove it, or bring the entry"
                     findings.append(warning("B236", name_in(path, root), "", "there is no such entry", do))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
-                findings.append(warning("B251", name_in(path, root), "", "it is no entry", "move it out"))
+                findings.append(warning("B251", name_in(path, root), "", "it is not an entry", "move it out"))
 
 
 def _links(place: str) -> frozenset[str]:

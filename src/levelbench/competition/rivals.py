@@ -519,7 +519,7 @@ class Rivals:
                 continue
             words = f"the same figures as {other.field} of {other.file}"
             code = "B243" if at.startswith("inference") else "B242"
-            self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
+            self._told.append(warning(code, own.file, at, words, "see whether it was measured independently"))
 
     def near(self, curves: Callable[[str], list[SubmittedCurve]]) -> Iterator[EntryFinding]:
         """What ``add`` left to tell, and curves that are nearly those of earlier ones.
@@ -558,4 +558,4 @@ def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:
     place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
     scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
     words = f"{found.agree} of {found.points} points as in {place}{scaled}"
-    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is a run of its own")
+    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is an independent run")

@@ -262,7 +262,7 @@ def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigur
 
 
 def refusal(found: Inference, rules: InferenceRules, target: Target) -> str:
-    """Why the ranking of its scenario does not take a measurement, as scoring has it; empty if it does."""
+    """Why a measurement is not ranked in its scenario, as scoring has it; empty if it does."""
     fault = _fault(found, rules, target, rules.threshold)
     return fault or ("" if _values([found], scenario_of(found, rules)) else _MISSING[scenario_of(found, rules).column])
 
@@ -295,7 +295,7 @@ def _server_fault(found: Inference, rules: InferenceRules) -> str:
         return "the rate is not stated" if found.target_per_s is None else "the latency bound is not stated"
     late = quantile_of(found, QUANTILES["server"])
     if late is None and not (found.valid and (found.latency_bound_s or math.inf) <= bound):
-        return f"nobody says that 99 % were within {bound:g} s"
+        return f"it is not stated that 99 % were within {bound:g} s"
     if late is not None and late > bound:
         return f"99 % within {late:g} s, where the bound is {bound:g} s"
     answered = found.throughput_per_s
@@ -369,7 +369,7 @@ def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -
             found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}"
         )
     if not is_within(price.usd_per_hour, PRICE_USD):
-        return absent("the price is no possible one")
+        return absent("impossible price")
     seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
     if not seconds:
         return absent("neither a latency nor a throughput is stated")
@@ -580,7 +580,7 @@ def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure, fl
     if time.value is None:
         return absent(time.how)
     if not is_within(price.usd_per_hour, PRICE_USD):
-        return absent("the price is no possible one")
+        return absent("impossible price")
     return time.times(price.usd_per_hour / _HOUR_S, f"{time.how}, at {price.usd_per_hour:g} USD an hour")
 
 

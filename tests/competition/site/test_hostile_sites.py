@@ -90,7 +90,7 @@ def test_a_page_that_no_build_made_is_refused(folder, site, name):
     build(folder, site, today=DAY)
     (site / name).parent.mkdir(exist_ok=True)
     (site / name).write_text("<script>alert(1)</script>")
-    with pytest.raises(UsageError, match=r"evil\.html|: x\.|entries/x is no plain file"):
+    with pytest.raises(UsageError, match=r"evil\.html|: x\.|entries/x is not a plain file"):
         build(folder, site, today=DAY)
 
 

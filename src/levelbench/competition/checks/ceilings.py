@@ -169,7 +169,7 @@ def _no_recipe(entry: CheckedEntry, differs: _Tell) -> Iterator[EntryFinding]:
     """Another system's file names no recipe of ours; under its own rules none is asked for."""
     stated, origin = entry.submission.settings.get("recipe"), entry.submission.origin
     if stated is not None:
-        yield differs("B169", "settings.recipe", f"{shown(str(stated))} is no recipe of the task's own", _DO)
+        yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes", _DO)
     elif origin is None:
         yield differs("B169", "settings.recipe", "it is not stated", "state the task's recipe that ran")
     elif not entry.imported:

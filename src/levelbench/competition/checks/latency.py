@@ -74,7 +74,7 @@ def _too_many(entry: CheckedEntry) -> Iterator[EntryFinding]:
     left -= sum(map(len, by_scenario(measured, rules).values()))
     if left:
         found = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
-        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "make an entry of its own of them")
+        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "submit them as a separate entry")
 
 
 def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -140,7 +140,7 @@ def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
         sign = sign_of(target.direction)
         if sign * each.quality < sign * rules.threshold:
             found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
-            yield entry.error("B204", f"{at}.quality", found, "measure a network that is as good as that")
+            yield entry.error("B204", f"{at}.quality", found, "measure a network that reaches that quality")
     had, all_of_it = each.quality_samples, entry.task.samples if entry.task else None
     if had is not None and all_of_it is not None and had < all_of_it:
         found = f"{had} answers; {entry.submission.ruleset} has {all_of_it}"
@@ -190,7 +190,7 @@ def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryF
     ranks = {name: _rank(name) for name in each.quantiles_s}
     for name, rank in ranks.items():
         if rank is None:
-            found = f"{shown(name)} is no number from 0 to 1"
+            found = f"{shown(name)} is not a number from 0 to 1"
             yield entry.error("B202", f"{at}.quantiles_s", found, 'name a quantile as in "0.99"')
             return
     points = sorted((rank, each.quantiles_s[name]) for name, rank in ranks.items() if rank is not None)

@@ -91,7 +91,7 @@ def code(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The code can be found, in the version that ran, without changes that nobody has."""
     stated = entry.submission.code
     if not stated.url:
-        do = entry.advice("give --code-url with the commit in it", "see whether its author says where the code is")
+        do = entry.advice("give --code-url with the commit in it", "see whether the author says where the code is")
         yield entry.warning("B170", "code.url", "it is not stated", do)
     elif not is_address(stated.url):
         yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
@@ -121,7 +121,7 @@ def data(entry: CheckedEntry) -> Iterator[EntryFinding]:
         do = entry.advice("make the entry from records", "compare it with the file that it was read from")
         yield entry.warning("B175", "provenance.checksums", "there are none", do)
     if not stated.software:
-        do = entry.advice("make the entry from records", "see what its author says")
+        do = entry.advice("make the entry from records", "see what the author says")
         yield entry.note("B180", "provenance.software", "there is none", do)
 
 
@@ -163,7 +163,7 @@ def tuning(entry: CheckedEntry) -> Iterator[EntryFinding]:
     stated = entry.submission.tuning
     unsaid = stated.trials is None and stated.hours is None and stated.usd is None
     if unsaid and not entry.imported and entry.submission.mode == "training":
-        do = entry.advice("give --tuning-trials, 0 if there were none", "see what its author says")
+        do = entry.advice("give --tuning-trials, 0 if there were none", "see what the author says")
         yield entry.warning("B181", "tuning", "it is not stated", do)
     for name, value in (("hours", stated.hours), ("usd", stated.usd)):
         if value is not None and not (value >= 0 and math.isfinite(value)):

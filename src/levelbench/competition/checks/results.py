@@ -329,18 +329,20 @@ def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
         without = [at for at, run in enumerate(entry.submission.runs) if run.curve.time_s and not run.phases_s]
         if without:
             found = f"{len(without)} of {len(entry.submission.runs)} runs do not state them"
-            do = "make the entry with levelbench board submit: without them nobody can check its clock"
+            do = "make the entry with levelbench board submit: without them its clock cannot be checked"
             yield entry.warning("B159", "runs.phases_s", found, do)
     for at, run in enumerate(entry.submission.runs):
         if not run.phases_s and not all(0 <= value < _CENTURY_S for value in run.excluded_s.values()):
-            found = "a phase is negative or endless"
+            found = "a phase is negative or infinite"
             yield entry.error("B156", f"runs[{at}].excluded_s", found, "give seconds by phase")
         if not run.phases_s or not run.curve.time_s or len(run.curve.time_s) != len(run.curve.quality):
             continue
         whole, counted = sum(run.phases_s.values()), run.curve.time_s[-1]
         clocked = counted + sum(run.excluded_s.values())
         if not all(0 <= value < _CENTURY_S for value in (*run.phases_s.values(), *run.excluded_s.values())):
-            yield entry.error("B156", f"runs[{at}].phases_s", "a phase is negative or endless", "give seconds by phase")
+            yield entry.error(
+                "B156", f"runs[{at}].phases_s", "a phase is negative or infinite", "give seconds by phase"
+            )
         elif abs(whole - clocked) > _PHASES * max(whole, clocked) + _CLOSE_S:
             found = f"phases sum to {whole:.6g} s; the time and what is left out of it to {clocked:.6g} s"
             yield entry.error("B156", f"runs[{at}].phases_s", found, "submit the run as it was recorded")

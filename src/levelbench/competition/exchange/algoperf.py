@@ -137,7 +137,9 @@ def read_results(root: Path) -> tuple[list[Submission], list[str]]:
         trial = _placed(path)
         if trial is None:
             where = place_in(root, path)
-            problems.append(f"{where}: its folder is no WORKLOAD_jax or WORKLOAD_pytorch; keep the layout of the logs")
+            problems.append(
+                f"{where}: its folder is not called WORKLOAD_jax or WORKLOAD_pytorch; keep the layout of the logs"
+            )
         else:
             groups[trial.submission, trial.workload, trial.framework].append(trial)
     submissions = []
@@ -257,7 +259,7 @@ def _rows(path: Path, root: Path) -> dict[str, list[float]]:
         text = read_bytes(path, _LARGEST_CSV, root).decode("utf-8-sig")
         header, *rows = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(asked, f"it is no CSV ({error})", "give the log as it was written") from error
+        raise RecordError(asked, f"it is not CSV ({error})", "give the log as it was written") from error
     if len(rows) > _MOST_ROWS or len(set(header)) < len(header):
         found = "a column is there twice" if len(rows) <= _MOST_ROWS else f"it has more than {_MOST_ROWS:,} rows"
         raise RecordError(asked, found, "give the log as it was written")

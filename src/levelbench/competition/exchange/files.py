@@ -35,7 +35,7 @@ def read_bytes(path: Path, most: int, root: Path | None = None) -> bytes:
         if root is not None and not path.resolve().is_relative_to(root.resolve()):
             raise RecordError(asked, "it leads out of the folder", "put the file itself there, not a link")
         if not path.is_file():
-            found = "it is no regular file" if path.exists() else "there is none"
+            found = "it is not a regular file" if path.exists() else "there is none"
             raise RecordError(asked, found, "give the path of a file")
         with path.open("rb") as file:
             data = file.read(most + 1)

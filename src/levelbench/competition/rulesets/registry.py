@@ -206,7 +206,9 @@ def _sent(path: Path) -> Ruleset:
 def _owned(rules: Ruleset, asked: str) -> Ruleset:
     """``rules``, unless they call themselves by an id that ships."""
     if rules.id in ruleset_ids() and rules != _shipped(rules.id):
-        raise DefinitionError(asked, f"id is {rules.id!r}, which ships and says something else", "call it otherwise")
+        raise DefinitionError(
+            asked, f"id is {rules.id!r}, which levelbench ships with other content", "call it otherwise"
+        )
     return rules
 
 

@@ -145,7 +145,7 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
                 ("Quality", None if each.quality is None else quality_text(each.quality, target)),
                 ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
                 ("Batch", None if each.batch is None else str(each.batch)),
-                ("On the clock beside the network", ", ".join(each.includes) or "not stated"),
+                ("On the clock besides the network", ", ".join(each.includes) or "not stated"),
                 ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
                 ("Cost of an answer, as stated", None if each.cost_usd is None else f"${brief(each.cost_usd)}"),
             ]
@@ -317,7 +317,7 @@ def _facts(submission: Submission, file: Html | None) -> Html:
     hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
     made = submission.provenance
     commit = submission.code.commit
-    dirty = " (with changes that nobody committed)" if submission.code.dirty else ""
+    dirty = " (with uncommitted changes)" if submission.code.dirty else ""
     parts = [
         facts(
             [

@@ -88,7 +88,7 @@ def figure(text: str, asked: str, where: str) -> Decimal:
     except InvalidOperation:
         value = None
     if value is None or not value.is_finite() or not _within(value):
-        found = f"{where} is {text[:40]!r}, which is no finite number"
+        found = f"{where} is {text[:40]!r}, which is not a finite number"
         raise RecordError(asked, found, "correct or remove the figure")
     return value
 
@@ -448,7 +448,7 @@ def as_fraction(value: Any, task: DawnTask) -> float | None:
 def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     columns, asked = raw.columns, f"reading {raw.path}"
     if columns is None:
-        raise RecordError(asked, "there is no TSV of its name beside it", "add the training curve")
+        raise RecordError(asked, "there is no TSV of the same name next to it", "add the training curve")
     for name in ("hours", task.key):
         if name not in columns:
             raise RecordError(asked, f"its TSV has no column {name!r}: {', '.join(columns)[:120]}", f"add {name!r}")

@@ -252,7 +252,7 @@ def _of_inference(record: Mapping[str, Any], entry: Submission, task: DawnTask) 
     if measured.mean_latency_s is None:
         yield "latency: none is stated"
     elif measured.mean_latency_s <= 0:
-        yield f"latency: {measured.mean_latency_s:g} s is no time"
+        yield f"latency: {measured.mean_latency_s:g} s is not a time"
 
 
 def _of_price(record: Mapping[str, Any], entry: Submission, mode: str) -> Iterator[str]:
@@ -286,7 +286,7 @@ def _of_code(entry: Submission) -> Iterator[str]:
     elif entry.code.commit is None:
         yield "code: the link names no commit, so what ran may have changed since"
     if entry.code.url is not None and not entry.code.url.startswith(("https://", "http://")):
-        yield "code: the link is no web address"
+        yield "code: the link is not a web address"
 
 
 def _of_days(record: Mapping[str, Any], entry: Submission, today: date) -> Iterator[str]:
@@ -304,7 +304,7 @@ def _of_fields(record: Mapping[str, Any], task: DawnTask, mode: str) -> Iterator
     if unknown:
         yield f"fields: the format does not have {', '.join(unknown)}"[:1000]
     if not isinstance(record.get("misc", {}), dict):
-        yield "fields: misc is no object"
+        yield "fields: misc is not an object"
     for name in ("author", "framework", "model", "hardware"):
         if len(record[name].strip()) > 200:
             yield f"fields: {name} is longer than 200 characters; what is shown is cut"

@@ -68,7 +68,7 @@ _PLACE = Test(
 _FORMAT = Test(
     "format-unknown",
     lambda event, _: isinstance(event.value, str) and event.value in FORMATS,
-    "its value is no numerical format of the rules",
+    "its value is not one of the rules' numerical formats",
     "name one of " + ", ".join(sorted(FORMATS)),
 )
 _INTEGER = Test("not-integer", lambda event, _: _integral(event.value), "its value is not an integer", "log a count")

@@ -295,7 +295,7 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
         return _stated_target(stated, f"reading {log.name}"), ""
     known = benchmark(log.benchmark)
     if known is None:
-        found = f"{log.benchmark or 'no benchmark'!r} is no benchmark of MLPerf's, and the log states no target"
+        found = f"{log.benchmark or 'no benchmark'!r} is not a benchmark of MLPerf, and the log states no target"
         raise RecordError(f"reading {log.name}", found, f"log the target under {TARGET_KEY}")
     target = known.metrics[0].target()
     own = number_of(log.value("eval_target")) if log.dialect == "v0.5" else None
