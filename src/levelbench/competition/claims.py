@@ -189,7 +189,7 @@ def _inference_side(entry: Submission, found: Inference, at: int, where: str) ->
         time_s=_latency(found),
         time_of="call",
         framework=entry.framework,
-        year=int(entry.submitted[:4]) if entry.submitted[:4].isascii() and entry.submitted[:4].isdigit() else None,
+        year=_year(entry.submitted),
         source=entry.code.url,
         cost_usd=found.cost_usd,
         quality=QualityView(
@@ -377,17 +377,12 @@ def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> 
             n=scored.n,
             value=scored.time.value,
             interval=side.interval,
-            interval_by=_how(scored.time.how) if side.interval else None,
+            interval_by=scored.time.how.rpartition("; ")[2] if side.interval else None,
             deterministic=False,
             raw_available=True,
             where=side.where,
         )
     ]
-
-
-def _how(words: str) -> str:
-    """What the figure says of its interval, after the first comma or semicolon."""
-    return words.rpartition("; ")[2]
 
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")

@@ -19,7 +19,7 @@ from typing import TypedDict
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun
 from levelbench.competition.figures import (
     ANSWER_USD,
     LATENCY_S,
@@ -123,6 +123,11 @@ def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, di
         if rule == "confirmed":
             before = quality
     return Climb(sign, best, reached_s)
+
+
+def first_arrival_s(curve: SubmittedCurve, target: Target) -> float | None:
+    """Seconds to the first evaluation at the target, the rule of DAWNBench, MLPerf and AlgoPerf; ``None``: never."""
+    return climb_of(curve.time_s, curve.quality, "first", target.direction).time_at(target.threshold)
 
 
 def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb | None]:

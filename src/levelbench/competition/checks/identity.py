@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from datetime import date
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -156,7 +155,8 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, run in enumerate(entry.submission.runs):
         if run.started is None:
             continue
-        started = _instant(run.started)
+        instant = instant_of(run.started)
+        started = None if instant is None else instant.date()
         if started is None:
             found = f"it is {shown(run.started)}"
             do = "write an instant as in 2026-01-31T12:00:00+00:00"
@@ -178,12 +178,6 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         found = f"it is {submitted} and {entry.submission.ruleset} is of {since}"
         do = "see whether the day is true: rules may be applied to older runs, and a day may be made up"
         yield entry.warning("B120", "submitted", found, do)
-
-
-def _instant(text: str) -> date | None:
-    """The day of an instant with its time and zone; ``None`` for anything else."""
-    instant = instant_of(text)
-    return None if instant is None else instant.date()
 
 
 def author(entry: CheckedEntry) -> Iterator[EntryFinding]:

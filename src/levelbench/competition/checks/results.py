@@ -141,7 +141,9 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
         if run.reached is not None and run.reached != (time_s is not None):
             found = f"stated {_words(run.reached)}, by its curve {_words(time_s is not None)} ({entry.crossing})"
             yield entry.error("B141", f"runs[{at}].reached", found, "leave it out: it is computed from the curve")
-        elif run.time_to_target_s is not None and not _same_time(run.time_to_target_s, time_s):
+        elif run.time_to_target_s is not None and (
+            time_s is None or not math.isclose(run.time_to_target_s, time_s, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
+        ):
             by_curve = "never" if time_s is None else f"{time_s:.10g} s"
             found = f"stated {run.time_to_target_s:.10g} s, by its curve {by_curve} ({entry.crossing})"
             yield entry.error("B142", f"runs[{at}].time_to_target_s", found, "leave it out: it is computed")
@@ -149,10 +151,6 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 def _words(reached: bool) -> str:
     return "reached" if reached else "not reached"
-
-
-def _same_time(stated: float, found: float | None) -> bool:
-    return found is not None and math.isclose(stated, found, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
 
 
 def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:

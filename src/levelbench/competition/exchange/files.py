@@ -230,28 +230,24 @@ def _typed(value: Any, kind: type) -> Cell:
     return cell
 
 
+_PLACES = {
+    **{"author": "author.name", "organisation": "author.organisation", "hardware": "hardware.description"},
+    **{name: f"hardware.{name}" for name in ("nodes", "accelerators")},
+    **{name: f"target.{name}" for name in ("metric", "threshold", "direction", "split")},
+    **{"code_url": "code.url", "code_commit": "code.commit", "usd_per_hour": "price.usd_per_hour"},
+    **{"price_source": "price.source", "price_read_on": "price.read_on", "origin": "origin.format"},
+}
+"""Where an entry has a column of the table of entries, if not under the column's own name."""
+
+
 def _entry(name: str, entry: Submission) -> dict[str, Cell]:
-    price = entry.price
-    return {
-        "entry": name,
-        **{key: getattr(entry, key) for key in ("ruleset", "task", "mode", "division", "submitted", "model")},
-        **{key: getattr(entry, key) for key in ("framework", "clock", "crossing", "notes")},
-        **{key: getattr(entry.target, key) for key in ("metric", "threshold", "direction", "split")},
-        "author": entry.author.name,
-        "organisation": entry.author.organisation,
-        "hardware": entry.hardware.description,
-        "nodes": entry.hardware.nodes,
-        "accelerators": entry.hardware.accelerators,
-        "code_url": entry.code.url,
-        "code_commit": entry.code.commit,
-        "usd_per_hour": None if price is None else price.usd_per_hour,
-        "price_source": None if price is None else price.source,
-        "price_read_on": None if price is None else price.read_on,
-        "runs": len(entry.runs),
-        "measurements": len(entry.inference),
-        "origin": entry.origin.format if entry.origin else None,
-        "doubts": len(entry.origin.doubts) if entry.origin else None,
-    }
+    cells: dict[str, Any] = {}
+    for column in COLUMNS["entries"]:
+        cells[column] = entry
+        for part in _PLACES.get(column, column).split("."):
+            cells[column] = getattr(cells[column], part, None)
+    doubts = len(entry.origin.doubts) if entry.origin else None
+    return {**cells, "entry": name, "runs": len(entry.runs), "measurements": len(entry.inference), "doubts": doubts}
 
 
 def _points(name: str, run: int, curve: SubmittedCurve) -> Iterator[dict[str, Cell]]:

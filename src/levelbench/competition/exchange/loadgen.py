@@ -373,7 +373,7 @@ def read_results(
     path = Path(path)
     asked = f"reading the LoadGen results in {path}"
     tree = read_tree(path if path.is_dir() or path.suffix != ".txt" else path.parent, _FILES, asked)
-    folders = [name.parent for name in tree if name.name == _SUMMARY and not _is_audit(name) and not _is_accuracy(name)]
+    folders = [name.parent for name in tree if name.name == _SUMMARY and not _is_aside(name)]
     if not folders:
         raise RecordError(asked, f"there is no {_SUMMARY} in it", "give a folder that LoadGen wrote to")
     problems: list[str] = []
@@ -389,12 +389,9 @@ def read_results(
     ], problems
 
 
-def _is_audit(name: PurePosixPath) -> bool:
-    return any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
-
-
-def _is_accuracy(name: PurePosixPath) -> bool:
-    return name.parent.name == "accuracy"
+def _is_aside(name: PurePosixPath) -> bool:
+    """Whether a summary is that of an audit, or of a run that measured accuracy alone."""
+    return name.parent.name == "accuracy" or any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
 
 
 def _entry_of(folder: PurePosixPath) -> PurePosixPath:

@@ -93,7 +93,8 @@ def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, 
     if not 1 <= runs <= len(times_s):
         raise ValueError(f"windows of {runs} runs among {len(times_s)}")
     scores = tuple(olympic_mean(times_s[first : first + runs], drop) for first in range(len(times_s) - runs + 1))
-    ranked = sorted(range(len(scores)), key=lambda first: _rank(scores[first]))
+    ranks = [math.inf if score is None else score for score in scores]
+    ranked = sorted(range(len(scores)), key=ranks.__getitem__)
     low, high = ranked[(len(scores) - 1) // 2], ranked[len(scores) // 2]
     if even == "mean" and low != high:
         both = (scores[low], scores[high])
@@ -101,10 +102,6 @@ def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, 
         return WindowScore(mean, scores, None, even, (low, high))
     chosen = low if even == "lower" else high
     return WindowScore(scores[chosen], scores, chosen, even, (low, high))
-
-
-def _rank(score: float | None) -> float:
-    return math.inf if score is None else score
 
 
 def read_scaling(path: str | Path) -> float:

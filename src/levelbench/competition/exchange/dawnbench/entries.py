@@ -332,6 +332,7 @@ def build(raw: RawEntry, file: str) -> Submission:
     names = {key: _name(record, key, asked) for key in _NAMES}
     fields = _fields(record, task, mode)
     url, commit = _code(record)
+    curves = [_curve(raw, task)] if mode == "train" else []
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=RULESET,
@@ -347,7 +348,7 @@ def build(raw: RawEntry, file: str) -> Submission:
         crossing="first",
         code=Code(url, commit),
         price=_price(record.get("costPerHour")),
-        runs=[_run(_curve(raw, task))] if mode == "train" else [],
+        runs=[SubmittedRun(curve, curve_digest=curve_digest(curve)) for curve in curves],
         inference=[_inference(record, task)] if mode == "inference" else [],
         settings=_settings(record.get("misc")),
         origin=Origin(FORMAT, file[:_LONGEST_TEXT], raw.digest, fields=fields),
@@ -461,7 +462,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     }
     epochs = columns.get("epoch")
     others = {
-        _our_name(name): shares.get(name) or [float(each) for each in values]
+        OUR_NAMES.get(name, name): shares.get(name) or [float(each) for each in values]
         for name, values in columns.items()
         if name not in ("epoch", "hours", task.key)
     }
@@ -473,12 +474,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     )
 
 
-def _run(curve: SubmittedCurve) -> SubmittedRun:
-    return SubmittedRun(curve, curve_digest=curve_digest(curve))
-
-
-def _our_name(column: str) -> str:
-    return {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}.get(column, column)
+OUR_NAMES = {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}
 
 
 def _inference(record: Mapping[str, Any], task: DawnTask) -> Inference:

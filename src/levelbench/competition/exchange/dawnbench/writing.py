@@ -16,21 +16,21 @@ import msgspec
 from levelbench.competition.entries import Inference, Provenance, Submission, SubmittedRun, TuningEffort, write_whole
 from levelbench.competition.exchange.dawnbench.entries import (
     FORMAT,
+    OUR_NAMES,
     RULESET,
     TASKS,
     DawnTask,
-    Leaf,
     put_back,
     task_called,
     to_hours,
     to_text,
 )
+from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import UsageError
-from levelbench.measure.crossing import find_crossing
 
 ANSWERED_ALONE = ("dawnbench", "single-stream")
 """The scenarios that its latency means, the likest first."""
-_OURS = {"top1": "top1Accuracy", "top5": "top5Accuracy", "f1": "f1Score"}
+_OURS = {ours: theirs for theirs, ours in OUR_NAMES.items()}
 
 
 class WrittenEntry(NamedTuple):
@@ -79,13 +79,9 @@ def encoded(submission: Submission) -> tuple[DawnTask, str, dict[str, str], list
     return task, "train" if submission.mode == "training" else "inference", texts, losses
 
 
-def _kept(submission: Submission) -> dict[str, Leaf]:
-    origin = submission.origin
-    return dict(origin.fields) if origin is not None and origin.format == FORMAT else {}
-
-
 def _common(submission: Submission) -> dict[str, Any]:
-    kept = put_back(_kept(submission))
+    origin = submission.origin
+    kept = put_back(origin.fields if origin is not None and origin.format == FORMAT else {})
     misc = kept.pop("misc", {})
     record = {
         "version": "v1.0",
@@ -109,12 +105,8 @@ def _common(submission: Submission) -> dict[str, Any]:
 def _run(submission: Submission, asked: str) -> SubmittedRun:
     """The run that stands for all: the only one, or the one of median time (the earlier of two in the middle)."""
     target = submission.target
-    timed = []
-    for at, run in enumerate(submission.runs):
-        found = find_crossing(
-            run.curve.quality, target.threshold, direction=target.direction, rule="first", x=run.curve.time_s
-        )
-        timed.append((float("inf") if found is None or found.position is None else found.position, at))
+    arrived = [first_arrival_s(run.curve, target) for run in submission.runs]
+    timed = [(float("inf") if time_s is None else time_s, at) for at, time_s in enumerate(arrived)]
     if not timed:
         raise UsageError(asked, "it has no runs", "export a submission of training with a curve")
     time_s, at = sorted(timed)[(len(timed) - 1) // 2]

@@ -552,7 +552,7 @@ def _places(submission: Submission) -> Iterator[str]:
 
 def _runs(submission: Submission) -> Iterator[str]:
     for each in _OF_RUNS:
-        if any(_is_stated(getattr(run, each)) for run in submission.runs):
+        if any(getattr(run, each) not in (None, [], {}) for run in submission.runs):
             yield f"runs.{each}"
     if submission.clock != "mlperf" and any(run.excluded_s for run in submission.runs):
         yield "runs.excluded_s"
@@ -561,10 +561,6 @@ def _runs(submission: Submission) -> Iterator[str]:
     after = sum(_after(submission, run) for run in submission.runs)
     if after:
         yield f"runs.curve: {after} {'evaluation' if after == 1 else 'evaluations'} after the clock stopped"
-
-
-def _is_stated(value: Any) -> bool:
-    return value not in (None, [], {})
 
 
 def _after(submission: Submission, run: SubmittedRun) -> int:
