@@ -36,8 +36,8 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Provenance,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     TuningEffort,
@@ -67,7 +67,7 @@ def make_entry(number: int) -> Submission:
         ceiling = 0.947 + 0.004 * rng.standard_normal()
         noise = 0.002 * rng.standard_normal(_POINTS)
         quality = np.clip(ceiling - 0.5 * np.exp(-np.arange(_POINTS) / 6.0) + noise, 0.0, 1.0)
-        curve = RunCurve([round(float(each), 4) for each in times], [round(float(each), 5) for each in quality])
+        curve = SubmittedCurve([round(float(each), 4) for each in times], [round(float(each), 5) for each in quality])
         digest = f"{number:032x}{seed:032x}"
         runs.append(SubmittedRun(curve, seed=seed, record_digest=digest, curve_digest=curve_digest(curve)))
     day = date(2026, 11, 21) + timedelta(days=number * 700 // 10_000) - timedelta(days=700)

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from levelbench.competition.site.board_page import task_page
 from levelbench.competition.site.exports import joined_steps, script, steps_script
+from levelbench.competition.site.pages import task_page
 from levelbench.competition.site.parts import assets
 from levelbench.competition.site.payload import (
     BOARD_SCHEMA,

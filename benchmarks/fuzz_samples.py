@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 
-from levelbench.competition.entries import Author, Hardware, Inference, RunCurve, Submission, SubmittedRun, SystemPrice
+from levelbench.competition.entries import (
+    Author,
+    Hardware,
+    Inference,
+    Submission,
+    SubmittedCurve,
+    SubmittedRun,
+    SystemPrice,
+)
 from levelbench.records.schema import Target
 
 __all__ = ["ANSWERS", "CLAIM", "DETAIL", "DIALECTS", "POINTS", "RULES", "SUMMARY", "SYSTEM", "entry"]
 
 
 def entry(mode: str = "training") -> Submission:
-    curve = RunCurve([10.0, 20.0, 30.0], [0.5, 0.945, 0.95], [1.0, 2.0, 3.0])
+    curve = SubmittedCurve([10.0, 20.0, 30.0], [0.5, 0.945, 0.95], [1.0, 2.0, 3.0])
     measured = Inference("dawnbench", 10000, 10000, 20.0, 0.002, {"0.5": 0.002, "0.9": 0.003}, quality=0.95)
     return Submission(
         schema=1,

@@ -14,7 +14,7 @@ from pathlib import Path
 from fuzz_samples import ANSWERS, CLAIM, DETAIL, DIALECTS, POINTS, RULES, SUMMARY, SYSTEM, entry
 from levelbench.claims.reading.claim_file import read_claim
 from levelbench.competition.entries import encode
-from levelbench.competition.exchange import algoperf, tables
+from levelbench.competition.exchange import algoperf, files
 from levelbench.competition.exchange.dawnbench import read_entry, write_entry
 from levelbench.competition.exchange.loadgen import read_answers, read_detail, read_summary
 from levelbench.competition.exchange.mlperf import check_log, read_log, read_results, write_submission
@@ -57,14 +57,14 @@ def readers(folder: Path) -> Iterator[Reader]:
     yield from _leaderboard(folder / "leaderboard")
     yield from _algoperf(folder / "algoperf" / "adamw" / "study_0" / "ogbg_jax" / "trial_1")
     yield from _loadgen(folder)
-    tables.write_csv(tables.tabulate([("a", entry()), ("b", entry("inference"))]), folder / "csv")
-    for name in tables.TABLES:
+    files.write_csv(files.tabulate([("a", entry()), ("b", entry("inference"))]), folder / "csv")
+    for name in files.TABLES:
         path = folder / "csv" / f"{name}.csv"
-        yield Reader(f"csv-{name}", path, path.read_bytes(), lambda: tables.read_csv(folder / "csv"))
+        yield Reader(f"csv-{name}", path, path.read_bytes(), lambda: files.read_csv(folder / "csv"))
     if find_spec("pyarrow"):
-        tables.write_parquet(tables.tabulate([("a", entry())]), folder / "parquet")
-        path = folder / "parquet" / f"{tables.TABLES[0]}.parquet"
-        yield Reader("parquet", path, path.read_bytes(), lambda: tables.read_parquet(folder / "parquet"))
+        files.write_parquet(files.tabulate([("a", entry())]), folder / "parquet")
+        path = folder / "parquet" / f"{files.TABLES[0]}.parquet"
+        yield Reader("parquet", path, path.read_bytes(), lambda: files.read_parquet(folder / "parquet"))
     for name, text, read in (("rules.toml", RULES, read_ruleset), ("claim.toml", CLAIM, read_claim)):
         path = folder / name
         path.write_text(text)

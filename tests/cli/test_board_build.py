@@ -11,8 +11,8 @@ from levelbench.competition.entries import (
     Hardware,
     Origin,
     Provenance,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     encode,
 )
@@ -28,13 +28,13 @@ def folder(tmp_path, monkeypatch):
         schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
         submitted="2018-07-01", model="net", framework="torch", hardware=Hardware("a machine"), target=TARGET,
         clock="dawnbench", crossing="first", origin=Origin("dawnbench", "net.json"),
-        runs=[SubmittedRun(RunCurve([1.0, 2.0], [0.9, 0.941]))],
+        runs=[SubmittedRun(SubmittedCurve([1.0, 2.0], [0.9, 0.941]))],
     )  # fmt: skip
     place = tmp_path / "board" / "cifar10" / "training"
     place.mkdir(parents=True)
     (place / "net.json").write_bytes(encode(submission))
     (place / "slow.json").write_bytes(
-        encode(msgspec.structs.replace(submission, runs=[SubmittedRun(RunCurve([9.0], [0.95]))]))
+        encode(msgspec.structs.replace(submission, runs=[SubmittedRun(SubmittedCurve([9.0], [0.95]))]))
     )
     return tmp_path / "board"
 
@@ -57,7 +57,9 @@ def test_an_entry_that_is_not_shown_ends_in_1_with_its_reason(folder, tmp_path, 
 
 def test_what_a_check_refuses_for_its_recipe_is_not_shown(folder, tmp_path, call):
     target = task_rules(ruleset("levelbench-1.0"), "digits").target
-    runs = [SubmittedRun(RunCurve([1.0, 2.0 + seed, 4.0 + seed], [0.5, 0.98, 0.98]), seed=seed) for seed in range(5)]
+    runs = [
+        SubmittedRun(SubmittedCurve([1.0, 2.0 + seed, 4.0 + seed], [0.5, 0.98, 0.98]), seed=seed) for seed in range(5)
+    ]
     entry = Submission(
         schema=1, ruleset="levelbench-1.0", task="digits", mode="training", author=Author("An author"), model="mlp",
         submitted="2026-07-01", framework="numpy", hardware=Hardware("a machine"), target=target, clock="wall",

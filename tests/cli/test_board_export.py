@@ -6,12 +6,14 @@ import json
 import msgspec
 import pytest
 
-from levelbench.competition.entries import Author, Hardware, Inference, RunCurve, Submission, SubmittedRun, encode
+from levelbench.competition.entries import Author, Hardware, Inference, Submission, SubmittedCurve, SubmittedRun, encode
 from levelbench.records.schema import Target
 
 
 def submission(task="cifar10", quality=0.95, seeds=(0,), seconds=36.0):
-    runs = [SubmittedRun(RunCurve([seconds, 2 * seconds], [0.9, quality], [1.0, 2.0]), seed=seed) for seed in seeds]
+    runs = [
+        SubmittedRun(SubmittedCurve([seconds, 2 * seconds], [0.9, quality], [1.0, 2.0]), seed=seed) for seed in seeds
+    ]
     return Submission(
         schema=1,
         ruleset="dawnbench-1.0",
@@ -160,7 +162,7 @@ def test_mllog_lists_what_its_time_means_and_what_it_cannot_say(call, board, tmp
 
 
 def test_an_entry_comes_back_from_mllog_with_the_time_of_its_own_rule(call, board, tmp_path):
-    curve = RunCurve([1.0, 2.0, 3.0, 4.0], [0.5, 0.95, 0.95, 0.95])
+    curve = SubmittedCurve([1.0, 2.0, 3.0, 4.0], [0.5, 0.95, 0.95, 0.95])
     entry = msgspec.structs.replace(
         submission(), runs=[SubmittedRun(curve, seed=0, reached=True)], ruleset="levelbench-1.0", clock="wall"
     )

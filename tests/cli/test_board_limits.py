@@ -9,7 +9,7 @@ from tests.competition.test_ceilings import write as write_heads
 from tests.records.stores import resealed
 
 from levelbench.cli.board.limits import known_limits
-from levelbench.competition.entries import Author, Hardware, Origin, RunCurve, Submission, SubmittedRun, encode
+from levelbench.competition.entries import Author, Hardware, Origin, Submission, SubmittedCurve, SubmittedRun, encode
 from levelbench.competition.leaderboard import check
 from levelbench.competition.reading import read_submission
 from levelbench.records.schema import Target
@@ -79,7 +79,7 @@ def test_a_stated_cost_of_a_sample_is_left_alone(submit, own_source):
 def imported(task="cifar10", model="ResNet 56", hardware="1 K80 / 61 GB / 4 CPU", hours=1.0, **parts):
     rules = "mlperf-training-like-1.0" if task == "resnet" else "dawnbench-1.0"
     target = Target("top1", 0.94, split="test")
-    run = SubmittedRun(RunCurve([3600 * hours], [0.95], epoch=[100.0]))
+    run = SubmittedRun(SubmittedCurve([3600 * hours], [0.95], epoch=[100.0]))
     base = Submission(
         schema=1, ruleset=rules, task=task, mode="training", author=Author("A"), submitted="2026-01-02", model=model,
         framework="torch", hardware=Hardware(hardware), target=target, runs=[run], origin=Origin("dawnbench", "a"),

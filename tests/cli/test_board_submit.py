@@ -54,7 +54,7 @@ def test_another_entry_of_the_same_runs_is_written_over_only_when_asked(submit):
     cheaper = ("--price-per-hour", "1.5", "--price-source", "https://example.org/prices")
     code, _, err = submit("digits[framework=numpy]", price=cheaper)
     assert code == 2
-    assert "it is there already and says something else" in err
+    assert "it exists already with other content" in err
     assert "give --replace to write over it" in err
     assert submit("digits[framework=numpy]", "--replace", price=cheaper)[0] == 0
     assert [entry["price"]["usd_per_hour"] for entry in submit.entries().values()] == [1.5]

@@ -185,6 +185,11 @@ class Clean:
         return submission_of(plant(KINDS[kind](), changes or {}), digests=digests)
 
     @staticmethod
+    def raw(changes: Mapping[str, Any]) -> bytes:
+        """A file that the schema may refuse."""
+        return msgspec.json.encode(plant(KINDS["training"](), changes))
+
+    @staticmethod
     def find(submission: Submission, file: str = "", **more: Any) -> list[EntryFinding]:
         return check(submission, file, today=TODAY, **more)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from levelbench.competition.entries import Author, Hardware, RunCurve, Submission, SubmittedRun
+from levelbench.competition.entries import Author, Hardware, Submission, SubmittedCurve, SubmittedRun
 from levelbench.competition.rulesets.registry import Aggregation, ruleset
 from levelbench.records.schema import Target
 
@@ -15,8 +15,8 @@ TARGET = Target("top1", 0.94)
 def a_run(arrives_s, *, status="done", given_up_s=100.0):
     """A run that is at the target in two evaluations, the first ``arrives_s`` seconds in; ``None``: never."""
     if arrives_s is None:
-        return SubmittedRun(RunCurve([1.0, given_up_s], [0.5, 0.9]), status=status)
-    return SubmittedRun(RunCurve([arrives_s / 2, arrives_s, arrives_s * 2], [0.9, 0.94, 0.95]), status=status)
+        return SubmittedRun(SubmittedCurve([1.0, given_up_s], [0.5, 0.9]), status=status)
+    return SubmittedRun(SubmittedCurve([arrives_s / 2, arrives_s, arrives_s * 2], [0.9, 0.94, 0.95]), status=status)
 
 
 def submission(runs=(), *, mode="training", **parts):

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.competition.site.leaderboards import DAY, write
 
-from levelbench.competition.entries import Author, Provenance, RunCurve, SubmittedRun
-from levelbench.competition.gate import BoardFacts, compared_with_board
+from levelbench.competition.entries import Author, Provenance, SubmittedCurve, SubmittedRun
 from levelbench.competition.leaderboard import check_folder
+from levelbench.competition.rivals import BoardFacts, compared_with_board
 from levelbench.competition.site.build import build
 
 BOARD = ("levelbench-1.0", "digits", "training")
@@ -85,7 +85,7 @@ def test_another_split_is_a_warning_of_the_check_and_stands_beside_the_rank(fold
 
 
 def a_run(record, **parts):
-    curve = RunCurve([1.0, 2.0, 3.0], [0.9, 0.941, 0.95])
+    curve = SubmittedCurve([1.0, 2.0, 3.0], [0.9, 0.941, 0.95])
     return SubmittedRun(curve, record_digest=record * 64, **parts)
 
 

@@ -133,7 +133,7 @@ def test_each_scenario_has_its_own_figure(measurement, value, how):
     ("parts", "reason"),
     [
         ({"quantiles_s": {"0.99": 0.016}}, "99 % within 0.016 s, where the bound is 0.015 s"),
-        ({"valid": None}, "nobody says that 99 % were within 0.015 s"),
+        ({"valid": None}, "it is not stated that 99 % were within 0.015 s"),
         ({"target_per_s": None}, "the rate is not stated"),
         ({"latency_bound_s": None}, "the latency bound is not stated"),
         ({"target_per_s": 120.0}, "100 answers a second, asked 120"),

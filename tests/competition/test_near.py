@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from levelbench.competition.entries import RunCurve
+from levelbench.competition.entries import SubmittedCurve
 from levelbench.competition.rivals import LEAST_POINTS, MOST_RIVALS, match, rivals, sketch
 
 
@@ -21,7 +21,7 @@ def curve(seed, points=30, grid=0.0):
         now += draw.uniform(0.95, 1.05)
         time_s.append(now)
     quality = [1 - 0.9 / (1 + at) + draw.gauss(0, 0.005) for at in range(points)]
-    return RunCurve(time_s, [round(each / grid) * grid if grid else each for each in quality])
+    return SubmittedCurve(time_s, [round(each / grid) * grid if grid else each for each in quality])
 
 
 def like(first, second):
@@ -43,13 +43,13 @@ def test_a_copy_with_a_few_points_changed_is_found():
 @pytest.mark.parametrize("points", [LEAST_POINTS, 20])
 def test_a_copy_that_was_cut_short_is_found(points):
     whole = curve(1)
-    assert like(whole, RunCurve(whole.time_s[:points], whole.quality[:points])) == (points, points, 1.0)
+    assert like(whole, SubmittedCurve(whole.time_s[:points], whole.quality[:points])) == (points, points, 1.0)
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.97, 3.0])
 def test_a_copy_with_scaled_times_is_found(scale):
     whole = curve(1)
-    found = like(whole, RunCurve([scale * t for t in whole.time_s], list(whole.quality)))
+    found = like(whole, SubmittedCurve([scale * t for t in whole.time_s], list(whole.quality)))
     assert found is not None
     assert found.scale == pytest.approx(scale)
 
@@ -57,24 +57,24 @@ def test_a_copy_with_scaled_times_is_found(scale):
 def test_a_scaled_copy_with_points_changed_is_found():
     whole = curve(1)
     quality = [q + 0.01 * (at in (2, 20)) for at, q in enumerate(whole.quality)]
-    assert like(whole, RunCurve([0.9 * t for t in whole.time_s], quality)).agree == 28
+    assert like(whole, SubmittedCurve([0.9 * t for t in whole.time_s], quality)).agree == 28
 
 
 def test_the_same_run_measured_again_is_no_copy():
     # One seed gives one list of qualities, on every machine; its times are measured anew.
     whole, again = curve(1), curve(2)
-    assert like(whole, RunCurve(again.time_s, list(whole.quality))) is None
+    assert like(whole, SubmittedCurve(again.time_s, list(whole.quality))) is None
 
 
 def test_a_curve_begins_where_its_time_does():
     whole = curve(1)
-    begun = RunCurve([0.0, *whole.time_s], [0.1, *whole.quality])
+    begun = SubmittedCurve([0.0, *whole.time_s], [0.1, *whole.quality])
     assert like(whole, begun).agree == 30
 
 
 @pytest.mark.parametrize("short", [[0.5] * 3, [0.5] * 30])
 def test_curves_that_say_too_little_are_not_compared(short):
-    flat = RunCurve([float(at + 1) for at in range(len(short))], short)
+    flat = SubmittedCurve([float(at + 1) for at in range(len(short))], short)
     assert like(flat, flat) is None
 
 
@@ -89,9 +89,9 @@ def test_honest_runs_are_never_called_copies(seed, grid):
 @pytest.mark.parametrize("huge", [1e308, -1e308])
 def test_figures_that_are_none_are_not_compared(huge):
     times = [float(at + 1) for at in range(6)]
-    assert sketch(RunCurve(times, [huge, 0.1, 0.2, 0.3, 0.4, 0.5])) == b""
-    assert sketch(RunCurve([1e-9, 1.0, 2.0, 3.0, 1e300, 1e308], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])) == b""
-    assert sketch(RunCurve(times, [1e9, 0.1, 0.2, 0.3, 0.4, 0.5])) != b""
+    assert sketch(SubmittedCurve(times, [huge, 0.1, 0.2, 0.3, 0.4, 0.5])) == b""
+    assert sketch(SubmittedCurve([1e-9, 1.0, 2.0, 3.0, 1e300, 1e308], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])) == b""
+    assert sketch(SubmittedCurve(times, [1e9, 0.1, 0.2, 0.3, 0.4, 0.5])) != b""
 
 
 def test_many_copies_of_one_curve_are_compared_with_the_first_few_only():
@@ -102,6 +102,6 @@ def test_many_copies_of_one_curve_are_compared_with_the_first_few_only():
 
 def test_a_sketch_says_the_same_wherever_it_is_made():
     whole = curve(1, points=6)
-    assert sketch(whole) == sketch(RunCurve([float(each) for each in whole.time_s], [*whole.quality]))
+    assert sketch(whole) == sketch(SubmittedCurve([float(each) for each in whole.time_s], [*whole.quality]))
     assert len(sketch(whole)) % 8 == 0
     assert rivals([]) == rivals([b"", b""]) == {}

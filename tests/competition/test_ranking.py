@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.competition.figures import BoardFigure, absent
-from levelbench.competition.ranking import order, progress, rank
+from levelbench.competition.figures import BoardFigure, absent, order, progress, rank
 
 
 def ranks(figures):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.competition.scored import DAWNBENCH, MEDIAN, MLPERF, OURS, TARGET, a_run, submission
 
-from levelbench.competition.entries import Inference, RunCurve, SubmittedRun, SystemPrice
+from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, SystemPrice
 from levelbench.competition.rulesets.registry import Aggregation
 from levelbench.competition.scoring import aggregation_words, score, steps_of, sweep, thinned
 from levelbench.measure.crossing import find_crossing
@@ -38,7 +38,7 @@ def test_times_and_costs_published_by_dawnbench_are_reproduced(hours, usd_per_ho
 
 
 def test_the_first_crossing_counts_and_a_later_fall_is_told():
-    curve = RunCurve([1.0, 2.0, 3.0, 4.0], [0.9, 0.94, 0.93, 0.95])
+    curve = SubmittedCurve([1.0, 2.0, 3.0, 4.0], [0.9, 0.94, 0.93, 0.95])
     found = score(submission([SubmittedRun(curve)]), DAWNBENCH)
     assert found.time.value == 2.0
     assert "falls-back" in found.flags
@@ -46,12 +46,12 @@ def test_the_first_crossing_counts_and_a_later_fall_is_told():
 
 
 def test_a_curve_that_ends_at_its_crossing_is_told():
-    found = score(submission([SubmittedRun(RunCurve([1.0, 2.0], [0.9, 0.95]))]), DAWNBENCH)
+    found = score(submission([SubmittedRun(SubmittedCurve([1.0, 2.0], [0.9, 0.95]))]), DAWNBENCH)
     assert "stops-at-target" in found.flags
 
 
 def test_a_schedule_of_fixed_length_is_judged_at_its_end():
-    fixed = submission([SubmittedRun(RunCurve([1.0, 2.0], [0.9, 0.95]))], crossing="final")
+    fixed = submission([SubmittedRun(SubmittedCurve([1.0, 2.0], [0.9, 0.95]))], crossing="final")
     assert score(fixed, OURS).time.value == 2.0
     assert "judged-at-end" in score(fixed, OURS).flags
     assert score(submission(fixed.runs), OURS).time.value is None
@@ -59,20 +59,20 @@ def test_a_schedule_of_fixed_length_is_judged_at_its_end():
 
 
 def test_another_threshold_moves_the_crossing():
-    runs = [SubmittedRun(RunCurve([1.0, 2.0, 3.0], [0.9, 0.94, 0.96]))]
+    runs = [SubmittedRun(SubmittedCurve([1.0, 2.0, 3.0], [0.9, 0.94, 0.96]))]
     assert [each.value for each in sweep(submission(runs), DAWNBENCH, [0.9, 0.94, 0.95, 0.97])] == [1.0, 2.0, 3.0, None]
 
 
 def test_a_lower_quality_may_be_the_better_one():
     target = next(each.target for each in OURS.tasks if each.task == "charlm")
-    runs = [SubmittedRun(RunCurve([1.0, 2.0, 3.0], [2.5, 1.8, 1.7]))]
+    runs = [SubmittedRun(SubmittedCurve([1.0, 2.0, 3.0], [2.5, 1.8, 1.7]))]
     assert score(submission(runs, task="charlm", target=target), MEDIAN).time.value == 2.0
 
 
 def test_another_metric_is_not_scored_unless_the_curve_has_the_wanted_one_too():
     other = msgspec.structs.replace(TARGET, metric="top5")
-    plain = SubmittedRun(RunCurve([1.0, 2.0], [0.95, 0.96]))
-    both = SubmittedRun(RunCurve([1.0, 2.0], [0.95, 0.96], others={"top1": [0.9, 0.94]}))
+    plain = SubmittedRun(SubmittedCurve([1.0, 2.0], [0.95, 0.96]))
+    both = SubmittedRun(SubmittedCurve([1.0, 2.0], [0.95, 0.96], others={"top1": [0.9, 0.94]}))
     found = score(submission([plain], target=other), DAWNBENCH)
     assert found.time.value is None
     assert "other-metric" in found.flags
@@ -139,7 +139,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 )
 @settings(max_examples=40, deadline=None)
 def test_whatever_the_curves_hold_a_score_comes_out(curves, rules, price):
-    runs = [SubmittedRun(RunCurve(times, values)) for times, values in curves]
+    runs = [SubmittedRun(SubmittedCurve(times, values)) for times, values in curves]
     found = score(submission(runs, price=SystemPrice(price)), rules)
     assert found.n == len(curves)
     assert found.time.value is None or found.time.low is None or found.time.low <= found.time.value <= found.time.high

@@ -126,7 +126,7 @@ def test_a_broken_list_of_authors_is_refused(tmp_path, text):
 def test_a_file_that_is_no_key_is_refused(tmp_path):
     pytest.importorskip("cryptography")
     (tmp_path / "a.pem").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-    with pytest.raises(UsageError, match="no PEM file"):
+    with pytest.raises(UsageError, match="not the PEM file"):
         signatures.read_key(tmp_path / "a.pem")
 
 

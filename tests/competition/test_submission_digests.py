@@ -9,27 +9,31 @@ import math
 import msgspec
 import pytest
 
-from levelbench.competition.entries import RunCurve, curve_digest, encode, file_digest, submission_digest
+from levelbench.competition.entries import SubmittedCurve, curve_digest, encode, file_digest, submission_digest
 from levelbench.competition.reading import parse_submission
 from levelbench.errors import RecordError
 
 
 def test_a_curves_digest_is_that_of_its_canonical_text():
     text = b'{"time_s":[1.0,2.5],"quality":[0.5,0.75],"epoch":[1.0,2.0],"samples":[10,20],"others":{"a":[1.0,2.0]}}'
-    curve = RunCurve([1.0, 2.5], [0.5, 0.75], [1.0, 2.0], [10, 20], {"a": [1.0, 2.0]})
+    curve = SubmittedCurve([1.0, 2.5], [0.5, 0.75], [1.0, 2.0], [10, 20], {"a": [1.0, 2.0]})
     assert curve_digest(curve) == hashlib.sha256(text).hexdigest()
 
 
 def test_whole_numbers_and_floats_are_one_curve():
-    assert curve_digest(RunCurve([1, 2], [0, 1])) == curve_digest(RunCurve([1.0, 2.0], [0.0, 1.0]))
+    assert curve_digest(SubmittedCurve([1, 2], [0, 1])) == curve_digest(SubmittedCurve([1.0, 2.0], [0.0, 1.0]))
 
 
 @pytest.mark.parametrize(
     "other",
-    [RunCurve([1.0, 2.000001], [0.5, 0.6]), RunCurve([1.0, 2.0], [0.5, 0.6], epoch=[1.0, 2.0]), RunCurve([1.0], [0.5])],
+    [
+        SubmittedCurve([1.0, 2.000001], [0.5, 0.6]),
+        SubmittedCurve([1.0, 2.0], [0.5, 0.6], epoch=[1.0, 2.0]),
+        SubmittedCurve([1.0], [0.5]),
+    ],
 )
 def test_another_curve_has_another_digest(other):
-    assert curve_digest(other) != curve_digest(RunCurve([1.0, 2.0], [0.5, 0.6]))
+    assert curve_digest(other) != curve_digest(SubmittedCurve([1.0, 2.0], [0.5, 0.6]))
 
 
 def test_the_layout_of_a_file_is_no_part_of_its_digest(clean):

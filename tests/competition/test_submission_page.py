@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from levelbench.competition import entries as schema
-from levelbench.competition.reading import DEPTH_LIMIT, FILE_LIMIT, POINT_LIMIT, RUN_LIMIT
+from levelbench.competition.entries import POINT_LIMIT, RUN_LIMIT
+from levelbench.competition.reading import DEPTH_LIMIT, FILE_LIMIT
 from levelbench.records import schema as records
 
 PAGE = Path(__file__).parents[2] / "docs" / "submission.md"
@@ -24,7 +25,7 @@ PARTS = (
     schema.Code,
     schema.SystemPrice,
     schema.SubmittedRun,
-    schema.RunCurve,
+    schema.SubmittedCurve,
     schema.Inference,
     schema.TuningEffort,
     schema.Provenance,
@@ -45,9 +46,12 @@ This page is made from the schema, `levelbench.competition.entries`; a test comp
 def kind(hint: Any) -> str:
     """A type in words, with its limits."""
     if hasattr(hint, "__metadata__"):
-        limits = [meta for meta in hint.__metadata__ if isinstance(meta, msgspec.Meta)]
-        said = ", ".join(word for meta in limits for word in bounds(meta))
-        return f"{kind(hint.__origin__)} ({said})" if said else kind(hint.__origin__)
+        said, meta = kind(hint.__origin__), next(each for each in hint.__metadata__ if isinstance(each, msgspec.Meta))
+        if get_origin(hint.__origin__) is dict:
+            return said.replace("object of", f"object of at most {meta.max_length:,}", 1)
+        if get_origin(hint.__origin__) is list:
+            return f"{said}, at most {meta.max_length:,}"
+        return f"{said} ({', '.join(bounds(meta))})"
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         named = [kind(each) for each in inner if each is not type(None)]

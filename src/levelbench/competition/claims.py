@@ -38,10 +38,10 @@ from levelbench.competition.entries import Inference, Submission, SubmittedRun
 from levelbench.competition.exchange.dawnbench import read_entry
 from levelbench.competition.exchange.mlperf import read_log, read_results
 from levelbench.competition.exchange.mlperf.entries import submission_of
-from levelbench.competition.figures import EntryScore
+from levelbench.competition.figures import QUANTILES, EntryScore
 from levelbench.competition.reading import read_bytes, read_submission
 from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
-from levelbench.competition.scoring import QUANTILES, score
+from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.report.remarks import Remarks
 
@@ -53,6 +53,7 @@ __all__ = [
     "remarks_on_entry",
     "submission_claim",
 ]
+"""What ``levelbench.claims.reading`` finds through the entry point, and what the command line asks for."""
 
 _JSON = ":json"
 _LONGEST = 1 << 16
@@ -188,7 +189,7 @@ def _inference_side(entry: Submission, found: Inference, at: int, where: str) ->
         time_s=_latency(found),
         time_of="call",
         framework=entry.framework,
-        year=int(entry.submitted[:4]) if entry.submitted[:4].isascii() and entry.submitted[:4].isdigit() else None,
+        year=_year(entry.submitted),
         source=entry.code.url,
         cost_usd=found.cost_usd,
         quality=QualityView(
@@ -376,17 +377,12 @@ def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> 
             n=scored.n,
             value=scored.time.value,
             interval=side.interval,
-            interval_by=_how(scored.time.how) if side.interval else None,
+            interval_by=scored.time.how.rpartition("; ")[2] if side.interval else None,
             deterministic=False,
             raw_available=True,
             where=side.where,
         )
     ]
-
-
-def _how(words: str) -> str:
-    """What the figure says of its interval, after the first comma or semicolon."""
-    return words.rpartition("; ")[2]
 
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")

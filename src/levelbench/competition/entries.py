@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,29 +25,6 @@ from levelbench.records.faults import store_fault
 from levelbench.records.schema import Target
 from levelbench.records.writer import path_part, publish
 
-__all__ = [
-    "SUBMISSION_SCHEMA",
-    "Author",
-    "Code",
-    "Hardware",
-    "Inference",
-    "Origin",
-    "Provenance",
-    "RunCurve",
-    "Submission",
-    "SubmittedRun",
-    "SystemPrice",
-    "TuningEffort",
-    "curve_digest",
-    "cut_at_word",
-    "encode",
-    "file_digest",
-    "stem_of",
-    "submission_digest",
-    "write_new",
-    "write_whole",
-]
-
 SUBMISSION_SCHEMA = 1
 
 Text = Annotated[str, Meta(max_length=4000)]
@@ -55,6 +34,15 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Key = Annotated[str, Meta(max_length=1000)]
 """What an author may call something: a setting, a file of the data, a further column."""
 Setting = int | float | Text | bool
+
+RUN_LIMIT = 1000
+"""How many runs or measurements of inference an entry may have."""
+POINT_LIMIT = 100_000
+"""How many evaluations a curve may have."""
+Column = Annotated[list[float], Meta(max_length=POINT_LIMIT)]
+Texts = Annotated[list[Text], Meta(max_length=2000)]
+Facts = Annotated[dict[Key, Text], Meta(max_length=2000)]
+Figures = Annotated[dict[Key, float], Meta(max_length=200)]
 
 
 class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -98,14 +86,14 @@ class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     on_demand: bool | None = None
 
 
-class RunCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SubmittedCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
 
-    time_s: list[float]
-    quality: list[float]
-    epoch: list[float] | None = None
-    samples: list[Count] | None = None
-    others: dict[Key, list[float]] = field(default_factory=dict)
+    time_s: Column
+    quality: Column
+    epoch: Column | None = None
+    samples: Annotated[list[Count], Meta(max_length=POINT_LIMIT)] | None = None
+    others: Annotated[dict[Key, Column], Meta(max_length=100)] = field(default_factory=dict)
     """Further columns by name, such as a second metric, on the scale of the target where they are of its kind."""
 
 
@@ -117,19 +105,19 @@ class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     ``phases_s`` are the seconds by phase up to the end of the curve; ``excluded_s`` those that the clock left out.
     """
 
-    curve: RunCurve
+    curve: SubmittedCurve
     status: Literal["done", "failed"] = "done"
     seed: Count | None = None
     reached: bool | None = None
     time_to_target_s: float | None = None
     started: Text | None = None
-    phases_s: dict[Key, float] = field(default_factory=dict)
-    excluded_s: dict[Key, float] = field(default_factory=dict)
+    phases_s: Figures = field(default_factory=dict)
+    excluded_s: Figures = field(default_factory=dict)
     energy_j: float | None = None
     energy_method: Text | None = None
     peak_memory_bytes: float | None = None
-    test_quality: dict[Key, float] = field(default_factory=dict)
-    suspect: list[Text] = field(default_factory=list)
+    test_quality: Figures = field(default_factory=dict)
+    suspect: Texts = field(default_factory=list)
     error: Text | None = None
     record_id: Text | None = None
     record_digest: Text | None = None
@@ -149,7 +137,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     samples: Count
     duration_s: float
     mean_latency_s: float | None = None
-    quantiles_s: dict[Key, float] = field(default_factory=dict)
+    quantiles_s: Figures = field(default_factory=dict)
     estimate_s: float | None = None
     estimate_quantile: float | None = None
     throughput_per_s: float | None = None
@@ -159,7 +147,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     quality: float | None = None
     quality_samples: Count | None = None
     batch: Count | None = None
-    includes: list[Text] = field(default_factory=list)
+    includes: Annotated[list[Text], Meta(max_length=200)] = field(default_factory=list)
     audits: dict[Name, bool | None] = field(default_factory=dict)
     """Audits that were made by name: passed, failed, or ``None`` where one could not tell."""
     cost_usd: float | None = None
@@ -186,11 +174,11 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """
 
     version: Text | None = None
-    software: dict[Key, Text] = field(default_factory=dict)
-    environment: dict[Key, Text] = field(default_factory=dict)
+    software: Facts = field(default_factory=dict)
+    environment: Facts = field(default_factory=dict)
     dataset: Text | None = None
     synthetic: bool | None = None
-    checksums: dict[Key, Text] = field(default_factory=dict)
+    checksums: Annotated[dict[Key, Text], Meta(max_length=20_000)] = field(default_factory=dict)
     source_digest: Text | None = None
     split_rule: Text | None = None
     split_sizes: dict[Key, Count] = field(default_factory=dict)
@@ -205,8 +193,8 @@ class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     format: Name
     file: Text
     digest: Text | None = None
-    doubts: list[Text] = field(default_factory=list)
-    fields: dict[Key, Setting | None] = field(default_factory=dict)
+    doubts: Texts = field(default_factory=list)
+    fields: Annotated[dict[Key, Setting | None], Meta(max_length=2000)] = field(default_factory=dict)
     """What the other format says and this one has no place for, by dotted name."""
 
 
@@ -232,10 +220,10 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     crossing: Text | None = None
     code: Code = field(default_factory=Code)
     price: SystemPrice | None = None
-    runs: list[SubmittedRun] = field(default_factory=list)
-    inference: list[Inference] = field(default_factory=list)
+    runs: Annotated[list[SubmittedRun], Meta(max_length=RUN_LIMIT)] = field(default_factory=list)
+    inference: Annotated[list[Inference], Meta(max_length=RUN_LIMIT)] = field(default_factory=list)
     tuning: TuningEffort = field(default_factory=TuningEffort)
-    settings: dict[Key, Setting] = field(default_factory=dict)
+    settings: Annotated[dict[Key, Setting], Meta(max_length=2000)] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=Provenance)
     origin: Origin | None = None
     notes: Annotated[str, Meta(max_length=20000)] = ""
@@ -269,12 +257,12 @@ def submission_digest(submission: Submission) -> str:
     return hashlib.sha256(encode(submission)).hexdigest()
 
 
-def curve_digest(curve: RunCurve) -> str:
+def curve_digest(curve: SubmittedCurve) -> str:
     """SHA-256 of the curve's canonical text: its columns in the schema's order, those not stated left out.
 
     Times and qualities are written as floats also where they are whole, so ``1`` and ``1.0`` are one curve.
     """
-    plain = RunCurve(
+    plain = SubmittedCurve(
         time_s=_floats(curve.time_s),
         quality=_floats(curve.quality),
         epoch=None if curve.epoch is None else _floats(curve.epoch),
@@ -294,7 +282,7 @@ def _floats(values: list[float]) -> list[float]:
     return list(map(float, values))
 
 
-def _finite(value: Submission | RunCurve) -> bytes:
+def _finite(value: Submission | SubmittedCurve) -> bytes:
     try:
         raw = _ENCODER.encode(value)
     except UnicodeEncodeError as error:
@@ -313,7 +301,7 @@ def _refuse_infinite(value: Any, at: str) -> None:
         for number, each in enumerate(value):
             _refuse_infinite(each, f"{at}[{number}]")
     elif isinstance(value, float) and not math.isfinite(value):
-        do = "leave the field out where there is no figure"
+        do = "leave out fields without a figure"
         raise RecordError("writing a submission", f"{at} is {value}, which JSON cannot say", do)
 
 
@@ -339,7 +327,7 @@ def write_whole(path: Path, raw: bytes | str, *, replace: bool = True) -> Path:
             publish(beside, path)
     except FileExistsError as error:
         do = "give --replace to write over it"
-        raise UsageError(asked, "it is there already and says something else", do) from error
+        raise UsageError(asked, "it exists already with other content", do) from error
     except OSError as error:
         raise store_fault(asked, path, error) from error
     finally:
@@ -371,3 +359,16 @@ def cut_at_word(text: str, most: int) -> str:
         end = max(text.rfind("-", 0, most + 1), text.rfind("_", 0, most + 1))
         text = text[: end if end > most // 2 else most]
     return text.strip(".-_")
+
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def day_of(text: str) -> date | None:
+    """The day that ``text`` (``2026-01-31``) names; ``None`` if it names none."""
+    if _DAY.fullmatch(text) is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

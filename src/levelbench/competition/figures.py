@@ -1,57 +1,34 @@
 """The figures of a board: its columns and scenarios, which values are possible, and how runs become one figure.
 
-The rules of competitions differ in what a run that never arrived means: to DAWNBench's it is no entry, to MLPerf's the
-slowest run (once), to ours a run that took for ever. How long it tried decides nothing, so nobody gains by ending a run
-early that looks bad.
+The rules of competitions differ in what a run that never arrived means: to DAWNBench it is not an entry, to MLPerf the
+slowest run (once), to ours a run that would take for ever. How long it tried decides nothing, so ending a run early
+that looks bad gains nothing.
+
+Figures are ranked in the order of their values, and a new rank begins where one is clearly worse than one that has the
+current rank; so those that cannot be told apart share one, nobody with a worse value stands before a better one, and a
+single run stands as the point that it is.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from statistics import median
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from levelbench.competition.entries import Inference
+from levelbench.competition.entries import Inference, day_of
 from levelbench.competition.rulesets.registry import Aggregation, InferenceRules
 from levelbench.competition.rulesets.scores import window_median
 from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
 from levelbench.measure.statistics.intervals import median_interval_ranks
 from levelbench.records.schema import Target
-
-__all__ = [
-    "ANSWER_USD",
-    "COLUMNS",
-    "FLAGS",
-    "LATENCY_S",
-    "MORE_IS_BETTER",
-    "MOST_SCENARIOS",
-    "PRICE_USD",
-    "PRICE_WORDS",
-    "QUANTILES",
-    "RATE_PER_S",
-    "RUN_S",
-    "BoardFigure",
-    "Bounds",
-    "Column",
-    "EntryScore",
-    "RankedScenario",
-    "Times",
-    "absent",
-    "aggregate",
-    "by_scenario",
-    "is_apart",
-    "is_within",
-    "median_figure",
-    "own_scenario",
-    "scenario_of",
-]
 
 QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
 """The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
@@ -214,7 +191,7 @@ FLAGS = MappingProxyType(
         "too-few-runs": "fewer runs than the rules want",
         "extra-runs": "more runs than the rules score; the first are scored",
         "broken-curve": "the columns of a curve differ in length, or a time is impossible; the run counts as failed",
-        "stops-at-target": "the curve ends where it crosses the target: nobody knows whether it stayed there",
+        "stops-at-target": "the curve ends where it crosses the target: whether it stayed there is unknown",
         "falls-back": "the quality falls below the target again after the crossing",
         "other-clock": "timed on another clock than the rules'",
         "other-rules": "made for another ruleset",
@@ -226,7 +203,7 @@ FLAGS = MappingProxyType(
         "price-not-on-demand": "the price is not an on-demand price",
         "price-without-source": "the price has no source",
         "cost-stated": "the cost is the author's statement: there is no price to compute it from",
-        "no-estimate": "too few queries for the scenario's own estimate; the plain quantile stands in for it",
+        "no-estimate": "too few queries for the scenario's own estimate; the plain quantile is used instead",
         "quality-missing": "the quality of the same answers is not stated",
         "quality-too-low": "the quality of the answers is below what the rules keep",
     }
@@ -258,7 +235,7 @@ def absent(reason: str) -> BoardFigure:
     return BoardFigure(None, how=reason)
 
 
-class EntryScore(Struct, frozen=True):
+class EntryScore(Struct, frozen=True, kw_only=True):
     """What the rules make of one submission. Times in seconds, each run's ``None`` where it did not arrive.
 
     ``reached`` of ``n`` runs arrived (of inference: measurements that count), with the bounds of Wilson's 95 % interval
@@ -270,19 +247,19 @@ class EntryScore(Struct, frozen=True):
     task: str
     mode: Literal["training", "inference"]
     target: Target
-    time: BoardFigure
-    cost: BoardFigure
-    latency: BoardFigure
-    inference_cost: BoardFigure
     n: int
-    reached: int
-    reached_low: float | None
-    reached_high: float | None
-    times_s: tuple[float | None, ...]
-    best_s: float | None
-    expected_with_restarts_s: float | None
-    flags: tuple[str, ...]
+    time: BoardFigure = absent("an entry of inference")
+    cost: BoardFigure = absent("an entry of inference")
+    latency: BoardFigure = absent("an entry of training")
+    inference_cost: BoardFigure = absent("an entry of training")
     throughput: BoardFigure = absent("ranked by another figure")
+    reached: int = 0
+    reached_low: float | None = None
+    reached_high: float | None = None
+    times_s: tuple[float | None, ...] = ()
+    best_s: float | None = None
+    expected_with_restarts_s: float | None = None
+    flags: tuple[str, ...] = ()
     scenario: RankedScenario | None = None
     """What an entry of inference is ranked in; ``None``: in none."""
     further: tuple[EntryScore, ...] = ()
@@ -294,13 +271,8 @@ class EntryScore(Struct, frozen=True):
 
     def figure(self, column: Column) -> BoardFigure:
         """The figure of that column."""
-        return {
-            "time": self.time,
-            "cost": self.cost,
-            "latency": self.latency,
-            "throughput": self.throughput,
-            "inference_cost": self.inference_cost,
-        }[column]
+        found: BoardFigure = getattr(self, column)
+        return found
 
 
 _LEVEL = 0.95
@@ -420,3 +392,83 @@ def median_figure(values: Sequence[float], what: str) -> BoardFigure:
     return BoardFigure(
         value, min(values), max(values), f"{how}; from the smallest to the largest, {level:.4g} % interval"
     )
+
+
+class Bounded(Protocol):
+    """What can be ranked: a value of which less is better, and its interval."""
+
+    @property
+    def value(self) -> float | None:
+        """``None``: it has no rank."""
+
+    @property
+    def low(self) -> float | None:
+        """``None``: a single run, which stands as a point."""
+
+    @property
+    def high(self) -> float | None:
+        """As ``low``."""
+
+
+class Placing(Struct, frozen=True, gc=False):
+    """The place of one figure: ``rank`` from 1, ``None`` without a value; ``shared``: others have the same rank."""
+
+    rank: int | None
+    shared: bool
+
+
+def rank(figures: Sequence[Bounded]) -> list[Placing]:
+    """The rank of each figure of one column, in the order given; 1 + how many have a smaller one.
+
+    In the order of their values, each shares the rank of the one before unless some entry of that rank is clearly
+    better than it: then it opens the next. So a wide interval gains nobody a rank before a better value, and who is
+    clearly better than another always has the smaller rank. The other way round it need not hold, since "cannot be told
+    apart" is not transitive. One sort: n log n in all.
+    """
+    ranks: list[int | None] = [None] * len(figures)
+    # Tuples are sorted three times as fast as indices with a key.
+    known = sorted(
+        (value, *_bounds(value, each), index)
+        for index, each in enumerate(figures)
+        if (value := each.value) is not None and not math.isnan(value)
+    )
+    place, least = 1, math.inf
+    for at, (_, low, high, index) in enumerate(known, 1):
+        if low > least:
+            place, least = at, math.inf
+        ranks[index], least = place, min(least, high)
+    times = Counter(ranks)
+    return [Placing(place, place is not None and times[place] > 1) for place in ranks]
+
+
+def order(figures: Sequence[Bounded], ranks: Sequence[Placing], names: Sequence[str]) -> list[int]:
+    """The indices in the order of a board: by rank, within it by value, then by name; the unranked last."""
+    keys = [
+        (math.inf if place.rank is None else place.rank, math.inf if each.value is None else each.value, name, index)
+        for index, (place, each, name) in enumerate(zip(ranks, figures, names, strict=True))
+    ]
+    return [index for *_, index in sorted(keys)]
+
+
+def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, float, int]]:
+    """The record over time: ``(day, value, index)`` for each entry that was better than all before it, oldest first.
+
+    ``entries`` are the ISO day of submission and the value of each, ``None`` without one. Of the same day only the best
+    can be a record. An entry whose day is no date holds none: nobody knows what it was before.
+    """
+    best_of: dict[str, tuple[float, int]] = {}
+    for index, (day, value) in enumerate(entries):
+        if value is not None and (day not in best_of or value < best_of[day][0]):
+            best_of[day] = (value, index)
+    best, found = math.inf, []
+    for day, (value, index) in sorted(best_of.items()):
+        if value < best and day_of(day) is not None:
+            best = value
+            found.append((day, value, index))
+    return found
+
+
+def _bounds(value: float, figure: Bounded) -> tuple[float, float]:
+    """The interval, or the point twice; an interval that does not hold its own value reaches to it."""
+    low, high = figure.low, figure.high
+    return value if low is None or low > value else low, value if high is None or high < value else high

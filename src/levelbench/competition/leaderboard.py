@@ -25,8 +25,8 @@ from msgspec import Struct
 
 from levelbench.competition.checks import ceilings, identity, latency, provenance, results
 from levelbench.competition.checks.ceilings import MachineLimits
-from levelbench.competition.checks.findings import Candidate, EntryFinding, error, ordered, warning
-from levelbench.competition.entries import RunCurve, Submission, file_digest, write_whole
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, error, ordered, warning
+from levelbench.competition.entries import Submission, SubmittedCurve, file_digest, write_whole
 from levelbench.competition.reading import UnreadableError, is_address, parse_submission, read_bytes
 from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
 from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
@@ -34,33 +34,6 @@ from levelbench.competition.signatures import ENDING, Signing
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import utc_now
 from levelbench.records.writer import path_part
-
-__all__ = [
-    "BOARD",
-    "FEW",
-    "RULES",
-    "SITE_MARKER",
-    "BoardSettings",
-    "FileRead",
-    "KnownLimits",
-    "Leaderboard",
-    "Lint",
-    "Share",
-    "Signed",
-    "add_ruleset",
-    "board_settings",
-    "check",
-    "check_file",
-    "check_folder",
-    "checked_folder",
-    "curves_of",
-    "is_new_ruleset",
-    "judged",
-    "own_rulesets",
-    "record_digests",
-    "shared_out",
-    "submission_paths",
-]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -221,16 +194,11 @@ _OWN = frozenset({"board.toml", "authors.toml"})
 _PLAIN_ENDINGS = (".md", ".txt", ".yml", ".yaml", ".toml")
 
 
-def submission_files(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[Path]:
-    """The files of a leaderboard's entries by name; links and files that are none of its are added to ``findings``.
+def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
+    """The files of a leaderboard's entries by name; links and files that do not belong are added to ``findings``.
 
     No link is followed and nothing hidden is looked at. ``site`` is where this very build writes to, and passed over.
     """
-    return map(Path, submission_paths(root, findings, site))
-
-
-def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
-    """As ``submission_files``, as texts: of ten thousand files that have not changed nobody needs more."""
     output = None if site is None else site.resolve()
 
     def closed(problem: OSError) -> None:
@@ -262,7 +230,7 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
                     do = "remove it, or bring the entry"
                     findings.append(warning("B236", name_in(path, root), "", "there is no such entry", do))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
-                findings.append(warning("B251", name_in(path, root), "", "it is no entry", "move it out"))
+                findings.append(warning("B251", name_in(path, root), "", "it is not an entry", "move it out"))
 
 
 def _links(place: str) -> frozenset[str]:
@@ -294,7 +262,7 @@ def _link(path: Path, root: Path) -> EntryFinding:
     return error("B250", name_in(path, root), "", "it is a link, which is not followed", "put a file in its place")
 
 
-RULES: tuple[Callable[[Candidate], Iterator[EntryFinding]], ...] = (
+RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     identity.rules_of,
     identity.place,
     identity.dates,
@@ -329,7 +297,7 @@ Lint = Callable[[Submission, str, Mapping[str, Ruleset]], list[EntryFinding]]
 """What the linter finds in an entry, by its file's name and under the rulesets that it may name."""
 
 
-def judged(entry: Candidate) -> Iterator[EntryFinding]:
+def judged(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """What is wrong with one entry, in the order of the rules."""
     for rule in RULES:
         yield from rule(entry)
@@ -343,7 +311,7 @@ class FileRead(NamedTuple):
 
     file: str
     raw: bytes
-    entry: Candidate | None
+    entry: CheckedEntry | None
     findings: list[EntryFinding]
     signed: Signed = "unsigned"
     trace: EntryTrace | None = None
@@ -382,7 +350,7 @@ class Leaderboard:
             submission = parse_submission(raw)
         except UnreadableError as problem:
             return FileRead(file, b"", None, [_unreadable(problem, file)])
-        entry = Candidate(submission, self.today, self.known, file, self.records, raw, self.limits)
+        entry = CheckedEntry(submission, self.today, self.known, file, self.records, raw, self.limits)
         signing = list(self._signing.check(Path(path), file, raw, submission))
         signed = _signed(signing, os.path.lexists(f"{path}{ENDING}"))
         trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
@@ -422,7 +390,7 @@ def check(
     entry's machine and network beside what it states.
     """
     day = today or utc_now().date()
-    return ordered(judged(Candidate(submission, day, _known(known), file, records, limits=limits)))
+    return ordered(judged(CheckedEntry(submission, day, _known(known), file, records, limits=limits)))
 
 
 def _known(known: Mapping[str, Ruleset] | None) -> Mapping[str, Ruleset]:
@@ -455,7 +423,7 @@ def check_file(
     except UnreadableError as problem:
         return ordered([*found, _unreadable(problem, file)])
     day = today or utc_now().date()
-    found += judged(Candidate(submission, day, known, file if root else "", records, limits=limits))
+    found += judged(CheckedEntry(submission, day, known, file if root else "", records, limits=limits))
     found += signing.check(path, file, raw, submission)
     if lint is not None:
         found += lint(submission, file, known)
@@ -527,11 +495,11 @@ def _checked(path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
     return [*read.findings, *linted], read.trace
 
 
-def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[RunCurve]]:
+def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[SubmittedCurve]]:
     """Reads the curves of a file again; none of one that cannot be read any more."""
 
     @lru_cache(maxsize=64)
-    def read(file: str) -> list[RunCurve]:
+    def read(file: str) -> list[SubmittedCurve]:
         try:
             return [run.curve for run in parse_submission(read_bytes(paths[file])).runs]
         except UnreadableError:

@@ -22,9 +22,9 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Provenance,
-    RunCurve,
     Setting,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     TuningEffort,
@@ -35,6 +35,7 @@ from levelbench.competition.entries import (
 )
 from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.errors import IncomparableError, UsageError
+from levelbench.measure.crossing import sign_of
 from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.settings import harmless
 from levelbench.measure.policies import policy
@@ -50,23 +51,6 @@ from levelbench.records.summary import RunSummary, summarise
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord
 
-__all__ = [
-    "SETTINGS",
-    "Terms",
-    "choose",
-    "code_of",
-    "division_of",
-    "entries_of",
-    "file_of",
-    "hardware_of",
-    "left_out",
-    "make",
-    "provenance_of",
-    "run_of",
-    "target_of",
-    "tried",
-    "without_settings",
-]
 
 _MACHINE = ("machine", "accelerators", "threads", "malloc", "signatures")
 """Parts of an environment that say what ran and how it was scored; the others say what moved at the time."""
@@ -179,7 +163,9 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
     specification, environment = first.header.specification, first.header.environment
     target = target_of(rules, specification.task, specification.target)
     crossing = specification.crossing if specification.crossing == "final" else rules.crossing
-    ordered = sorted(records, key=_by_start if rules.aggregation.windows else _by_seed)
+    ordered = sorted(records, key=lambda each: (each.header.started, each.header.id))
+    if not rules.aggregation.windows:
+        ordered.sort(key=lambda each: each.header.seed)
     facts = next((record.end.dataset for record in ordered if record.end and record.end.dataset), None)
     code, remarks = code_of([record.header.environment for record in ordered], terms.code_url)
     return Submission(
@@ -204,14 +190,6 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
         provenance=provenance_of(environment, version=first.header.version, data=facts, source=first.header.source),
         notes="\n".join([*left_out(terms), *remarks, *([terms.notes] if terms.notes else [])]),
     )
-
-
-def _by_seed(record: Record) -> tuple[int, str, str]:
-    return record.header.seed, record.header.started, record.header.id
-
-
-def _by_start(record: Record) -> tuple[str, str]:
-    return record.header.started, record.header.id
 
 
 def division_of(terms: Terms) -> Literal["closed", "open"]:
@@ -295,12 +273,12 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
     )
 
 
-def _ends_at(curve: RunCurve, target: Target) -> bool:
-    sign = 1.0 if target.direction == "higher" else -1.0
+def _ends_at(curve: SubmittedCurve, target: Target) -> bool:
+    sign = sign_of(target.direction)
     return bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
 
 
-def _curve(record: Record, target: Target, clock: str) -> tuple[RunCurve, Evaluation | None]:
+def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, Evaluation | None]:
     """The evaluations up to the first that is not finite (a run that diverged), and the last of them."""
     kept: list[Evaluation] = []
     for evaluation in record.evaluations:
@@ -310,7 +288,7 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[RunCurve, Evalua
     score = policy(clock).score
     names = {name for each in kept for name in each.quality} - {target.split}
     columns = {name: [each.quality.get(name, math.nan) for each in kept] for name in sorted(names)}
-    curve = RunCurve(
+    curve = SubmittedCurve(
         time_s=[score(each.phases_ns).seconds for each in kept],
         quality=[each.quality[target.split] for each in kept],
         epoch=[each.epoch for each in kept],

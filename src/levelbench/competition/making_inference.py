@@ -34,8 +34,6 @@ from levelbench.records.schema import DatasetFacts
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord, InferenceSpecification
 
-__all__ = ["make_inference", "measured_ceiling", "submitted"]
-
 
 def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path | None = None) -> Submission:
     """The entry of ``records``, which are of one specification on one machine.
@@ -53,7 +51,7 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
     task = specification.model.task
     known = task_rules(rules, task) if task else None
     if known is None or known.inference is None:
-        found = f"{specification.title} is no task that {rules.id} has for inference"
+        found = f"{specification.title} is not a task that {rules.id} has for inference"
         do = "measure a task's network, or choose another --ruleset"
         raise UsageError("an entry of inference", found, do)
     code, remarks = code_of([each.header.environment for each in records], terms.code_url)

@@ -17,92 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, RunCurve, Submission, SubmittedRun
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Submission
 from levelbench.errors import RecordError
-
-__all__ = [
-    "DEPTH_LIMIT",
-    "FILE_LIMIT",
-    "POINT_LIMIT",
-    "RUN_LIMIT",
-    "UnreadableError",
-    "is_address",
-    "lengths",
-    "parse_submission",
-    "read_bytes",
-    "read_submission",
-    "seen",
-]
-
-RUN_LIMIT = 1000
-"""How many runs or measurements of inference an entry may have."""
-POINT_LIMIT = 100_000
-"""How many evaluations a curve may have."""
-_ENTRY_LIMIT = 2000
-"""How many entries a dictionary or list of texts may have."""
-
-
-def lengths(submission: Submission, raw: bytes) -> list[tuple[str, int, int]]:
-    """Every list and dictionary: its name, its length, and how long it may be; none where ``raw`` is short enough."""
-    if _is_short(submission, raw):
-        return []
-    origin, provenance = submission.origin, submission.provenance
-    found = [
-        ("runs", len(submission.runs), RUN_LIMIT),
-        ("inference", len(submission.inference), RUN_LIMIT),
-        ("settings", len(submission.settings), _ENTRY_LIMIT),
-        ("provenance.software", len(provenance.software), _ENTRY_LIMIT),
-        ("provenance.environment", len(provenance.environment), _ENTRY_LIMIT),
-        ("provenance.checksums", len(provenance.checksums), 10 * _ENTRY_LIMIT),
-    ]
-    if origin is not None:
-        found += [("origin.doubts", len(origin.doubts), _ENTRY_LIMIT)]
-        found += [("origin.fields", len(origin.fields), _ENTRY_LIMIT)]
-    for at, run in enumerate(submission.runs[: RUN_LIMIT + 1]):
-        found += _lengths_of_run(run, f"runs[{at}]")
-    for at, each in enumerate(submission.inference[: RUN_LIMIT + 1]):
-        found += _lengths_of_inference(each, f"inference[{at}]")
-    return found
-
-
-def _lengths_of_run(run: SubmittedRun, at: str) -> list[tuple[str, int, int]]:
-    curve: RunCurve = run.curve
-    found = [
-        (f"{at}.curve.time_s", len(curve.time_s), POINT_LIMIT),
-        (f"{at}.curve.quality", len(curve.quality), POINT_LIMIT),
-        (f"{at}.curve.epoch", len(curve.epoch or ()), POINT_LIMIT),
-        (f"{at}.curve.samples", len(curve.samples or ()), POINT_LIMIT),
-        (f"{at}.curve.others", len(curve.others), 100),
-        (f"{at}.suspect", len(run.suspect), _ENTRY_LIMIT),
-    ]
-    for name, values in curve.others.items():
-        found.append((f"{at}.curve.others.{seen(name, 40)}", len(values), POINT_LIMIT))
-    parts = {"phases_s": run.phases_s, "excluded_s": run.excluded_s, "test_quality": run.test_quality}
-    return found + [(f"{at}.{name}", len(values), 200) for name, values in parts.items()]
-
-
-def _lengths_of_inference(inference: Inference, at: str) -> list[tuple[str, int, int]]:
-    return [
-        (f"{at}.quantiles_s", len(inference.quantiles_s), 200),
-        (f"{at}.includes", len(inference.includes), 200),
-    ]
-
-
-def _is_short(submission: Submission, raw: bytes) -> bool:
-    """Whether a look at the file's length and at a few others' is enough: no list or dictionary can be too long."""
-    origin, provenance = submission.origin, submission.provenance
-    software, environment = len(provenance.software), len(provenance.environment)
-    return (
-        len(raw) < 2 * POINT_LIMIT  # a comma and a digit a point
-        and len(submission.runs) <= RUN_LIMIT
-        and not submission.inference
-        and max(len(submission.settings), software, environment, len(provenance.checksums)) <= _ENTRY_LIMIT
-        and (origin is None or max(len(origin.doubts), len(origin.fields)) <= _ENTRY_LIMIT)
-        and not any(
-            run.curve.others or run.suspect or len(run.phases_s) + len(run.excluded_s) + len(run.test_quality) > 200
-            for run in submission.runs
-        )
-    )
 
 
 def seen(text: str, most: int = 60) -> str:
@@ -116,6 +32,7 @@ FILE_LIMIT = 16 << 20
 DEPTH_LIMIT = 16
 """How deep objects and lists may be nested; the schema itself needs five."""
 _LONGEST_NAME = 200
+_TOO_LONG = re.compile(r"Expected `(?:array|object)` of length <= ")
 
 _DECODER = msgspec.json.Decoder(Submission)
 _ANYTHING = msgspec.json.Decoder()
@@ -215,14 +132,17 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
         submission = _DECODER.decode(raw)
         repeated = _keys(_ANYTHING.decode(raw)) != shape.count(b":")
     except msgspec.ValidationError as error:
-        raise _invalid(error, asked, raw) from error
+        raise _invalid(error, asked) from error
     except _MALFORMED as error:
         raise UnreadableError(asked, f"it is not JSON ({error})", "correct the file") from error
     if repeated:
         # A decoder keeps the last of two equal keys, a reader sees the first.
         name = seen(_repeated_key(raw))
         raise UnreadableError(asked, f"the key {name} is there twice in one object", "keep one", "B104", name)
-    _refuse_too_long(submission, asked, raw)
+    for field, name in (("target.metric", submission.target.metric), ("target.split", submission.target.split)):
+        if len(name) > _LONGEST_NAME:
+            found = f"{field} has {len(name)} characters, more than {_LONGEST_NAME}"
+            raise UnreadableError(asked, found, "name what was measured", code="B102", field=field)
     return submission
 
 
@@ -236,24 +156,12 @@ def _shape(raw: bytes) -> bytes:
 
 def _is_too_deep(shape: bytes) -> bool:
     """Whether brackets are open within more than ``DEPTH_LIMIT`` others, closed or not."""
-    left = shape.replace(b":", b"")
-    for _ in range(DEPTH_LIMIT // 2):
-        # Each round takes the innermost away, and where a list is all that an object holds, the object too.
-        left = left.replace(b"[]", b"").replace(b"{}", b"")
-    return bool(left) and _depth(shape) > DEPTH_LIMIT
-
-
-def _depth(shape: bytes) -> int:
-    deepest = now = 0
+    depth = 0
     for each in shape:
-        if each in b"[{":
-            now += 1
-            deepest = max(deepest, now)
-            if deepest > DEPTH_LIMIT:
-                break
-        elif each in b"]}":
-            now -= 1
-    return deepest
+        depth += (each in b"[{") - (each in b"]}")
+        if depth > DEPTH_LIMIT:
+            return True
+    return False
 
 
 def _refuse_other_schema(raw: bytes, asked: str) -> None:
@@ -267,7 +175,7 @@ def _refuse_other_schema(raw: bytes, asked: str) -> None:
         found = f"it was written in schema {schema} and this version reads up to schema {SUBMISSION_SCHEMA}"
         raise UnreadableError(asked, found, "upgrade levelbench to read it", code="B103", field="schema")
     if schema is not None and (isinstance(schema, bool) or not isinstance(schema, int) or schema < 1):
-        found = f"its schema is {_short(repr(schema))}"
+        found = f"its schema is {seen(repr(schema))}"
         raise UnreadableError(asked, found, f"write {SUBMISSION_SCHEMA}", code="B103", field="schema")
 
 
@@ -299,50 +207,22 @@ def _repeated_key(raw: bytes) -> str:
     return repeated[0]
 
 
-def _invalid(error: msgspec.ValidationError, asked: str, raw: bytes = b"") -> UnreadableError:
+def _invalid(error: msgspec.ValidationError, asked: str) -> UnreadableError:
     text = str(error)
     place = _PLACE.search(text)
     field = place[1] if place else ""
-    for name, kind in (("runs", SubmittedRun), ("inference", Inference)):
-        if raw and field.startswith(f"{name}[...]"):
-            field = field.replace("...", str(_first_wrong(raw, name, kind)), 1)
     found = _PLACE.sub("", text).strip()
     if match := re.search(r"(?:missing required|unknown) field `([^`]*)`", found):
         field = f"{field}.{match[1]}" if field else match[1]
         found = "a field is missing" if match[0].startswith("missing") else "no field has that name"
     field, found = seen(field, 200), seen(found, 400)
-    at = f" at {field}" if field else ""
+    if _TOO_LONG.match(found):
+        most = found.rpartition(" ")[2]
+        found = f"{field} has more than {most} elements"
+        return UnreadableError(asked, found, "submit fewer in one file", code="B102", field=field)
+    whole = f"it is not a submission: {found}{f' at {field}' if field else ''}"
     do = "correct the field; docs/submission.md has every field"
-    whole = f"it is not a submission: {found}{at}"
     return UnreadableError(asked, whole, do, code="B105", field=field, brief=found)
-
-
-def _first_wrong(raw: bytes, name: str, kind: type) -> int:
-    """Which element of the list ``name`` is none of its ``kind``: the decoder does not say."""
-    elements = msgspec.json.decode(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[name], type=list[msgspec.Raw])
-    for at, each in enumerate(elements):
-        try:
-            msgspec.json.decode(each, type=kind)
-        except msgspec.ValidationError:
-            return at
-    return 0
-
-
-def _refuse_too_long(submission: Submission, asked: str, raw: bytes) -> None:
-    target = submission.target
-    for field, text in (("target.metric", target.metric), ("target.split", target.split)):
-        if len(text) > _LONGEST_NAME:
-            found = f"{field} has {len(text)} characters, more than {_LONGEST_NAME}"
-            raise UnreadableError(asked, found, "name what was measured", code="B102", field=field)
-    for field, length, limit in lengths(submission, raw):
-        if length > limit:
-            found = f"{field} has {length} elements, more than {limit}"
-            raise UnreadableError(asked, found, "submit fewer in one file", code="B102", field=field)
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _UNSAFE = re.compile(r"[\s\"'<>\\`]")

@@ -1,10 +1,14 @@
-"""Entries against each other: the same one twice, shared runs, curves that are nearly copies.
+"""Entries against each other: the same one twice, shared runs, curves nearly copied, and comparability with a board.
 
 Entries are compared only where they compete, that is under one ruleset, in one task and mode. Of two that share a run
-the signed one is believed, then that of the earlier day, and never the one whose file's name comes first: where that
+the signed one is believed, then the one of the earlier day, and never the one whose file's name comes first: where that
 decides nothing, both are told and both stay. Curves are compared by the smallest few hashes of their points (bottom-k
-sketches, Broder 1997), and point by point only where sketches agree: n curves need n log n steps and not n²
-comparisons.
+sketches, Broder 1997), and point by point only where sketches agree: n curves need n log n steps, not n² comparisons.
+
+A ranking compares every entry with every other, so the gate of every comparison, ``levelbench.records.comparable``, is
+asked about each entry that differs from most of its board: about the data (checksums, split, labels), the code of the
+task and the options of a quality. What most entries say does not settle who is right, so nothing that the gate finds
+keeps an entry off its board: it is shown beside the rank.
 """
 
 from __future__ import annotations
@@ -12,22 +16,168 @@ from __future__ import annotations
 import hashlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import lt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
+from levelbench.competition.checks.findings import CODES, EntryFinding, error, note, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import RunCurve, Submission
-from levelbench.competition.gate import BoardFacts, board_facts, compared_with_board
+from levelbench.competition.entries import Submission, SubmittedCurve
 from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
+from levelbench.records import RunGroup, RunSummary, comparable
+from levelbench.records.schema import DatasetFacts, Target
 
-__all__ = ["LEAST_POINTS", "MOST_RIVALS", "EntryTrace", "Rivals", "match", "rivals", "sketch", "trace_of"]
+_SIGNATURES = "signatures."
+_SUBJECTS = frozenset(
+    {"checksums", "dataset", "split rule", "split sizes", "labels", "task definition", "source", "quality"}
+)
+"""What the gate looks at that entries of one board have in common."""
+_CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B262"}
+_BESIDE_RANK = frozenset({"B155", "B241", "B242", "B243", "B244", "B260", "B261"})
+
+
+class BoardFacts(Struct, frozen=True, array_like=True, gc=False):
+    """What an entry says of what is the same for all entries of a board; empty where it says nothing."""
+
+    recipe: str = ""
+    dataset: str = ""
+    split_rule: str = ""
+    sizes: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    checksums: dict[str, str] = {}
+    quality_digest: str = ""
+    data_digest: str = ""
+    source_digest: str = ""
+    signatures: dict[str, str] = {}
+
+
+def board_facts(submission: Submission) -> BoardFacts:
+    """The facts of any submission."""
+    stated = submission.provenance
+    return BoardFacts(
+        recipe=str(submission.settings.get("recipe", "")),
+        dataset=stated.dataset or "",
+        split_rule=stated.split_rule or "",
+        sizes=stated.split_sizes,
+        labels=stated.labels,
+        checksums=stated.checksums,
+        quality_digest=stated.quality_digest or "",
+        data_digest=stated.data_digest or "",
+        source_digest=stated.source_digest or "",
+        signatures={
+            name.removeprefix(_SIGNATURES): text
+            for name, text in stated.environment.items()
+            if name.startswith(_SIGNATURES)
+        },
+    )
+
+
+def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts]]) -> Iterator[EntryFinding]:
+    """What the gate finds between each entry (its file, board and facts) and what most entries of its board say."""
+    boards: dict[tuple[str, ...], dict[bytes, tuple[BoardFacts, list[str]]]] = {}
+    for file, board, facts in entries:
+        # Most entries of a board say the same: each kind is compared once.
+        kinds = boards.setdefault(board, {})
+        kinds.setdefault(msgspec.msgpack.encode(facts, order="deterministic"), (facts, []))[1].append(file)
+    for board, kinds in boards.items():
+        if len(kinds) < 2:
+            continue
+        usual = _usual([(facts, len(files)) for facts, files in kinds.values()])
+        for facts, files in kinds.values():
+            for caveat in _caveats(board, usual, facts):
+                for file in files:
+                    yield _of_board(caveat.weight, file, caveat.sentence)
+
+
+def _usual(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, Any]:
+    """Of each fact what most entries say that say anything; of as many what comes first."""
+    found: dict[str, Any] = {}
+    for name in BoardFacts.__struct_fields__:
+        counts: Counter[bytes] = Counter()
+        for facts, count in kinds:
+            if value := getattr(facts, name):
+                counts[msgspec.msgpack.encode(value, order="deterministic")] += count
+        if counts:
+            found[name] = msgspec.msgpack.decode(counts.most_common(1)[0][0])
+    return found
+
+
+def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts) -> Iterator[Any]:
+    # What the entry does not say is not compared.
+    stated = {name: value for name, value in usual.items() if getattr(facts, name)}
+    reference = BoardFacts(**{**stated, "recipe": facts.recipe})
+    if reference == facts:
+        return
+    gate = comparable(_group("most entries", board[1], reference), _group("the entry", board[1], facts))
+    yield from (each for each in gate.caveats if each.subject in _SUBJECTS)
+
+
+def _of_board(weight: str, file: str, sentence: str) -> EntryFinding:
+    code = _CODE_OF[weight]
+    say = note if code == "B262" else warning
+    found = f"it and most entries of its board: {sentence}"
+    return say(code, file, "provenance", found, "see which of them ran the task as it is meant")
+
+
+def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
+    """The facts as the gate takes them: a group of one run that came to its end."""
+    known = facts.dataset or facts.split_rule or facts.sizes or facts.labels
+    run = RunSummary(
+        id=label,
+        key="",
+        task=task,
+        recipe=facts.recipe,
+        framework="",
+        device="",
+        settings={},
+        seed=0,
+        status="done",
+        reached=True,
+        target=Target("", 0.0),
+        crossing="",
+        clock="",
+        time_to_accuracy_s=None,
+        given_up_s=None,
+        excluded_s={},
+        epochs_to_target=None,
+        samples_to_target=None,
+        steps_to_target=None,
+        time_per_step_s=None,
+        phases_s={},
+        quality={},
+        peak_memory_bytes=None,
+        energy_j=None,
+        energy_method=None,
+        energy_reason=None,
+        environment={"signatures": facts.signatures} if facts.signatures else {},
+        started="",
+        wall_s=0.0,
+        error=None,
+        suspect=[],
+        path="",
+        synthetic=False,
+        checksums=facts.checksums,
+        dataset=DatasetFacts(facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels)
+        if known
+        else None,
+        quality_digest=facts.quality_digest,
+        data_digest=facts.data_digest,
+        source_digest=facts.source_digest,
+    )
+    return RunGroup(label, "", run.specification, (run,))
+
+
+def doubts_beside_rank(findings: Iterable[EntryFinding]) -> list[str]:
+    """What is shown beside an entry's rank: the doubts that the gate, its own runs or other entries cast on it."""
+    told = {f"{CODES[each.code]}: {each.found}": None for each in findings if each.code in _BESIDE_RANK}
+    return list(told)
+
 
 LEAST_POINTS = 5
 """Shorter curves are compared by digest only: a few points agree by chance."""
@@ -55,13 +205,13 @@ class CurveMatch(NamedTuple):
     scale: float
 
 
-def _begun(curve: RunCurve) -> tuple[list[float], list[float]]:
+def _begun(curve: SubmittedCurve) -> tuple[list[float], list[float]]:
     """Times and qualities that are compared: before anything was timed there is nothing to compare."""
     begun = bisect_right(curve.time_s, 0.0)
     return curve.time_s[begun : begun + _KEPT_POINTS], curve.quality[begun : begun + _KEPT_POINTS]
 
 
-def sketch(curve: RunCurve) -> bytes:
+def sketch(curve: SubmittedCurve) -> bytes:
     """A few hashes of the curve, 8 bytes each; none of a curve that says too little for agreeing to be no accident.
 
     They are of the points in round figures, and of a few qualities in a row, which stay as they are if times are
@@ -118,7 +268,7 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
     }
 
 
-def match(earlier: RunCurve, curve: RunCurve) -> CurveMatch | None:
+def match(earlier: SubmittedCurve, curve: SubmittedCurve) -> CurveMatch | None:
     """The match, if almost all points of the shorter curve are points of the other, at one scale of time."""
     (times_before, before), (times, after) = _begun(earlier), _begun(curve)
     points = min(len(times_before), len(times))
@@ -222,7 +372,7 @@ def _rounded(words: str, *columns: Sequence[float]) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _goes_forward(curve: RunCurve) -> bool:
+def _goes_forward(curve: SubmittedCurve) -> bool:
     return len(curve.time_s) == len(curve.quality) and all(map(lt, curve.time_s, curve.time_s[1:]))
 
 
@@ -369,9 +519,9 @@ class Rivals:
                 continue
             words = f"the same figures as {other.field} of {other.file}"
             code = "B243" if at.startswith("inference") else "B242"
-            self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
+            self._told.append(warning(code, own.file, at, words, "see whether it was measured independently"))
 
-    def near(self, curves: Callable[[str], list[RunCurve]]) -> Iterator[EntryFinding]:
+    def near(self, curves: Callable[[str], list[SubmittedCurve]]) -> Iterator[EntryFinding]:
         """What ``add`` left to tell, and curves that are nearly those of earlier ones.
 
         ``curves`` gives those of a file, empty if it cannot.
@@ -384,10 +534,11 @@ class Rivals:
                 if run.told:
                     continue
                 for other in map(scope.run, earlier):
-                    found = _compared(curves, other, run)
+                    before, after = _curve(curves, other), _curve(curves, run)
+                    found = None if before is None or after is None else match(before, after)
                     if found is not None:
                         # A run that is there twice in one entry is told by a rule of its own.
-                        if not (other.file == run.file and _is_same(curves, other, run)):
+                        if other.file != run.file or before != after:
                             yield _finding(run, other, found)
                         break
 
@@ -397,23 +548,14 @@ def _behind(holder: _Holder) -> tuple[bool, str]:
     return not holder.signed, holder.day
 
 
-def _curve(curves: Callable[[str], list[RunCurve]], run: _Run) -> RunCurve | None:
+def _curve(curves: Callable[[str], list[SubmittedCurve]], run: _Run) -> SubmittedCurve | None:
     # The file may have changed since its sketch was made.
     found = curves(run.file)
     return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
-
-
-def _compared(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> CurveMatch | None:
-    before, after = _curve(curves, other), _curve(curves, run)
-    return None if before is None or after is None else match(before, after)
-
-
-def _is_same(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> bool:
-    return _curve(curves, other) == _curve(curves, run)
 
 
 def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:
     place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
     scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
     words = f"{found.agree} of {found.points} points as in {place}{scaled}"
-    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is a run of its own")
+    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is an independent run")

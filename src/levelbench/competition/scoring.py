@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from operator import neg
+from typing import TypedDict
 
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun
 from levelbench.competition.figures import (
     ANSWER_USD,
     LATENCY_S,
@@ -48,22 +50,6 @@ from levelbench.errors import UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
 from levelbench.records.schema import Target
-
-__all__ = [
-    "ONE_BY_ONE",
-    "QUANTILES",
-    "Climb",
-    "aggregation_words",
-    "climbs_of",
-    "crossing_of",
-    "inference_figures",
-    "refusal",
-    "score",
-    "steps_of",
-    "sweep",
-    "target_of",
-    "thinned",
-]
 
 LONGEST_S = 1e12
 """Thirty thousand years: no figure beyond it is one, and sums of those within it are exact enough."""
@@ -137,6 +123,11 @@ def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, di
         if rule == "confirmed":
             before = quality
     return Climb(sign, best, reached_s)
+
+
+def first_arrival_s(curve: SubmittedCurve, target: Target) -> float | None:
+    """Seconds to the first evaluation at the target, the rule of DAWNBench, MLPerf and AlgoPerf; ``None``: never."""
+    return climb_of(curve.time_s, curve.quality, "first", target.direction).time_at(target.threshold)
 
 
 def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb | None]:
@@ -276,7 +267,7 @@ def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigur
 
 
 def refusal(found: Inference, rules: InferenceRules, target: Target) -> str:
-    """Why the ranking of its scenario does not take a measurement, as scoring has it; empty if it does."""
+    """Why a measurement is not ranked in its scenario, as scoring has it; empty if it does."""
     fault = _fault(found, rules, target, rules.threshold)
     return fault or ("" if _values([found], scenario_of(found, rules)) else _MISSING[scenario_of(found, rules).column])
 
@@ -307,9 +298,9 @@ def _server_fault(found: Inference, rules: InferenceRules) -> str:
     bound = found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s
     if found.target_per_s is None or bound is None:
         return "the rate is not stated" if found.target_per_s is None else "the latency bound is not stated"
-    late = _quantile(found, QUANTILES["server"])
+    late = quantile_of(found, QUANTILES["server"])
     if late is None and not (found.valid and (found.latency_bound_s or math.inf) <= bound):
-        return f"nobody says that 99 % were within {bound:g} s"
+        return f"it is not stated that 99 % were within {bound:g} s"
     if late is not None and late > bound:
         return f"99 % within {late:g} s, where the bound is {bound:g} s"
     answered = found.throughput_per_s
@@ -347,11 +338,16 @@ def _latency(found: Inference) -> float | None:
     if found.scenario == "dawnbench":
         return found.mean_latency_s
     estimate = _estimate(found)
-    return _quantile(found, QUANTILES[found.scenario]) if estimate is None else estimate
+    return quantile_of(found, QUANTILES[found.scenario]) if estimate is None else estimate
 
 
-def _quantile(found: Inference, wanted: float) -> float | None:
-    return next((value for name, value in found.quantiles_s.items() if _number(name) == wanted), None)
+def quantile_of(found: Inference, wanted: float | None) -> float | None:
+    """The stated latency at the quantile ``wanted``, however its name is written ("0.9", "0.90")."""
+    for name, value in found.quantiles_s.items():
+        with suppress(ValueError):
+            if float(name) == wanted:
+                return value
+    return None
 
 
 def _rate(found: Inference) -> float | None:
@@ -362,13 +358,6 @@ def _rate(found: Inference) -> float | None:
 def _possible(values: Iterable[float | None], bounds: Bounds) -> list[float]:
     """Those that are there and could be true at all."""
     return [value for value in values if value is not None and is_within(value, bounds)]
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> BoardFigure:
@@ -385,7 +374,7 @@ def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -
             found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}"
         )
     if not is_within(price.usd_per_hour, PRICE_USD):
-        return absent("the price is no possible one")
+        return absent("impossible price")
     seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
     if not seconds:
         return absent("neither a latency nor a throughput is stated")
@@ -510,7 +499,6 @@ def _training(
         flags += _flags_of_curves(submission.runs, columns, target)
     time = aggregate(times, rules.aggregation)
     cost = _training_cost(submission, rules, time, flags)
-    share = wilson(reached, n) if n else None
     arrived = [each for each in times.seconds if each is not None]
     return EntryScore(
         ruleset=rules.id,
@@ -519,12 +507,7 @@ def _training(
         target=target,
         time=time,
         cost=cost,
-        latency=_NOT_INFERENCE,
-        inference_cost=_NOT_INFERENCE,
-        n=n,
-        reached=reached,
-        reached_low=share.low if share else None,
-        reached_high=share.high if share else None,
+        **_reached(reached, n),
         times_s=times.seconds,
         best_s=min(arrived, default=None),
         expected_with_restarts_s=expected_time_with_restarts(arrived, times.spent_s) if arrived and n > 1 else None,
@@ -532,55 +515,46 @@ def _training(
     )
 
 
+class _Reached(TypedDict):
+    n: int
+    reached: int
+    reached_low: float | None
+    reached_high: float | None
+
+
+def _reached(reached: int, n: int) -> _Reached:
+    share = wilson(reached, n) if n else None
+    low, high = (share.low, share.high) if share else (None, None)
+    return {"n": n, "reached": reached, "reached_low": low, "reached_high": high}
+
+
 def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> EntryScore:
-    share = wilson(found.counted, found.n) if found.n else None
     return EntryScore(
         ruleset=rules.id,
         task=task,
         mode="inference",
         target=target,
-        time=_NOT_TRAINING,
-        cost=_NOT_TRAINING,
         latency=found.latency,
-        inference_cost=found.cost,
-        n=found.n,
-        reached=found.counted,
-        reached_low=share.low if share else None,
-        reached_high=share.high if share else None,
-        times_s=(),
-        best_s=None,
-        expected_with_restarts_s=None,
-        flags=(*_claims(submission, rules, target), *found.flags),
         throughput=found.throughput,
+        inference_cost=found.cost,
+        **_reached(found.counted, found.n),
+        flags=(*_claims(submission, rules, target), *found.flags),
         scenario=found.scenario,
     )
 
 
-_NOT_INFERENCE = absent("an entry of training")
-_NOT_TRAINING = absent("an entry of inference")
-
-
 def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore:
     figure = absent(reason)
-    n = len(submission.runs if submission.mode == "training" else submission.inference)
-    return EntryScore(
+    training = submission.mode == "training"
+    found = EntryScore(
         ruleset=rules.id,
         task=submission.task,
         mode=submission.mode,
         target=submission.target,
-        time=figure if submission.mode == "training" else _NOT_TRAINING,
-        cost=figure if submission.mode == "training" else _NOT_TRAINING,
-        latency=figure if submission.mode == "inference" else _NOT_INFERENCE,
-        inference_cost=figure if submission.mode == "inference" else _NOT_INFERENCE,
-        n=n,
-        reached=0,
-        reached_low=None,
-        reached_high=None,
-        times_s=(),
-        best_s=None,
-        expected_with_restarts_s=None,
-        flags=(),
+        n=len(submission.runs if training else submission.inference),
     )
+    columns = ("time", "cost") if training else ("latency", "inference_cost")
+    return msgspec.structs.replace(found, **dict.fromkeys(columns, figure))
 
 
 def _times(
@@ -611,7 +585,7 @@ def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure, fl
     if time.value is None:
         return absent(time.how)
     if not is_within(price.usd_per_hour, PRICE_USD):
-        return absent("the price is no possible one")
+        return absent("impossible price")
     return time.times(price.usd_per_hour / _HOUR_S, f"{time.how}, at {price.usd_per_hour:g} USD an hour")
 
 

@@ -22,22 +22,6 @@ from levelbench.errors import DefinitionError, LevelbenchError, MissingError, St
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "AUTHORS",
-    "ENDING",
-    "Authors",
-    "Signature",
-    "Signing",
-    "available",
-    "fingerprint",
-    "new_key",
-    "public_text",
-    "read_authors",
-    "read_key",
-    "sign",
-    "signature_of",
-    "verify",
-]
 
 AUTHORS = "authors.toml"
 ENDING = ".sig"
@@ -102,7 +86,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(raw, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        found = f"it is no PEM file of a private key without password ({str(error)[:100]})"
+        found = f"it is not the PEM file of a private key without a password ({str(error)[:100]})"
         raise UsageError(asked, found, "make one: levelbench board keys new NAME -o FILE") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError(asked, "it is a key of another kind", "make an Ed25519 key: levelbench board keys new")
@@ -153,7 +137,7 @@ def read_authors(path: Path) -> dict[str, list[str]]:
     for name, keys in read.items():
         listed = [keys] if isinstance(keys, str) else keys
         if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
-            raise DefinitionError(asked, f"the keys of {name!r} are no list of texts", do)
+            raise DefinitionError(asked, f"the keys of {name!r} are not a list of texts", do)
         for key in listed:
             try:
                 owner = owners.setdefault(_key_bytes(key), name)
@@ -289,7 +273,7 @@ class Signing:
             do = f"sign with a key of {shown(name)}, or name {shown(self._others[other])} as the author"
             yield error("B233", signed, "", found, do)
         elif not own:
-            found = f"{shown(name)} has no key in {AUTHORS}, so nobody can tell whose signature it is"
+            found = f"{shown(name)} has no key in {AUTHORS}, so whose signature it is cannot be told"
             yield warning("B232", signed, "", found, f"add the author's public key to {AUTHORS}")
         else:
             found = f"it is not a signature of {shown(name)} over these bytes"

@@ -165,7 +165,7 @@ def test_an_offline_run_is_one_query_of_all_samples(tmp_path):
     [
         ((summary(verdict="INVALID"), detail(result_validity="INVALID")), "LoadGen calls the run INVALID"),
         ((summary(verdict="INVALID"), detail(result_validity="INVALID")), "not satisfied: Early stopping"),
-        ((summary(), None), "there is no detail log: the summary's figures cannot be held against it"),
+        ((summary(), None), "there is no detail log: the summary's figures cannot be checked against it"),
         (
             (summary(), detail(result_mean_latency_ns=1)),
             "the summary says a mean latency of 4.783e+06 ns, the detail log 1",
@@ -229,7 +229,7 @@ def test_the_scenarios_of_a_benchmark_are_one_submission(tree):
 def test_accuracy_is_that_of_the_accuracy_run_and_this_is_said(tree):
     submission = the_only(tree)
     assert [(each.quality, each.quality_samples) for each in submission.inference] == [(0.975, 40)] * 2
-    assert "offline: accuracy is of a run of its own, not of the one that was timed" in submission.origin.doubts
+    assert "offline: the accuracy is from another run than the one that was timed" in submission.origin.doubts
 
 
 def test_answers_that_are_missing_are_a_doubt(tree):
@@ -244,7 +244,7 @@ def test_other_words_are_no_accuracy(words):
 
 
 def test_a_summary_of_an_accuracy_run_is_none(tmp_path):
-    with pytest.raises(RecordError, match="no scenario and no mode"):
+    with pytest.raises(RecordError, match="neither scenario nor mode"):
         loadgen.read_summary(write(tmp_path, "\nNo warnings\n") / "mlperf_log_summary.txt")
 
 
@@ -253,8 +253,8 @@ def test_a_summary_of_an_accuracy_run_is_none(tmp_path):
     [
         (summary("Batch"), "no scenario 'Batch'"),
         (summary(mode="AccuracyOnly"), "mode 'AccuracyOnly'"),
-        (summary(early=""), "how many queries"),
-        (summary("Offline", parameters=""), "how many queries"),
+        (summary(early=""), "the number of queries"),
+        (summary("Offline", parameters=""), "the number of queries"),
     ],
 )
 def test_a_run_that_cannot_be_used_is_a_problem(tmp_path, text, found):
@@ -277,7 +277,7 @@ def test_answers_are_read_with_their_bytes(tmp_path):
 @pytest.mark.parametrize("text", ["[\n{", '[{"seq_id": -1, "qsl_idx": 0, "data": ""}]', "{}", "[" * 9999])
 def test_half_a_list_of_answers_is_an_error(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(RecordError, match="no list of answers"):
+    with pytest.raises(RecordError, match="not a list of answers"):
         loadgen.read_answers(tmp_path / "a.json")
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.competition.rulesets.convergence import (
+from levelbench.competition.rulesets.scores import (
     CURRENT,
     RULES_EXAMPLE,
     Convention,

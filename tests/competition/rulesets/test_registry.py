@@ -137,7 +137,7 @@ def test_a_file_may_not_call_itself_by_an_id_that_ships(tmp_path):
     (tmp_path / "own.toml").write_text(TEXT)
     assert read_ruleset(tmp_path / "own.toml") == ruleset("levelbench-1.0")
     (tmp_path / "own.toml").write_text(TEXT.replace("runs = 5", "runs = 1"))
-    with pytest.raises(DefinitionError, match="ships and says something else"):
+    with pytest.raises(DefinitionError, match="ships with other content"):
         read_ruleset(tmp_path / "own.toml")
 
 

@@ -8,10 +8,9 @@ from tests.competition.site.by_hand import board as board_of
 from tests.competition.site.by_hand import entry, figure, submission
 
 from levelbench.competition.rulesets.registry import InferenceRules
-from levelbench.competition.site.board_page import task_page
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.exports import script
-from levelbench.competition.site.index_page import index_page
+from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import assets
 from levelbench.competition.site.payload import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 

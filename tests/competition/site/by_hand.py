@@ -9,8 +9,8 @@ from levelbench.competition.entries import (
     Inference,
     Origin,
     Provenance,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     TuningEffort,
@@ -109,7 +109,7 @@ def submission(text="plain", **changes):
     """An entry's file with ``text`` in every place where an author can write; two runs, of which one arrives."""
     runs = [
         SubmittedRun(
-            RunCurve([1.0, 2.0, 3.0], [0.5, 0.8, 0.95]),
+            SubmittedCurve([1.0, 2.0, 3.0], [0.5, 0.8, 0.95]),
             seed=1,
             phases_s={text: 2.0, "forward": 1.0},
             excluded_s={text: 1.0},
@@ -118,7 +118,7 @@ def submission(text="plain", **changes):
             record_digest=text,
             started=text,
         ),
-        SubmittedRun(RunCurve([1.0, 2.0], [0.5, 0.7]), status="failed", seed=2, error=text),
+        SubmittedRun(SubmittedCurve([1.0, 2.0], [0.5, 0.7]), status="failed", seed=2, error=text),
     ]
     measured = Inference(
         "single-stream", 100, 100, 1.0, mean_latency_s=0.01, quantiles_s={text: 0.02}, includes=[text], valid=True

@@ -12,8 +12,8 @@ from levelbench.competition.entries import (
     Hardware,
     Inference,
     Origin,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     encode,
@@ -36,7 +36,7 @@ def write(folder, name, seconds=10.0, **parts):
         schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
         submitted="2018-07-01", model=name, framework="torch", hardware=Hardware("a machine"), target=TARGET,
         clock="dawnbench", crossing="first", price=SystemPrice(3.06), origin=Origin("dawnbench", f"{name}.json"),
-        runs=[SubmittedRun(RunCurve([seconds / 2, seconds, 2 * seconds], [0.9, 0.941, 0.95]))],
+        runs=[SubmittedRun(SubmittedCurve([seconds / 2, seconds, 2 * seconds], [0.9, 0.941, 0.95]))],
     )  # fmt: skip
     submission = msgspec.structs.replace(base, **parts)
     path = folder / submission.task / submission.mode / f"{name}.json"

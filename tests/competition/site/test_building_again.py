@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.competition.site.leaderboards import DAY, DIGEST, assert_whole, files, write
 
-from levelbench.competition.entries import RunCurve, SubmittedRun
+from levelbench.competition.entries import SubmittedCurve, SubmittedRun
 from levelbench.competition.site import build as building
 from levelbench.competition.site.build import CARRIED_BYTES, build
 from levelbench.competition.site.place import STAGING
@@ -93,8 +93,8 @@ def test_the_same_entry_twice_is_shown_once_until_the_first_is_gone(folder, site
 
 def test_curves_that_are_nearly_copies_are_told_beside_their_rank(folder, site):
     times, qualities = [1.0, 2.1, 3.3, 4.2, 5.9, 7.0], [0.5, 0.7, 0.81, 0.9, 0.945, 0.95]
-    write(folder, "whole", runs=[SubmittedRun(RunCurve(times, qualities))])
-    write(folder, "young", runs=[SubmittedRun(RunCurve([0.5 * each for each in times], qualities))])
+    write(folder, "whole", runs=[SubmittedRun(SubmittedCurve(times, qualities))])
+    write(folder, "young", runs=[SubmittedRun(SubmittedCurve([0.5 * each for each in times], qualities))])
     built = build(folder, site, today=DAY)
     assert (built.entries, built.not_shown) == (5, [])
     (near,) = built.near

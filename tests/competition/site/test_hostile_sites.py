@@ -10,7 +10,7 @@ from tests.competition.site.leaderboards import DAY, write
 
 from levelbench.competition.entries import (
     Author,
-    RunCurve,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
 )
@@ -90,7 +90,7 @@ def test_a_page_that_no_build_made_is_refused(folder, site, name):
     build(folder, site, today=DAY)
     (site / name).parent.mkdir(exist_ok=True)
     (site / name).write_text("<script>alert(1)</script>")
-    with pytest.raises(UsageError, match=r"evil\.html|: x\.|entries/x is no plain file"):
+    with pytest.raises(UsageError, match=r"evil\.html|: x\.|entries/x is not a plain file"):
         build(folder, site, today=DAY)
 
 
@@ -128,7 +128,7 @@ def test_a_date_that_lies_ahead_is_judged_again_when_it_has_come(folder, site, d
 
 def runs_of(record, seconds=10.0):
     """One run made from that record; the copies differ in what nobody looks at."""
-    return [SubmittedRun(RunCurve([seconds / 2, seconds], [0.9, 0.941]), record_digest=record * 64)]
+    return [SubmittedRun(SubmittedCurve([seconds / 2, seconds], [0.9, 0.941]), record_digest=record * 64)]
 
 
 def names_shown(site):

@@ -10,9 +10,8 @@ import pytest
 from levelbench.competition.checks.findings import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets.registry import InferenceRules
-from levelbench.competition.site.board_page import task_page
 from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.index_page import index_page
+from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import asset, assets
 from levelbench.competition.site.payload import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 from levelbench.records.schema import Target

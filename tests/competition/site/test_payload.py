@@ -15,8 +15,8 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Inference,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
 )
@@ -43,7 +43,7 @@ def an_entry(name="net", seconds=10.0, *, day="2018-01-01", price=None, **parts)
     base = Submission(
         schema=1, ruleset=RULES.id, task="CIFAR10", mode="training", author=Author("A. Author"), submitted=day,
         model=name, framework="torch", hardware=Hardware("a machine"), target=TASK.target,
-        runs=[SubmittedRun(RunCurve(times, qualities))], price=SystemPrice(price) if price else None,
+        runs=[SubmittedRun(SubmittedCurve(times, qualities))], price=SystemPrice(price) if price else None,
     )  # fmt: skip
     submission = msgspec.structs.replace(base, **parts)
     found, climbs = score(submission, RULES), climbs_of(submission, TASK.target, RULES.crossing)
@@ -214,14 +214,14 @@ def test_steps_are_in_the_board_or_in_a_script_of_their_own():
 
 def test_steps_are_rounded_but_never_to_the_other_side_of_the_target():
     qualities = [0.9123456789, 0.9399999999, 0.9400000001, 0.95]
-    entry = an_entry(runs=[SubmittedRun(RunCurve([1.23456789, 2.0, 3.0, 4.0], qualities))])
+    entry = an_entry(runs=[SubmittedRun(SubmittedCurve([1.23456789, 2.0, 3.0, 4.0], qualities))])
     assert entry.steps == [[0.912346, 1.234568, 0.9399999999, 2.0, 0.9400000001, 3.0, 0.95, 4.0]]
 
 
 def test_long_curves_are_thinned_and_keep_the_time_at_the_target():
     times = [float(at) for at in range(1, 201)]
     qualities = [0.9 + at * 0.0002501 for at in range(200)]
-    entry = an_entry(runs=[SubmittedRun(RunCurve(times, qualities))])
+    entry = an_entry(runs=[SubmittedRun(SubmittedCurve(times, qualities))])
     (steps,) = entry.steps
     assert len(steps) <= 2 * MOST_STEPS
     pairs = zip(steps[::2], steps[1::2], strict=True)

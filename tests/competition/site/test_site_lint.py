@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from levelbench.competition.claims import remarks_on_entry
-from levelbench.competition.entries import Author, Hardware, Origin, RunCurve, Submission, SubmittedRun, encode
+from levelbench.competition.entries import Author, Hardware, Origin, Submission, SubmittedCurve, SubmittedRun, encode
 from levelbench.competition.rulesets.registry import ruleset, task_rules
 from levelbench.competition.site.build import build
 from levelbench.report.remarks import Remarks
@@ -22,7 +22,7 @@ def folder(tmp_path):
         schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
         submitted="2018-07-01", model="net", framework="torch", hardware=Hardware("a machine"), target=TARGET,
         clock="dawnbench", crossing="first", origin=Origin("dawnbench", "net.json"),
-        runs=[SubmittedRun(RunCurve([1.0, 2.0], [0.9, 0.941]))],
+        runs=[SubmittedRun(SubmittedCurve([1.0, 2.0], [0.9, 0.941]))],
     )  # fmt: skip
     place = tmp_path / "board" / "cifar10" / "training"
     place.mkdir(parents=True)

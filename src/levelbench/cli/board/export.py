@@ -85,10 +85,10 @@ def _entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
 
 
 def _tables(kind: str, entries: list[tuple[str, Submission]], output: Path) -> list[Path]:
-    from levelbench.competition.exchange import tables
+    from levelbench.competition.exchange import files
 
-    write = tables.write_csv if kind == "csv" else tables.write_parquet
-    return write(tables.tabulate(entries), output)
+    write = files.write_csv if kind == "csv" else files.write_parquet
+    return write(files.tabulate(entries), output)
 
 
 def _each(

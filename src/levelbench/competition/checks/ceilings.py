@@ -8,21 +8,10 @@ from itertools import islice
 
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import Candidate, EntryFinding, shown
-from levelbench.competition.entries import Inference, RunCurve, Setting, Submission
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, shown
+from levelbench.competition.entries import Inference, Setting, Submission, SubmittedCurve
 from levelbench.competition.figures import LATENCY_S, is_within
 from levelbench.competition.scoring import ONE_BY_ONE
-
-__all__ = [
-    "BESIDE",
-    "CEILING",
-    "CEILING_OF",
-    "FLOPS",
-    "STEP",
-    "MachineLimits",
-    "ceiling",
-    "closed",
-]
 
 CEILING = "ceiling.flop_s"
 """Measured floating-point operations a second of the whole system, in its fastest precision."""
@@ -55,7 +44,7 @@ class MachineLimits(Struct, frozen=True):
     version: str = ""
 
 
-def ceiling(entry: Candidate) -> Iterator[EntryFinding]:
+def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """No run and no measurement needs more operations a second than the machine's ceiling."""
     submission = entry.submission
     known = entry.aside or MachineLimits()
@@ -85,7 +74,7 @@ def _works(submission: Submission, known: MachineLimits) -> list[tuple[float, st
     return works
 
 
-def _over(entry: Candidate, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
+def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
     flop_s, machine = limit
     if rate <= flop_s * (1 + _SLACK):
         return None
@@ -125,7 +114,7 @@ def _of_answers(each: Inference, at: str) -> dict[str, float]:
     return rates
 
 
-def _samples_a_second(curve: RunCurve, per_epoch: int | None) -> float:
+def _samples_a_second(curve: SubmittedCurve, per_epoch: int | None) -> float:
     """The highest mean rate from the beginning to any of the evaluations; 0 where it is not known."""
     samples: list[int] | list[float] = curve.samples or []
     if not samples and per_epoch is not None:
@@ -158,7 +147,7 @@ _SCHEME = "scheme."
 """How the names of a scheme's own settings begin."""
 
 
-def closed(entry: Candidate) -> Iterator[EntryFinding]:
+def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """No setting of a closed entry differs from the task's own recipe, but those that its division may change."""
     rules, submission = entry.rules, entry.submission
     division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
@@ -176,18 +165,18 @@ _DO = "submit to the open division, or as the task has it"
 _Tell = Callable[[str, str, str, str], EntryFinding]
 
 
-def _no_recipe(entry: Candidate, differs: _Tell) -> Iterator[EntryFinding]:
+def _no_recipe(entry: CheckedEntry, differs: _Tell) -> Iterator[EntryFinding]:
     """Another system's file names no recipe of ours; under its own rules none is asked for."""
     stated, origin = entry.submission.settings.get("recipe"), entry.submission.origin
     if stated is not None:
-        yield differs("B169", "settings.recipe", f"{shown(str(stated))} is no recipe of the task's own", _DO)
+        yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes", _DO)
     elif origin is None:
         yield differs("B169", "settings.recipe", "it is not stated", "state the task's recipe that ran")
     elif not entry.imported:
         yield entry.warning("B169", "settings.recipe", "it is not stated", "see whether the task's own recipe ran")
 
 
-def _settings(entry: Candidate, may_change: frozenset[str], differs: _Tell) -> Iterator[EntryFinding]:
+def _settings(entry: CheckedEntry, may_change: frozenset[str], differs: _Tell) -> Iterator[EntryFinding]:
     assert entry.aside is not None
     assert entry.aside.recipe is not None
     own, wanted = entry.submission.settings, entry.aside.recipe

@@ -1,7 +1,7 @@
 """What a rule finds, and what it looks at.
 
 A finding says which file and field, what is there and what to do. An ``error`` keeps an entry off the board, a
-``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``Candidate`` and yields findings; it
+``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``CheckedEntry`` and yields findings; it
 opens nothing and knows no other rule.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from levelbench.competition.entries import Submission
+from levelbench.competition.entries import Submission, day_of
 from levelbench.competition.rulesets.registry import Ruleset, TaskRules, task_rules
 from levelbench.competition.scoring import Climb, climbs_of
 from levelbench.measure.crossing import RULES
@@ -26,21 +26,6 @@ from levelbench.measure.crossing import RULES
 if TYPE_CHECKING:
     from levelbench.competition.checks.ceilings import MachineLimits
 
-__all__ = [
-    "CODES",
-    "Candidate",
-    "EntryFinding",
-    "Severity",
-    "day_of",
-    "error",
-    "instant_of",
-    "is_sha256",
-    "note",
-    "ordered",
-    "shown",
-    "warning",
-    "worst",
-]
 
 Severity = Literal["error", "warning", "note"]
 _ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -56,15 +41,15 @@ CODES = MappingProxyType(
         "B111": "the ruleset does not have the task",
         "B112": "the target is not the ruleset's",
         "B113": "the mode does not fit what the entry holds",
-        "B114": "the file does not lie in the folder of its task and mode",
+        "B114": "the file is not in the folder of its task and mode",
         "B115": "two files have names that some systems take for one",
         "B116": "the file's name has characters that a web address needs escapes for",
         "B117": "a date is not an ISO day",
-        "B118": "a date lies in the future",
+        "B118": "a date is in the future",
         "B119": "the entry is older than one of its runs",
         "B120": "the entry is older than its ruleset",
         "B121": "a required field is blank",
-        "B122": "nothing says how the author can be reached",
+        "B122": "no way to reach the author is given",
         "B123": "the ruleset has no such division",
         "B124": "the clock is not stated, or not the ruleset's",
         "B125": "the runs were judged by another crossing rule than the ruleset's",
@@ -74,7 +59,7 @@ CODES = MappingProxyType(
         "B130": "columns of a curve differ in length",
         "B131": "the time of a curve does not increase, or is negative",
         "B132": "epochs or samples of a curve go back",
-        "B133": "a quality lies off its scale",
+        "B133": "a quality is off its scale",
         "B134": "a curve is empty",
         "B135": "a curve is not the one that its digest was made of",
         "B136": "a curve has no digest",
@@ -82,14 +67,14 @@ CODES = MappingProxyType(
         "B138": "the quality falls below the target again after it counted as reached",
         "B139": "samples and epochs of a curve do not fit together",
         "B140": "too few runs reached the target for a score",
-        "B141": "whether a run reached the target is not what its curve says",
-        "B142": "a time to the target is not what its curve says",
+        "B141": "a run's curve contradicts whether it reached the target",
+        "B142": "a run's curve contradicts its time to the target",
         "B143": "a failed run claims to have reached the target",
         "B144": "a run that missed the target gave up before others arrived",
         "B145": "the runs are judged at their last evaluation",
         "B146": "runs that are judged at their end do not end at one place",
-        "B147": "a time that no run takes: below a microsecond, or beyond ten years",
-        "B148": "a peak of memory that no machine has",
+        "B147": "impossible time: below a microsecond, or above ten years",
+        "B148": "impossible peak memory",
         "B149": "the runs are not in the order that decides the score: of their start, or of their studies",
         "B150": "fewer runs than the ruleset asks for",
         "B151": "more runs than the ruleset allows",
@@ -101,28 +86,28 @@ CODES = MappingProxyType(
         "B157": "the clock of a run leaves out what the ruleset's does not",
         "B158": "energy is impossible, or has no method",
         "B159": "runs do not state their phases, so their clock cannot be checked",
-        "B160": "there is no price, so no cost",
+        "B160": "no price, and so no cost",
         "B161": "the price has no source",
         "B162": "the price has no day, or an impossible one",
         "B163": "the price is not for on-demand use, or does not say so",
-        "B164": "the price is no possible one",
+        "B164": "impossible price",
         "B165": "the price was read long before or after the entry was submitted",
-        "B166": "the price is lower than any machine's",
+        "B166": "a price lower than that of any machine",
         "B169": "a recipe of the closed division changes what it may not",
-        "B170": "there is no link to the code",
+        "B170": "no link to the code",
         "B171": "the link to the code names no version",
         "B172": "a link is not http or https",
-        "B173": "the code had changes that nobody committed",
+        "B173": "the code had uncommitted changes",
         "B174": "a commit is not a hexadecimal digest",
         "B175": "the data has no checksums",
         "B176": "a digest is not a SHA-256",
         "B177": "the runs were made on synthetic data",
         "B178": "a run has no digest of its record",
         "B179": "a record is missing, or is not the one that the entry was made of",
-        "B180": "nothing says which software ran",
-        "B181": "nothing says how much was tried before",
+        "B180": "the software is not stated",
+        "B181": "the tuning effort is not stated",
         "B182": "tuning took a negative time or sum",
-        "B183": "a run is not what its record says",
+        "B183": "a run differs from its record",
         "B184": "records of the same group are not in the entry",
         "B190": "faster than the machine's ceiling allows",
         "B200": "the ruleset does not have the scenario for this task",
@@ -130,18 +115,18 @@ CODES = MappingProxyType(
         "B202": "quantiles do not rise, or have no quantile's name",
         "B203": "the mean does not lie where the quantiles say",
         "B204": "the quality is missing, off its scale, or not kept",
-        "B205": "a latency, duration or rate is no possible one",
-        "B206": "the cost is no possible one, or does not follow from price and latency",
+        "B205": "impossible latency, duration or rate",
+        "B206": "impossible cost, or one that does not follow from price and latency",
         "B207": "the queries did not fit into the time",
-        "B213": "the estimate has no quantile beside it, or lies below it",
+        "B213": "the estimate's quantile is not stated, or is above it",
         "B208": "the throughput does not fit the samples and the time",
         "B209": "the server scenario lacks a rate or bound, or does not keep it",
         "B210": "a measurement calls itself invalid",
         "B211": "the batch is not 1",
-        "B212": "there is no latency and no throughput",
+        "B212": "neither latency nor throughput",
         "B214": "an audit of a measurement failed",
         "B215": "a measurement was not audited, or an audit could not tell",
-        "B216": "the ranking of its scenario does not take a measurement",
+        "B216": "a measurement is not ranked in its scenario",
         "B220": "text has characters that hide or steer other text",
         "B221": "text looks like markup or a script",
         "B222": "a name mixes letters of scripts that look alike",
@@ -153,20 +138,20 @@ CODES = MappingProxyType(
         "B235": "the key that the entry names is not the one that signed",
         "B236": "a signature without an entry",
         "B237": "the author's name looks like that of another author",
-        "B238": "the entry names a key, and there is no signature",
+        "B238": "the entry names a key but has no signature",
         "B240": "two entries are the same",
         "B241": "two entries share a run",
         "B242": "two curves are nearly the same",
         "B243": "two measurements of inference are the same",
         "B244": "two entries name one run in different records",
         "B250": "a link, which is not followed",
-        "B251": "a file that is no part of a leaderboard",
+        "B251": "a file that does not belong in a leaderboard",
         "B252": "a file of the leaderboard itself cannot be read",
         "B253": "a folder of the leaderboard is marked as a built site",
         "B254": "the leaderboard has no entry",
         "B255": "board.toml has a key that nothing reads",
         "B260": "not comparable with most entries of the board: other data, split, labels or code of the quality",
-        "B261": "doubtful beside most entries of the board: other code that loads the data, or another task file",
+        "B261": "doubtful compared with most entries of the board: other code loads the data, or another task file",
         "B262": "the file of the task differs from that of most entries of the board",
     }
 )
@@ -211,12 +196,11 @@ def ordered(findings: Iterable[EntryFinding]) -> list[EntryFinding]:
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
 """Whose files are read into entries, by the beginning of their format; rules of theirs have names that begin so too."""
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SHA_256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CheckedEntry:
     """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
 
     ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``
@@ -295,16 +279,6 @@ class Candidate:
     def note(self, code: str, field: str, found: str, do: str) -> EntryFinding:
         """A finding about this file that is only told."""
         return note(code, self.file, field, found, do)
-
-
-def day_of(text: str) -> date | None:
-    """The day that ``text`` (``2026-01-31``) names; ``None`` if it names none."""
-    if _DAY.fullmatch(text) is None:
-        return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def instant_of(text: str) -> datetime | None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from datetime import date
 from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
-from levelbench.competition.checks.findings import Candidate, EntryFinding, day_of, instant_of, shown
-
-__all__ = ["ONLY_THESE", "author", "dates", "place", "rules_of", "skeleton", "texts"]
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
+from levelbench.competition.entries import day_of
 
 UNSEEN = re.compile(
     "[\u034f\u17b4\u17b5\u180b-\u180f\u2065\u2800\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -63,7 +61,7 @@ ONLY_THESE = "Only some runs were submitted"
 """How the notes of an entry begin that leaves runs of its group out."""
 
 
-def rules_of(entry: Candidate) -> Iterator[EntryFinding]:
+def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The ruleset and task are known, and target, mode, division, clock and crossing are theirs."""
     submission, rules = entry.submission, entry.rules
     if rules is None:
@@ -94,7 +92,7 @@ def _value(value: object) -> str:
     return shown(value) if isinstance(value, str) else repr(value)
 
 
-def _content(entry: Candidate) -> Iterator[EntryFinding]:
+def _content(entry: CheckedEntry) -> Iterator[EntryFinding]:
     submission = entry.submission
     if submission.mode == "training" and not submission.runs:
         yield entry.error("B113", "runs", "an entry of training without a run", "submit its runs")
@@ -110,7 +108,7 @@ def _content(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.error("B113", "runs", found, "submit them as an entry of their own")
 
 
-def _clock(entry: Candidate) -> Iterator[EntryFinding]:
+def _clock(entry: CheckedEntry) -> Iterator[EntryFinding]:
     submission, rules = entry.submission, entry.rules
     if rules is None or submission.mode == "inference":
         return
@@ -124,7 +122,7 @@ def _clock(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.warning("B125", "crossing", found, f"times are computed again, by {entry.crossing}")
 
 
-def place(entry: Candidate) -> Iterator[EntryFinding]:
+def place(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The file lies in ``<task>/<mode>/`` and has a name that is an address."""
     if not entry.file:
         return
@@ -139,7 +137,7 @@ def place(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.warning("B116", "", f"its name is {shown(path.name)}", do)
 
 
-def dates(entry: Candidate) -> Iterator[EntryFinding]:
+def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Days are ISO days, none is in the future, and an entry is no older than its runs and rules."""
     text = entry.submission.submitted
     submitted = day_of(text)
@@ -157,7 +155,8 @@ def dates(entry: Candidate) -> Iterator[EntryFinding]:
     for at, run in enumerate(entry.submission.runs):
         if run.started is None:
             continue
-        started = _instant(run.started)
+        instant = instant_of(run.started)
+        started = None if instant is None else instant.date()
         if started is None:
             found = f"it is {shown(run.started)}"
             do = "write an instant as in 2026-01-31T12:00:00+00:00"
@@ -181,13 +180,7 @@ def dates(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.warning("B120", "submitted", found, do)
 
 
-def _instant(text: str) -> date | None:
-    """The day of an instant with its time and zone; ``None`` for anything else."""
-    instant = instant_of(text)
-    return None if instant is None else instant.date()
-
-
-def author(entry: Candidate) -> Iterator[EntryFinding]:
+def author(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Who submits can be named and reached; names are not blank; runs that were left out are told."""
     submission = entry.submission
     named = {
@@ -225,7 +218,7 @@ _SEVERAL_LINES = ("notes", "tuning.notes", "error", "suspect", "doubts")
 """Fields, by the end of their name, in which a line may end."""
 
 
-def texts(entry: Candidate) -> Iterator[EntryFinding]:
+def texts(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every text, and every name that the author chose."""
     if entry.raw is not None and _is_plain(entry.raw):
         return
@@ -258,7 +251,7 @@ def _is_plain(raw: bytes) -> bool:
     return not any(each in lower for each in _SUSPECT)
 
 
-def _judged(entry: Candidate, value: Any, at: str) -> Iterator[EntryFinding]:
+def _judged(entry: CheckedEntry, value: Any, at: str) -> Iterator[EntryFinding]:
     if isinstance(value, str):
         yield from _judged_text(entry, value, at)
     elif isinstance(value, dict):
@@ -270,7 +263,7 @@ def _judged(entry: Candidate, value: Any, at: str) -> Iterator[EntryFinding]:
             yield from _judged(entry, each, f"{at}[{number}]")
 
 
-def _judged_text(entry: Candidate, text: str, at: str) -> Iterator[EntryFinding]:
+def _judged_text(entry: CheckedEntry, text: str, at: str) -> Iterator[EntryFinding]:
     if text.isascii() and text.isalnum():
         return
     several = at.partition("[")[0].endswith(_SEVERAL_LINES) or at.rpartition(".")[2].partition("[")[0] in _SEVERAL_LINES

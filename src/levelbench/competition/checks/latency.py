@@ -6,15 +6,20 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from levelbench.competition.checks.findings import Candidate, EntryFinding, shown
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, shown
 from levelbench.competition.entries import Inference
-from levelbench.competition.figures import ANSWER_USD, LATENCY_S, MOST_SCENARIOS, RATE_PER_S, by_scenario, is_within
+from levelbench.competition.figures import (
+    ANSWER_USD,
+    LATENCY_S,
+    MOST_SCENARIOS,
+    QUANTILES,
+    RATE_PER_S,
+    by_scenario,
+    is_within,
+)
 from levelbench.competition.rulesets.registry import InferenceRules
-from levelbench.competition.scoring import ONE_BY_ONE, QUANTILES, refusal
-
-__all__ = [
-    "inference",
-]
+from levelbench.competition.scoring import ONE_BY_ONE, quantile_of, refusal
+from levelbench.measure.crossing import sign_of
 
 _SLACK = 0.05
 """What rounding and the moments between queries may explain."""
@@ -25,7 +30,7 @@ _TAIL = 10.0
 """So many times the quantile that ranks it a mean may be: beyond, a few slow queries took nearly all of the time."""
 
 
-def inference(entry: Candidate) -> Iterator[EntryFinding]:
+def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every measurement, by every rule about one."""
     for number, each in enumerate(entry.submission.inference):
         found = list(_of_one(entry, each, f"inference[{number}]"))
@@ -35,7 +40,7 @@ def inference(entry: Candidate) -> Iterator[EntryFinding]:
     yield from _too_many(entry)
 
 
-def _of_one(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _of_one(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     yield from _allowed(entry, each, at)
     yield from _quality(entry, each, at)
     yield from _told(entry, each, at)
@@ -48,7 +53,7 @@ def _of_one(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding
         yield from _cost(entry, each, at)
 
 
-def _ranked(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _ranked(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """A rate that no ranking takes, for a reason that no other rule has told."""
     rules = entry.task.inference if entry.task is not None else None
     if rules is None or each.scenario not in ("server", "offline"):
@@ -60,7 +65,7 @@ def _ranked(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding
         yield entry.warning("B216", at, found, do)
 
 
-def _too_many(entry: Candidate) -> Iterator[EntryFinding]:
+def _too_many(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Measurements that no ranking takes since the entry is in as many as it may."""
     rules, measured = entry.task.inference if entry.task is not None else None, entry.submission.inference
     if rules is None or len(measured) <= MOST_SCENARIOS:
@@ -69,10 +74,10 @@ def _too_many(entry: Candidate) -> Iterator[EntryFinding]:
     left -= sum(map(len, by_scenario(measured, rules).values()))
     if left:
         found = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
-        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "make an entry of its own of them")
+        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "submit them as a separate entry")
 
 
-def _allowed(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     if entry.task is None:
         return
     rules = entry.task.inference
@@ -101,7 +106,7 @@ def _allowed(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFindin
     yield from _server(entry, each, rules, at)
 
 
-def _server(entry: Candidate, each: Inference, rules: InferenceRules, at: str) -> Iterator[EntryFinding]:
+def _server(entry: CheckedEntry, each: Inference, rules: InferenceRules, at: str) -> Iterator[EntryFinding]:
     if each.valid is False:
         yield entry.error("B210", f"{at}.valid", "it is false", "measure again until it is valid")
     if each.scenario != "server":
@@ -117,7 +122,7 @@ def _server(entry: Candidate, each: Inference, rules: InferenceRules, at: str) -
         yield entry.error("B209", f"{at}.quantiles_s", found, "measure at a lower rate")
 
 
-def _quality(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     rules = entry.task.inference if entry.task else None
     target = entry.submission.target
     if each.quality is None:
@@ -132,23 +137,23 @@ def _quality(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFindin
         found = f"{each.quality:.10g}, on a scale from {target.low:g} to {high:g}"
         yield entry.error("B204", f"{at}.quality", found, do)
     elif rules is not None and rules.threshold is not None:
-        sign = 1.0 if target.direction == "higher" else -1.0
+        sign = sign_of(target.direction)
         if sign * each.quality < sign * rules.threshold:
             found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
-            yield entry.error("B204", f"{at}.quality", found, "measure a network that is as good as that")
+            yield entry.error("B204", f"{at}.quality", found, "measure a network that reaches that quality")
     had, all_of_it = each.quality_samples, entry.task.samples if entry.task else None
     if had is not None and all_of_it is not None and had < all_of_it:
         found = f"{had} answers; {entry.submission.ruleset} has {all_of_it}"
         yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of the answers to all of them")
 
 
-def _told(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _told(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
         do = "state mean_latency_s, quantiles_s or throughput_per_s"
         yield entry.error("B212", at, "no latency and no throughput", do)
 
 
-def _audits(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _audits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """What audits found; an import has none, for other systems keep them elsewhere."""
     failed = [name for name, passed in each.audits.items() if passed is False]
     for name in failed:
@@ -164,7 +169,7 @@ def _audits(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding
         yield entry.note("B215", f"{at}.audits", "there is none", do)
 
 
-def _possible(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _possible(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """Every time and every rate could be true at all."""
     times = {
         "duration_s": each.duration_s,
@@ -181,11 +186,11 @@ def _possible(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFindi
                 yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", do)
 
 
-def _quantiles(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     ranks = {name: _rank(name) for name in each.quantiles_s}
     for name, rank in ranks.items():
         if rank is None:
-            found = f"{shown(name)} is no number from 0 to 1"
+            found = f"{shown(name)} is not a number from 0 to 1"
             yield entry.error("B202", f"{at}.quantiles_s", found, 'name a quantile as in "0.99"')
             return
     points = sorted((rank, each.quantiles_s[name]) for name, rank in ranks.items() if rank is not None)
@@ -203,12 +208,12 @@ def _quantiles(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFind
     yield from _estimate(entry, each, at)
 
 
-def _estimate(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _estimate(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """An early-stopping estimate is conservative: it lies at or above the quantile of the same latencies."""
     if each.estimate_s is None:
         return
     wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
-    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    beside = quantile_of(each, wanted)
     if beside is None:
         found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "an estimate of no quantile"
         yield entry.error("B213", f"{at}.quantiles_s", found, "state that quantile of the same latencies")
@@ -225,7 +230,7 @@ def _rank(name: str) -> float | None:
     return rank if 0 <= rank <= 1 else None
 
 
-def _mean(entry: Candidate, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:
+def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:
     """The mean is at most the maximum, and at least what the quantiles alone already amount to."""
     mean = each.mean_latency_s
     if mean is None or not points:
@@ -242,10 +247,10 @@ def _mean(entry: Candidate, each: Inference, points: list[tuple[float, float]], 
         yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
 
 
-def _tail(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _tail(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """The latency that ranks it is not far below the time that a query took on the average."""
     wanted = QUANTILES.get(each.scenario)
-    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    beside = quantile_of(each, wanted)
     if each.scenario not in ONE_BY_ONE or beside is None or not each.queries:
         return
     mean = each.duration_s / each.queries if each.mean_latency_s is None else each.mean_latency_s
@@ -254,7 +259,7 @@ def _tail(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
         yield entry.warning("B203", f"{at}.quantiles_s", found, "see which queries took so long, and why")
 
 
-def _fits(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _fits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     spent = (each.mean_latency_s or 0.0) * each.queries
     if each.scenario in ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
         found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
@@ -273,7 +278,7 @@ def _fits(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
         yield entry.error("B208", f"{at}.throughput_per_s", found, "correct the throughput or the duration")
 
 
-def _cost(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+def _cost(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     price = entry.submission.price
     if each.cost_usd is None:
         return

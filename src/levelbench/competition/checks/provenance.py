@@ -16,22 +16,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import Candidate, EntryFinding, day_of, is_sha256, shown
-from levelbench.competition.entries import Inference, SubmittedRun
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, is_sha256, shown
+from levelbench.competition.entries import Inference, SubmittedRun, day_of
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
 from levelbench.competition.reading import is_address
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
-
-__all__ = [
-    "code",
-    "data",
-    "origin",
-    "price",
-    "recorded",
-    "records",
-    "tuning",
-]
 
 _FLOOR_USD = 0.001
 """What the smallest machine for rent costs several times over."""
@@ -40,7 +30,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _PINNED = re.compile(r"(?<![0-9a-f])[0-9a-f]{7,64}(?![0-9a-f])|/(?:releases/tag|tags?|tree/v?\d|archive)[/.\d]")
 
 
-def price(entry: Candidate) -> Iterator[EntryFinding]:
+def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """A price is positive, on demand, and says where and when it was read."""
     stated, rules = entry.submission.price, entry.rules
     if stated is None:
@@ -72,7 +62,7 @@ def price(entry: Candidate) -> Iterator[EntryFinding]:
             yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
 
 
-def _states_costs(entry: Candidate) -> bool:
+def _states_costs(entry: CheckedEntry) -> bool:
     """Whether it is ranked by the cost of an answer that its author states, which needs no price."""
     submission, rules = entry.submission, entry.rules
     if rules is None or all(each.cost_usd is None for each in submission.inference):
@@ -80,7 +70,7 @@ def _states_costs(entry: Candidate) -> bool:
     return any(each.inference_cost.value is not None for each in score(submission, rules).in_scenarios())
 
 
-def _price_day(entry: Candidate, text: str | None, required: bool) -> Iterator[EntryFinding]:
+def _price_day(entry: CheckedEntry, text: str | None, required: bool) -> Iterator[EntryFinding]:
     if text is None:
         if required:
             yield entry.warning("B162", "price.read_on", "it is not stated", "give the day: prices change")
@@ -97,11 +87,11 @@ def _price_day(entry: Candidate, text: str | None, required: bool) -> Iterator[E
             yield entry.warning("B165", "price.read_on", found, "give the price of the time of the runs")
 
 
-def code(entry: Candidate) -> Iterator[EntryFinding]:
+def code(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The code can be found, in the version that ran, without changes that nobody has."""
     stated = entry.submission.code
     if not stated.url:
-        do = entry.advice("give --code-url with the commit in it", "see whether its author says where the code is")
+        do = entry.advice("give --code-url with the commit in it", "see whether the author says where the code is")
         yield entry.warning("B170", "code.url", "it is not stated", do)
     elif not is_address(stated.url):
         yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
@@ -116,7 +106,7 @@ def code(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.warning("B173", "code.dirty", "the working tree had changes", do)
 
 
-def data(entry: Candidate) -> Iterator[EntryFinding]:
+def data(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The data is real and can be told by its checksums; the software is named."""
     stated = entry.submission.provenance
     if stated.synthetic:
@@ -131,11 +121,11 @@ def data(entry: Candidate) -> Iterator[EntryFinding]:
         do = entry.advice("make the entry from records", "compare it with the file that it was read from")
         yield entry.warning("B175", "provenance.checksums", "there are none", do)
     if not stated.software:
-        do = entry.advice("make the entry from records", "see what its author says")
+        do = entry.advice("make the entry from records", "see what the author says")
         yield entry.note("B180", "provenance.software", "there is none", do)
 
 
-def records(entry: Candidate) -> Iterator[EntryFinding]:
+def records(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every run and measurement names its record; where records are at hand, they are those."""
     submission = entry.submission
     stated = [(f"runs[{at}].record_digest", run.record_digest) for at, run in enumerate(submission.runs)]
@@ -152,7 +142,7 @@ def records(entry: Candidate) -> Iterator[EntryFinding]:
             yield entry.error("B179", field, found, "bring the record, unchanged, or make the entry again")
 
 
-def origin(entry: Candidate) -> Iterator[EntryFinding]:
+def origin(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """An entry of another system's file stands under that system's rules; whoever sends it says that it is one."""
     stated, submission = entry.submission.origin, entry.submission
     if stated is None:
@@ -168,12 +158,12 @@ def origin(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.error("B127", "origin", found, do)
 
 
-def tuning(entry: Candidate) -> Iterator[EntryFinding]:
+def tuning(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """How much was tried is said, and is no negative amount."""
     stated = entry.submission.tuning
     unsaid = stated.trials is None and stated.hours is None and stated.usd is None
     if unsaid and not entry.imported and entry.submission.mode == "training":
-        do = entry.advice("give --tuning-trials, 0 if there were none", "see what its author says")
+        do = entry.advice("give --tuning-trials, 0 if there were none", "see what the author says")
         yield entry.warning("B181", "tuning", "it is not stated", do)
     for name, value in (("hours", stated.hours), ("usd", stated.usd)):
         if value is not None and not (value >= 0 and math.isfinite(value)):
@@ -187,7 +177,7 @@ _AUTHORS_OWN = frozenset({"cost_usd", "time_to_target_s", "curve_digest"})
 """What is the author's to state, or is held against the curve by a rule of its own."""
 
 
-def recorded(entry: Candidate) -> Iterator[EntryFinding]:
+def recorded(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Each run and measurement is what its record says, and no record of their group is missing."""
     records = entry.records
     if records is None:
@@ -202,7 +192,7 @@ def recorded(entry: Candidate) -> Iterator[EntryFinding]:
     yield from _left_out(entry, records)
 
 
-def _labels(entry: Candidate, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+def _labels(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
     """Task, framework and settings are those of the first run's record; an entry may say more settings."""
     digest = next((run.record_digest for run in entry.submission.runs if run.record_digest in records), None)
     head = _head(records[digest]) if digest is not None else None
@@ -218,7 +208,7 @@ def _labels(entry: Candidate, records: Mapping[str, str]) -> Iterator[EntryFindi
             yield entry.error("B183", name, found, "make the entry again: levelbench board submit")
 
 
-def _compared(entry: Candidate, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
+def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
     try:
         made = _run(entry, path) if isinstance(stated, SubmittedRun) else _measured(path)
     except LevelbenchError as problem:
@@ -233,7 +223,7 @@ def _compared(entry: Candidate, stated: SubmittedRun | Inference, path: Path, at
         yield entry.error("B183", f"{at}.{name}", found, "make the entry again: levelbench board submit")
 
 
-def _run(entry: Candidate, path: Path) -> SubmittedRun:
+def _run(entry: CheckedEntry, path: Path) -> SubmittedRun:
     from levelbench.competition.making import run_of
     from levelbench.records.reader import read_record
 
@@ -269,7 +259,7 @@ class _Head(msgspec.Struct, frozen=True):
     labels: dict[str, Any] | None = None
 
 
-def _left_out(entry: Candidate, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
     """Records of the same specification, source and machine as the entry's that it does not have."""
     submission = entry.submission
     stated = {run.record_digest for run in submission.runs}

@@ -8,39 +8,26 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import le, lt
 
-from levelbench.competition.checks.findings import Candidate, EntryFinding, instant_of, shown
-from levelbench.competition.entries import RunCurve, SubmittedRun, curve_digest
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
+from levelbench.competition.entries import SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import RUN_S, Times, aggregate
 from levelbench.competition.rulesets.registry import Aggregation
+from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
-
-__all__ = [
-    "claims",
-    "curves",
-    "measurements",
-    "numbers",
-    "phases",
-    "reached",
-    "replicates",
-]
 
 _DRIFT = 0.05
 """By how much the samples of an epoch may vary over a curve before they contradict each other."""
 
 
-def curves(entry: Candidate) -> Iterator[EntryFinding]:
+def curves(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every curve, by every rule about one curve."""
     for at, run in enumerate(entry.submission.runs):
         yield from _columns(entry, run, f"runs[{at}].curve")
         yield from _digest(entry, run, f"runs[{at}].curve_digest")
 
 
-def _columns(entry: Candidate, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
+def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
     curve = run.curve
-    if _is_plain(curve):
-        yield from _forward(entry, curve, at)
-        yield from _scale(entry, curve, at)
-        return
     columns: dict[str, Sequence[float] | None] = {
         "time_s": curve.time_s,
         "quality": curve.quality,
@@ -66,19 +53,12 @@ def _columns(entry: Candidate, run: SubmittedRun, at: str) -> Iterator[EntryFind
         yield from _scale(entry, curve, at)
 
 
-def _is_plain(curve: RunCurve) -> bool:
-    """Whether it has two columns, of one length and of finite numbers, as nearly all have: no closer look is needed."""
-    alone = curve.epoch is None and curve.samples is None and not curve.others
-    whole = alone and len(curve.time_s) == len(curve.quality) > 0
-    return whole and math.isfinite(sum(curve.time_s)) and math.isfinite(sum(curve.quality))
-
-
 def _finite(values: Sequence[float]) -> bool:
     # A sum is finite if all are, but that it may overflow: only then is each looked at.
     return math.isfinite(sum(values)) or all(map(math.isfinite, values))
 
 
-def _forward(entry: Candidate, curve: RunCurve, at: str) -> Iterator[EntryFinding]:
+def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
     time_s = curve.time_s
     if not all(map(lt, time_s, time_s[1:])):
         number, (before, after) = next((i, pair) for i, pair in enumerate(pairwise(time_s), 1) if pair[1] <= pair[0])
@@ -97,14 +77,14 @@ def _forward(entry: Candidate, curve: RunCurve, at: str) -> Iterator[EntryFindin
         yield from _samples(entry, curve.epoch, curve.samples, at)
 
 
-def _samples(entry: Candidate, epochs: Sequence[float], samples: Sequence[int], at: str) -> Iterator[EntryFinding]:
+def _samples(entry: CheckedEntry, epochs: Sequence[float], samples: Sequence[int], at: str) -> Iterator[EntryFinding]:
     sizes = [count / epoch for epoch, count in zip(epochs, samples, strict=True) if epoch >= 1]
     if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
         found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
         yield entry.warning("B139", f"{at}.samples", found, "correct epochs or samples, or say in the notes why")
 
 
-def _scale(entry: Candidate, curve: RunCurve, at: str) -> Iterator[EntryFinding]:
+def _scale(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
     target = entry.submission.target
     high = math.inf if target.high is None else target.high
     least, most = min(curve.quality), max(curve.quality)
@@ -118,7 +98,7 @@ def _scale(entry: Candidate, curve: RunCurve, at: str) -> Iterator[EntryFinding]
     yield entry.error("B133", f"{at}.quality[{number}]", found, do)
 
 
-def _digest(entry: Candidate, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
+def _digest(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
     if run.curve_digest is None:
         if run.curve.time_s and not entry.imported:
             do = entry.advice("make the entry with levelbench board submit", "import its file again")
@@ -144,7 +124,7 @@ _PHASES = 0.01
 """The timeline's promise: phases sum to the time within 1 %."""
 
 
-def claims(entry: Candidate) -> Iterator[EntryFinding]:
+def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """What each run says of itself is what its curve says, where it is known by which rules."""
     if entry.rules is None:
         return
@@ -161,7 +141,9 @@ def claims(entry: Candidate) -> Iterator[EntryFinding]:
         if run.reached is not None and run.reached != (time_s is not None):
             found = f"stated {_words(run.reached)}, by its curve {_words(time_s is not None)} ({entry.crossing})"
             yield entry.error("B141", f"runs[{at}].reached", found, "leave it out: it is computed from the curve")
-        elif run.time_to_target_s is not None and not _same_time(run.time_to_target_s, time_s):
+        elif run.time_to_target_s is not None and (
+            time_s is None or not math.isclose(run.time_to_target_s, time_s, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
+        ):
             by_curve = "never" if time_s is None else f"{time_s:.10g} s"
             found = f"stated {run.time_to_target_s:.10g} s, by its curve {by_curve} ({entry.crossing})"
             yield entry.error("B142", f"runs[{at}].time_to_target_s", found, "leave it out: it is computed")
@@ -171,11 +153,7 @@ def _words(reached: bool) -> str:
     return "reached" if reached else "not reached"
 
 
-def _same_time(stated: float, found: float | None) -> bool:
-    return found is not None and math.isclose(stated, found, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
-
-
-def reached(entry: Candidate) -> Iterator[EntryFinding]:
+def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back."""
     rules, runs = entry.rules, entry.submission.runs
     if rules is None or not runs:
@@ -196,7 +174,7 @@ def reached(entry: Candidate) -> Iterator[EntryFinding]:
     yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
 
 
-def _too_many_missed(entry: Candidate, rules: Aggregation) -> bool:
+def _too_many_missed(entry: CheckedEntry, rules: Aggregation) -> bool:
     """Under windows what counts is how many missed in the one in the middle."""
     n, k = len(entry.times), sum(time is not None for time in entry.times)
     if rules.windows is None or n <= rules.runs:
@@ -204,7 +182,7 @@ def _too_many_missed(entry: Candidate, rules: Aggregation) -> bool:
     return aggregate(Times(tuple(entry.times), ()), rules).value is None
 
 
-def _gave_up(entry: Candidate) -> Iterator[EntryFinding]:
+def _gave_up(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """A run that missed tried for as long as the slowest that arrived: else it may have been stopped."""
     slowest = max((time for time in entry.times if time is not None), default=0.0)
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
@@ -214,7 +192,7 @@ def _gave_up(entry: Candidate) -> Iterator[EntryFinding]:
             yield entry.warning("B144", f"runs[{at}].curve.time_s", found, "see whether it was stopped early")
 
 
-def _at_one_end(entry: Candidate) -> Iterator[EntryFinding]:
+def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Runs that are judged at their end alone end where their schedule does, which is one place for all."""
     if entry.rules is not None and entry.rules.crossing != "final":
         found = f"judged at its last evaluation: {entry.rules.id} confirms a target in two in a row otherwise"
@@ -233,9 +211,9 @@ def _at_one_end(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.warning("B146", "runs.curve", unsaid, do)
 
 
-def _fell_back(entry: Candidate) -> Iterator[EntryFinding]:
+def _fell_back(entry: CheckedEntry) -> Iterator[EntryFinding]:
     target = entry.submission.target
-    sign = 1.0 if target.direction == "higher" else -1.0
+    sign = sign_of(target.direction)
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         if time_s is None:
             continue
@@ -246,7 +224,7 @@ def _fell_back(entry: Candidate) -> Iterator[EntryFinding]:
             yield entry.note("B138", f"runs[{at}].curve.quality", found, "see what sustained and confirmed say")
 
 
-def replicates(entry: Candidate) -> Iterator[EntryFinding]:
+def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """As many runs as the rules want, each with a seed of its own, none of them twice."""
     rules, runs = entry.rules, entry.submission.runs
     if rules is not None and runs:
@@ -277,7 +255,7 @@ def replicates(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.note("B155", "runs", found, "look at it, or run again")
 
 
-def _studies(entry: Candidate, best_of: int) -> Iterator[EntryFinding]:
+def _studies(entry: CheckedEntry, best_of: int) -> Iterator[EntryFinding]:
     """The fastest of a study counts, so its trials stand together: as many in each, named ``STUDY/TRIAL``.
 
     No study has two blocks, nor none a name: else whoever sends the entry could choose what is one.
@@ -295,7 +273,7 @@ def _studies(entry: Candidate, best_of: int) -> Iterator[EntryFinding]:
         return
 
 
-def _in_order(entry: Candidate) -> Iterator[EntryFinding]:
+def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Whoever could choose the order of the runs could choose the window in the middle."""
     starts = [run.started for run in entry.submission.runs]
     do = "give the runs in the order of their start: levelbench board submit does"
@@ -312,7 +290,7 @@ def _in_order(entry: Candidate) -> Iterator[EntryFinding]:
         yield entry.error("B149", f"runs[{late}].started", found, do)
 
 
-def _twice(entry: Candidate) -> Iterator[EntryFinding]:
+def _twice(entry: CheckedEntry) -> Iterator[EntryFinding]:
     seen: dict[tuple[str, object], int] = {}
     for at, run in enumerate(entry.submission.runs):
         curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
@@ -329,7 +307,7 @@ def _twice(entry: Candidate) -> Iterator[EntryFinding]:
                 yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
 
 
-def measurements(entry: Candidate) -> Iterator[EntryFinding]:
+def measurements(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """No measurement of inference is there twice, whatever its records are called."""
     seen: dict[tuple[str, object], int] = {}
     for at, each in enumerate(entry.submission.inference):
@@ -343,24 +321,26 @@ def measurements(entry: Candidate) -> Iterator[EntryFinding]:
             yield entry.error("B154", f"inference[{at}].{name}", found, "submit each measurement once")
 
 
-def phases(entry: Candidate) -> Iterator[EntryFinding]:
+def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The phases of a run sum to its time and to what the clock left out, which is what the clock may leave out."""
     if entry.rules is not None and entry.rules.clock == "wall" and not entry.imported:
         without = [at for at, run in enumerate(entry.submission.runs) if run.curve.time_s and not run.phases_s]
         if without:
             found = f"{len(without)} of {len(entry.submission.runs)} runs do not state them"
-            do = "make the entry with levelbench board submit: without them nobody can check its clock"
+            do = "make the entry with levelbench board submit: without them its clock cannot be checked"
             yield entry.warning("B159", "runs.phases_s", found, do)
     for at, run in enumerate(entry.submission.runs):
         if not run.phases_s and not all(0 <= value < _CENTURY_S for value in run.excluded_s.values()):
-            found = "a phase is negative or endless"
+            found = "a phase is negative or infinite"
             yield entry.error("B156", f"runs[{at}].excluded_s", found, "give seconds by phase")
         if not run.phases_s or not run.curve.time_s or len(run.curve.time_s) != len(run.curve.quality):
             continue
         whole, counted = sum(run.phases_s.values()), run.curve.time_s[-1]
         clocked = counted + sum(run.excluded_s.values())
         if not all(0 <= value < _CENTURY_S for value in (*run.phases_s.values(), *run.excluded_s.values())):
-            yield entry.error("B156", f"runs[{at}].phases_s", "a phase is negative or endless", "give seconds by phase")
+            yield entry.error(
+                "B156", f"runs[{at}].phases_s", "a phase is negative or infinite", "give seconds by phase"
+            )
         elif abs(whole - clocked) > _PHASES * max(whole, clocked) + _CLOSE_S:
             found = f"phases sum to {whole:.6g} s; the time and what is left out of it to {clocked:.6g} s"
             yield entry.error("B156", f"runs[{at}].phases_s", found, "submit the run as it was recorded")
@@ -368,7 +348,7 @@ def phases(entry: Candidate) -> Iterator[EntryFinding]:
             yield from _left_out(entry, run, at)
 
 
-def _left_out(entry: Candidate, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
+def _left_out(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
     assert entry.rules is not None
     clock = policy(entry.rules.clock)
     may = clock.score({name: round(seconds * 1e9) for name, seconds in run.phases_s.items()}).excluded_s
@@ -379,7 +359,7 @@ def _left_out(entry: Candidate, run: SubmittedRun, at: int) -> Iterator[EntryFin
             yield entry.error("B157", f"runs[{at}].excluded_s", found, f"submit times on the clock {clock.name}")
 
 
-def numbers(entry: Candidate) -> Iterator[EntryFinding]:
+def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Energy, memory and qualities beside the curve could be true, and energy says how it was measured."""
     for at, run in enumerate(entry.submission.runs):
         yield from _beside(entry, run, at)
@@ -393,7 +373,7 @@ def numbers(entry: Candidate) -> Iterator[EntryFinding]:
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
 
 
-def _beside(entry: Candidate, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
+def _beside(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
     memory, target = run.peak_memory_bytes, entry.submission.target
     if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
         do = "leave it out if it was not measured"

@@ -26,8 +26,8 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Origin,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     TuningEffort,
     curve_digest,
@@ -38,8 +38,6 @@ from levelbench.competition.rulesets.scores import workload_time
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target
-
-__all__ = ["FORMAT", "RULES", "common_times", "read_results", "target_times", "workloads"]
 
 RULES, SELF_TUNING = "algoperf-0.6", "algoperf-self-tuning-0.6"
 """The rulesets of entries, with trials to tune and without."""
@@ -139,7 +137,9 @@ def read_results(root: Path) -> tuple[list[Submission], list[str]]:
         trial = _placed(path)
         if trial is None:
             where = place_in(root, path)
-            problems.append(f"{where}: its folder is no WORKLOAD_jax or WORKLOAD_pytorch; keep the layout of the logs")
+            problems.append(
+                f"{where}: its folder is not called WORKLOAD_jax or WORKLOAD_pytorch; keep the layout of the logs"
+            )
         else:
             groups[trial.submission, trial.workload, trial.framework].append(trial)
     submissions = []
@@ -234,7 +234,7 @@ def _run(trial: _Trial, workload: Workload, root: Path, doubts: list[str], probl
         if name == "global_step" or (name.endswith(f"/{workload.target.metric}") and name != metric)
     }
     complete = {name: values for name, values in others.items() if all(map(math.isfinite, values))}
-    curve = RunCurve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)
+    curve = SubmittedCurve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)
     excluded = {"evaluate": "accumulated_eval_time", "other": "accumulated_logging_time"}
     seed = _meta(trial.path.parent, root, problems).get("rng_seed")
     return SubmittedRun(
@@ -259,7 +259,7 @@ def _rows(path: Path, root: Path) -> dict[str, list[float]]:
         text = read_bytes(path, _LARGEST_CSV, root).decode("utf-8-sig")
         header, *rows = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(asked, f"it is no CSV ({error})", "give the log as it was written") from error
+        raise RecordError(asked, f"it is not CSV ({error})", "give the log as it was written") from error
     if len(rows) > _MOST_ROWS or len(set(header)) < len(header):
         found = "a column is there twice" if len(rows) <= _MOST_ROWS else f"it has more than {_MOST_ROWS:,} rows"
         raise RecordError(asked, found, "give the log as it was written")

@@ -27,20 +27,6 @@ from levelbench.competition.rulesets.registry import task_rules
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.schema import Target
 
-__all__ = [
-    "METRICS",
-    "Ranking",
-    "inference_of",
-    "parse_accuracy",
-    "parse_summary",
-    "rankings",
-    "read_answers",
-    "read_detail",
-    "read_results",
-    "read_summary",
-    "value_of",
-]
-
 SUMMARY_LIMIT = 4 * 1024 * 1024
 """The largest summary in bytes that is read."""
 
@@ -86,7 +72,7 @@ def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
     words = dict(_pairs(head))
     if "Scenario" not in words or "Mode" not in words:
         do = "give the mlperf_log_summary.txt of a performance run"
-        raise RecordError(asked, "it says no scenario and no mode", do)
+        raise RecordError(asked, "it gives neither scenario nor mode", do)
     text, _, notes = head.partition("Early Stopping Result:")
     pairs = dict(_pairs(text))
     headline = next((match for name in pairs if (match := _PERCENTILE.fullmatch(name))), None)
@@ -245,7 +231,7 @@ def parse_answers(content: bytes, asked: str) -> list[LoggedAnswer]:
         return _DECODER.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         do = "give a whole mlperf_log_accuracy.json: a run that was stopped leaves half of one"
-        raise RecordError(asked, f"it is no list of answers ({error})", do) from error
+        raise RecordError(asked, f"it is not a list of answers ({error})", do) from error
 
 
 def parse_accuracy(content: bytes) -> tuple[float, int] | None:
@@ -275,7 +261,7 @@ def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> 
     """The measurement that a summary and, if it is there, the detail log of one run tell, and what is doubtful.
 
     Raises ``RecordError`` (about ``asked``) for a run whose scenario is none of ours, that was no performance run, or
-    of which neither log says how many queries it had.
+    of which neither log gives the number of queries.
     """
     scenario = _SCENARIOS.get(summary.scenario)
     do = "give the logs of a performance run"
@@ -289,7 +275,7 @@ def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> 
     if scenario == "offline":
         queries, per_query = 1, int(summary.parameters.get("samples_per_query", 0))
     if queries < 1 or per_query < 1:
-        raise RecordError(asked, "neither log says how many queries it had", do)
+        raise RecordError(asked, "neither log gives the number of queries", do)
     quantile = summary.headline_quantile
     rate = _rate(summary, scenario)
     duration_s, doubt = _duration(summary, detail, scenario, queries, per_query, rate)
@@ -341,7 +327,7 @@ def _duration(
 
 def _doubts(summary: LoadGenSummary, detail: Detail | None) -> list[str]:
     found = (
-        [] if summary.valid else ["LoadGen calls the run INVALID" if summary.valid is False else "no verdict is said"]
+        [] if summary.valid else ["LoadGen calls the run INVALID" if summary.valid is False else "no verdict is given"]
     )
     found += [
         f"not satisfied: {name.removesuffix(' satisfied')}" for name, holds in summary.checks.items() if not holds
@@ -349,7 +335,7 @@ def _doubts(summary: LoadGenSummary, detail: Detail | None) -> list[str]:
     if summary.scenario == "Interactive":
         found.append("the Interactive scenario is read as server: its bounds on tokens are not")
     if detail is None:
-        return [*found, "there is no detail log: the summary's figures cannot be held against it"]
+        return [*found, "there is no detail log: the summary's figures cannot be checked against it"]
     mean_ns, logged = summary.figures.get("Mean latency (ns)"), detail.figures.get("result_mean_latency_ns")
     if mean_ns is not None and logged is not None and abs(mean_ns - logged) > _AGREE * max(abs(logged), 1.0):
         found.append(f"the summary says a mean latency of {mean_ns:g} ns, the detail log {logged:g} ns")
@@ -387,7 +373,7 @@ def read_results(
     path = Path(path)
     asked = f"reading the LoadGen results in {path}"
     tree = read_tree(path if path.is_dir() or path.suffix != ".txt" else path.parent, _FILES, asked)
-    folders = [name.parent for name in tree if name.name == _SUMMARY and not _is_audit(name) and not _is_accuracy(name)]
+    folders = [name.parent for name in tree if name.name == _SUMMARY and not _is_aside(name)]
     if not folders:
         raise RecordError(asked, f"there is no {_SUMMARY} in it", "give a folder that LoadGen wrote to")
     problems: list[str] = []
@@ -403,12 +389,9 @@ def read_results(
     ], problems
 
 
-def _is_audit(name: PurePosixPath) -> bool:
-    return any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
-
-
-def _is_accuracy(name: PurePosixPath) -> bool:
-    return name.parent.name == "accuracy"
+def _is_aside(name: PurePosixPath) -> bool:
+    """Whether a summary is that of an audit, or of a run that measured accuracy alone."""
+    return name.parent.name == "accuracy" or any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
 
 
 def _entry_of(folder: PurePosixPath) -> PurePosixPath:
@@ -446,7 +429,7 @@ def _quality(tree: Tree, folder: PurePosixPath) -> tuple[float | None, int | Non
         distinct = len({answer.qsl_idx for answer in answers})
         if distinct != len(answers) or distinct != said[1]:
             doubts.append(f"{len(answers)} answers of {distinct} samples are logged, and accuracy.txt counts {said[1]}")
-    return said[0], said[1], [*doubts, "accuracy is of a run of its own, not of the one that was timed"]
+    return said[0], said[1], [*doubts, "the accuracy is from another run than the one that was timed"]
 
 
 def _submission(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from datetime import date
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -17,26 +16,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.competition.entries import day_of
 from levelbench.competition.reading import UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import POLICIES
 from levelbench.records.schema import Target
-
-__all__ = [
-    "Aggregation",
-    "CostRules",
-    "Division",
-    "InferenceRules",
-    "Ruleset",
-    "TaskRules",
-    "folder_rulesets",
-    "read_ruleset",
-    "ruleset",
-    "ruleset_ids",
-    "rulesets",
-    "task_rules",
-]
 
 
 class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -221,7 +206,9 @@ def _sent(path: Path) -> Ruleset:
 def _owned(rules: Ruleset, asked: str) -> Ruleset:
     """``rules``, unless they call themselves by an id that ships."""
     if rules.id in ruleset_ids() and rules != _shipped(rules.id):
-        raise DefinitionError(asked, f"id is {rules.id!r}, which ships and says something else", "call it otherwise")
+        raise DefinitionError(
+            asked, f"id is {rules.id!r}, which levelbench ships with other content", "call it otherwise"
+        )
     return rules
 
 
@@ -254,7 +241,7 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"id is {rules.id!r}, not name-version ({rules.name}-{rules.version})")
     if rules.clock not in POLICIES:
         found.append(f"clock is {rules.clock!r}; there are {', '.join(POLICIES)}")
-    if not _is_day(rules.date):
+    if day_of(rules.date) is None:
         found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
     named = [each.name for each in rules.divisions]
     found += [f"divisions has {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
@@ -275,13 +262,6 @@ def _faults(rules: Ruleset) -> list[str]:
             names.add(name)
         found += [f"tasks[{at}].{fault}" for fault in (*_target_faults(each), *_inference_faults(each))]
     return found
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def _inference_faults(rules: TaskRules) -> list[str]:

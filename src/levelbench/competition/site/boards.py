@@ -9,16 +9,25 @@ from typing import Literal
 
 import msgspec
 
-from levelbench.competition.figures import BoardFigure, Column, RankedScenario, own_scenario
-from levelbench.competition.ranking import Bounded, Placing, order, progress, rank
+from levelbench.competition.figures import (
+    COLUMNS,
+    MORE_IS_BETTER,
+    BoardFigure,
+    Bounded,
+    Column,
+    Placing,
+    RankedScenario,
+    order,
+    own_scenario,
+    progress,
+    rank,
+)
 from levelbench.competition.rulesets.registry import InferenceRules, Ruleset, TaskRules
 from levelbench.competition.scoring import aggregation_words
 from levelbench.competition.site.parts import target_text
 from levelbench.competition.site.payload import (
     BOARD_SCHEMA,
-    COLUMNS,
     DIVISIONS,
-    MORE_IS_BETTER,
     BoardPayload,
     EntryPayload,
     FigurePayload,
@@ -30,19 +39,6 @@ from levelbench.competition.site.payload import (
     with_rank,
 )
 from levelbench.records.schema import Target
-
-__all__ = [
-    "board_slug",
-    "card",
-    "counted",
-    "empty_board",
-    "filled",
-    "goodness",
-    "inference_facts",
-    "inference_note",
-    "standing",
-    "task_title",
-]
 
 
 def inference_note(payload: BoardPayload) -> str:

@@ -18,10 +18,9 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench import __version__
-from levelbench.competition.checks.findings import Candidate, EntryFinding, ordered
+from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, ordered
 from levelbench.competition.entries import Submission
 from levelbench.competition.figures import RankedScenario, is_apart
-from levelbench.competition.gate import doubts_beside_rank
 from levelbench.competition.leaderboard import (
     BOARD,
     BoardSettings,
@@ -34,10 +33,9 @@ from levelbench.competition.leaderboard import (
     submission_paths,
 )
 from levelbench.competition.reading import is_address, parse_submission, read_bytes
-from levelbench.competition.rivals import EntryTrace, Rivals
+from levelbench.competition.rivals import EntryTrace, Rivals, doubts_beside_rank
 from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, crossing_of, score
-from levelbench.competition.site.board_page import MOST_OTHERS, task_page
 from levelbench.competition.site.boards import card, empty_board, filled
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.exports import (
@@ -48,7 +46,7 @@ from levelbench.competition.site.exports import (
     script,
     steps_script,
 )
-from levelbench.competition.site.index_page import index_page
+from levelbench.competition.site.pages import MOST_OTHERS, index_page, task_page
 from levelbench.competition.site.parts import assets
 from levelbench.competition.site.payload import (
     BoardPayload,
@@ -65,15 +63,6 @@ from levelbench.competition.site.place import SiteFolder, held, stage
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError, UsageError
 from levelbench.measure.clocks import utc_now
 from levelbench.report.remarks import Remarks
-
-__all__ = [
-    "CARRIED_BYTES",
-    "MOST_APART",
-    "TOO_MANY",
-    "Built",
-    "Lint",
-    "build",
-]
 
 Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Remarks]
 """What says what the linter finds in an entry: a function of a module, so that other processes have it, too."""
@@ -185,7 +174,7 @@ class _Workshop:
             self._score(scored, read, read.entry)
         return scored
 
-    def _score(self, scored: _Scored, read: FileRead, entry: Candidate) -> None:
+    def _score(self, scored: _Scored, read: FileRead, entry: CheckedEntry) -> None:
         """Give the entry its boards and its figures, or the reason why it is on none."""
         submission, listed = entry.submission, self.settings.rulesets
         if self.only is None and listed and submission.ruleset not in listed:

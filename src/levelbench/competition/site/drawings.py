@@ -18,22 +18,6 @@ from levelbench.records.schema import Target
 from levelbench.report.markup import DASHES, PHASES, SERIES, Html
 from levelbench.report.numbers import TIME, choose_unit, number
 
-__all__ = [
-    "LEFT",
-    "RIGHT",
-    "Scale",
-    "curve_drawing",
-    "interval_bar",
-    "log_scale",
-    "phases_drawing",
-    "progress_drawing",
-    "ticks",
-    "time_ticks",
-    "vertical",
-    "widened",
-    "years",
-]
-
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 104, 16, 14, 40
 OF_TIME = frozenset({"time", "latency"})

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.competition.figures import FLAGS
+from levelbench.competition.figures import COLUMNS, FLAGS
 from levelbench.competition.site.drawings import curve_drawing, phases_drawing
 from levelbench.competition.site.parts import (
     TITLES,
@@ -28,7 +28,7 @@ from levelbench.competition.site.parts import (
     table,
     target_text,
 )
-from levelbench.competition.site.payload import COLUMNS, BoardPayload, EntryPayload, brief, time_text
+from levelbench.competition.site.payload import BoardPayload, EntryPayload, brief, time_text
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from levelbench.competition.checks.findings import EntryFinding
     from levelbench.competition.entries import Inference, Submission, SubmittedRun
 
-__all__ = ["entry_page"]
 
 _MOST = 200
 
@@ -146,7 +145,7 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
                 ("Quality", None if each.quality is None else quality_text(each.quality, target)),
                 ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
                 ("Batch", None if each.batch is None else str(each.batch)),
-                ("On the clock beside the network", ", ".join(each.includes) or "not stated"),
+                ("On the clock besides the network", ", ".join(each.includes) or "not stated"),
                 ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
                 ("Cost of an answer, as stated", None if each.cost_usd is None else f"${brief(each.cost_usd)}"),
             ]
@@ -318,7 +317,7 @@ def _facts(submission: Submission, file: Html | None) -> Html:
     hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
     made = submission.provenance
     commit = submission.code.commit
-    dirty = " (with changes that nobody committed)" if submission.code.dirty else ""
+    dirty = " (with uncommitted changes)" if submission.code.dirty else ""
     parts = [
         facts(
             [

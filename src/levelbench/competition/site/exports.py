@@ -19,27 +19,16 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.figures import RankedScenario
+from levelbench.competition.figures import COLUMNS, RankedScenario
 from levelbench.competition.site.boards import counted
 from levelbench.competition.site.payload import (
     BOARD_SCHEMA,
-    COLUMNS,
     BoardPayload,
     EntryPayload,
     FigurePayload,
     OriginFacts,
 )
 from levelbench.report.tables import clean
-
-__all__ = [
-    "FEW_BYTES",
-    "feed",
-    "joined_steps",
-    "leaderboard_csv",
-    "leaderboard_json",
-    "script",
-    "steps_script",
-]
 
 FEW_BYTES = 1 << 18
 """Up to so many bytes of steps are part of the board's own script."""

@@ -22,27 +22,6 @@ from levelbench.report.markup import DARK, LIGHT, PHASES, SERIES, Html, style_sh
 from levelbench.report.numbers import ABSENT
 from levelbench.report.tables import clean
 
-__all__ = [
-    "TITLES",
-    "asset",
-    "assets",
-    "badges",
-    "escaped",
-    "facts",
-    "fill",
-    "inside",
-    "many",
-    "outside",
-    "page",
-    "quality_text",
-    "root_of",
-    "rules",
-    "section",
-    "table",
-    "target_text",
-]
-
-
 _SCRIPTS = ("dom.js", "ranking.js", "data.js", "view.js", "table.js", "controls.js", "curves.js", "main.js")
 
 

@@ -22,54 +22,19 @@ from msgspec import Struct, field
 
 from levelbench.competition.entries import Submission
 from levelbench.competition.figures import (
-    COLUMNS,
     FLAGS,
-    MORE_IS_BETTER,
     BoardFigure,
     Column,
     EntryScore,
+    Placing,
     RankedScenario,
 )
 from levelbench.competition.leaderboard import Signed
-from levelbench.competition.ranking import Placing
 from levelbench.competition.rulesets.registry import InferenceRules, Ruleset
 from levelbench.competition.scoring import Climb, thinned
 from levelbench.measure.crossing import sign_of
 from levelbench.records.schema import Target
 from levelbench.report.numbers import ABSENT, TIME, choose_unit, number, with_interval
-
-__all__ = [
-    "BOARD_SCHEMA",
-    "COLUMNS",
-    "DIVISIONS",
-    "MORE_IS_BETTER",
-    "MOST_STEPS",
-    "BoardPayload",
-    "Column",
-    "EntryPayload",
-    "FigurePayload",
-    "FindingCounts",
-    "Further",
-    "Leader",
-    "NotShown",
-    "OriginFacts",
-    "PriceFacts",
-    "RulesetFacts",
-    "SiteFacts",
-    "TaskCard",
-    "brief",
-    "brief_interval",
-    "entry_payload",
-    "figure_text",
-    "further_of",
-    "reached_text",
-    "safe_url",
-    "slug_of",
-    "steps_json",
-    "time_estimate",
-    "time_text",
-    "with_rank",
-]
 
 _LEAST, _MOST = 1e-6, 1e15
 BOARD_SCHEMA = 1
@@ -432,7 +397,7 @@ def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
 
 def with_rank(figure: FigurePayload, place: Placing) -> FigurePayload:
     """The figure with its place among the others."""
-    return FigurePayload(figure.value, figure.low, figure.high, place.rank, place.shared, figure.text, figure.note)
+    return msgspec.structs.replace(figure, rank=place.rank, shared=place.shared)
 
 
 def _figure(column: Column, figure: BoardFigure, rounding: Rounding) -> FigurePayload:

@@ -23,8 +23,6 @@ from levelbench.competition.reading import UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, StoreError, UsageError
 from levelbench.records.locks import hold
 
-__all__ = ["LOCK", "STAGING", "SiteFolder", "held", "stage"]
-
 FOLDERS = ("assets", "data", "entries")
 """The folders of a site: all files in them are ours. In the order in which their files take their places."""
 LOCK = ".levelbench-site.lock"
@@ -82,7 +80,7 @@ def held(site: Path, leaderboard: Path) -> Iterator[SiteFolder]:
 def stage(site: Path, name: str, content: bytes) -> bool:
     """Write a file of the site aside, from any process; whether it differs from what lies in its place."""
     if not _SAFE.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a file of a site")
+        raise ValueError(f"{name!r} is not a name for a file of a site")
     # As texts: for each of ten thousand pages paths of its own would cost as much as the calls.
     try:
         with open(f"{site}/{name}", "rb") as file:  # noqa: PTH123
@@ -166,7 +164,7 @@ def _lying(site: Path) -> list[str]:
         with os.scandir(site / folder) as entries:
             for each in entries:
                 if folder and not each.is_file(follow_symlinks=False):
-                    raise _refusal(site, f"{folder}/{each.name} is no plain file")
+                    raise _refusal(site, f"{folder}/{each.name} is not a plain file")
                 if each.is_file(follow_symlinks=False) and (folder or not each.name.startswith(".")):
                     found.append(f"{folder}/{each.name}".lstrip("/"))
     return found
@@ -197,7 +195,7 @@ def _require_ours(site: Path, leaderboard: Path) -> None:
     # The folders between the leaderboard's and that of a site in it: others may have sent them.
     for each in (*(folder for folder in place.parents if folder != root and folder.is_relative_to(root)), site):
         if each.is_symlink():
-            raise _refusal(site, f"{each} is a link, and whatever is built through it lies somewhere else")
+            raise _refusal(site, f"{each} is a link, so the site would be written somewhere else")
     try:
         found = sorted(os.scandir(site), key=lambda each: each.name)
     except FileNotFoundError:
@@ -208,7 +206,7 @@ def _require_ours(site: Path, leaderboard: Path) -> None:
         if entry.is_symlink():
             raise _refusal(site, f"it holds a link: {entry.name}")
         if entry.name in FOLDERS and not entry.is_dir(follow_symlinks=False):
-            raise _refusal(site, f"{entry.name} is no folder")
+            raise _refusal(site, f"{entry.name} is not a folder")
     marked = _marked(site)
     # A build that was killed before it could mark the folder left empty ones.
     folders = FOLDERS if marked is not None else [name for name in FOLDERS if not any((site / name).glob("*"))]

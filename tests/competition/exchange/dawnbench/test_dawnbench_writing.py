@@ -12,8 +12,8 @@ from levelbench.competition.entries import (
     Code,
     Hardware,
     Inference,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     curve_digest,
@@ -42,7 +42,7 @@ def submission(task=TASKS[0], mode="training", **more):
 
 
 def run(*qualities, seconds=36.0, **more):
-    curve = RunCurve([seconds * at for at in range(1, len(qualities) + 1)], list(qualities), **more)
+    curve = SubmittedCurve([seconds * at for at in range(1, len(qualities) + 1)], list(qualities), **more)
     return SubmittedRun(curve, curve_digest=curve_digest(curve))
 
 
@@ -71,7 +71,9 @@ def trained(draw):
     n = len(qualities)
     columns = st.lists(SHARES, min_size=n, max_size=n)
     others = {"top1": draw(columns.map(lambda values: [*values[1:], 0.97]))} if task.task == "imagenet" else {}
-    curve = RunCurve(sorted(draw(st.lists(SECONDS, min_size=n, max_size=n))), qualities, [float(i) for i in range(n)])
+    curve = SubmittedCurve(
+        sorted(draw(st.lists(SECONDS, min_size=n, max_size=n))), qualities, [float(i) for i in range(n)]
+    )
     curve = msgspec.structs.replace(curve, others=others)
     facts = {"price": draw(PRICES), "code": draw(CODES), "settings": draw(SETTINGS), "model": draw(NAMES)}
     return submission(task, runs=[SubmittedRun(curve, curve_digest=curve_digest(curve))], **facts)

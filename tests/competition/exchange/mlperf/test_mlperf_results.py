@@ -143,7 +143,7 @@ def test_a_log_that_cannot_be_read_is_a_problem_and_a_doubt(tree):
 
 def test_a_benchmark_that_nobody_knows_is_a_problem(tree, make_lines, text_of):
     _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(make_lines(benchmark="mine"))}))
-    assert "'mine' is no benchmark of MLPerf's, and the log states no target" in problems[0]
+    assert "'mine' is not a benchmark of MLPerf, and the log states no target" in problems[0]
 
 
 def test_the_first_rounds_target_is_the_one_in_the_log(log_of, tmp_path):

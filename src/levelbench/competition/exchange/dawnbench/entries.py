@@ -21,8 +21,8 @@ from levelbench.competition.entries import (
     Hardware,
     Inference,
     Origin,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     SystemPrice,
     curve_digest,
@@ -31,36 +31,6 @@ from levelbench.competition.exchange.files import read_bytes
 from levelbench.competition.rulesets.registry import TaskRules, ruleset, task_rules
 from levelbench.errors import RecordError
 from levelbench.records.schema import Target
-
-__all__ = [
-    "FORMAT",
-    "LARGEST_JSON",
-    "LARGEST_TSV",
-    "MODES",
-    "RULESET",
-    "TASKS",
-    "DawnTask",
-    "Leaf",
-    "RawEntry",
-    "build",
-    "day_of",
-    "figure",
-    "keep",
-    "kept",
-    "parse_json",
-    "parse_tsv",
-    "place_of",
-    "put_back",
-    "quality_key",
-    "read_raw",
-    "rules_of",
-    "shifted",
-    "target_of",
-    "task_called",
-    "to_hours",
-    "to_text",
-    "unit_of",
-]
 
 RULESET = "dawnbench-1.0"
 MODES = ("train", "inference")
@@ -118,7 +88,7 @@ def figure(text: str, asked: str, where: str) -> Decimal:
     except InvalidOperation:
         value = None
     if value is None or not value.is_finite() or not _within(value):
-        found = f"{where} is {text[:40]!r}, which is no finite number"
+        found = f"{where} is {text[:40]!r}, which is not a finite number"
         raise RecordError(asked, found, "correct or remove the figure")
     return value
 
@@ -362,6 +332,7 @@ def build(raw: RawEntry, file: str) -> Submission:
     names = {key: _name(record, key, asked) for key in _NAMES}
     fields = _fields(record, task, mode)
     url, commit = _code(record)
+    curves = [_curve(raw, task)] if mode == "train" else []
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=RULESET,
@@ -377,7 +348,7 @@ def build(raw: RawEntry, file: str) -> Submission:
         crossing="first",
         code=Code(url, commit),
         price=_price(record.get("costPerHour")),
-        runs=[_run(_curve(raw, task))] if mode == "train" else [],
+        runs=[SubmittedRun(curve, curve_digest=curve_digest(curve)) for curve in curves],
         inference=[_inference(record, task)] if mode == "inference" else [],
         settings=_settings(record.get("misc")),
         origin=Origin(FORMAT, file[:_LONGEST_TEXT], raw.digest, fields=fields),
@@ -475,10 +446,10 @@ def as_fraction(value: Any, task: DawnTask) -> float | None:
     return None if number is None else shifted(number, -unit_of([number], task))
 
 
-def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
+def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     columns, asked = raw.columns, f"reading {raw.path}"
     if columns is None:
-        raise RecordError(asked, "there is no TSV of its name beside it", "add the training curve")
+        raise RecordError(asked, "there is no TSV of the same name next to it", "add the training curve")
     for name in ("hours", task.key):
         if name not in columns:
             raise RecordError(asked, f"its TSV has no column {name!r}: {', '.join(columns)[:120]}", f"add {name!r}")
@@ -491,11 +462,11 @@ def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
     }
     epochs = columns.get("epoch")
     others = {
-        _our_name(name): shares.get(name) or [float(each) for each in values]
+        OUR_NAMES.get(name, name): shares.get(name) or [float(each) for each in values]
         for name, values in columns.items()
         if name not in ("epoch", "hours", task.key)
     }
-    return RunCurve(
+    return SubmittedCurve(
         time_s=[from_hours(each) for each in columns["hours"]],
         quality=shares[task.key],
         epoch=None if epochs is None else [float(each) for each in epochs],
@@ -503,12 +474,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
     )
 
 
-def _run(curve: RunCurve) -> SubmittedRun:
-    return SubmittedRun(curve, curve_digest=curve_digest(curve))
-
-
-def _our_name(column: str) -> str:
-    return {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}.get(column, column)
+OUR_NAMES = {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}
 
 
 def _inference(record: Mapping[str, Any], task: DawnTask) -> Inference:

@@ -31,27 +31,10 @@ from levelbench.competition.exchange.dawnbench.entries import (
     unit_of,
 )
 from levelbench.competition.exchange.files import place_in, read_bytes
+from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import LevelbenchError, RecordError, UnknownNameError
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.crossing import find_crossing
-
-__all__ = [
-    "CHECKS",
-    "CI",
-    "COLUMNS",
-    "MOST_FILES",
-    "PRINTED_ANSWERS",
-    "LeaderboardRow",
-    "doubts",
-    "failed_checks",
-    "hours_minutes_seconds",
-    "inconsistent",
-    "leaderboard",
-    "read_entry",
-    "read_folder",
-    "shown",
-    "value_of",
-]
 
 _VERSIONS = ("v1.0",)
 _REQUIRED = ("version", "author", "authorEmail", "framework", "model", "hardware", "timestamp")
@@ -66,25 +49,17 @@ class FolderCheck(NamedTuple):
     asks: str
 
 
-def _checks() -> Iterator[FolderCheck]:
-    for mode in ("train", "inference"):
-        yield FolderCheck(f"{mode}-json", mode, None, "the JSON parses")
-    for mode in ("train", "inference"):
-        yield FolderCheck(f"{mode}-fields", mode, None, "required fields are there, day and version are known")
-    for task in TASKS:
-        yield FolderCheck(f"{task.task}-tsv", "train", task, "a TSV of its name has these columns alone, and rows")
-    for task in TASKS:
-        yield FolderCheck(
-            f"{task.task}-train-threshold", "train", task, "the best quality is at the threshold or above"
-        )
-    for task in TASKS:
-        yield FolderCheck(
-            f"{task.task}-inference-threshold", "inference", task, "the quality is at the threshold or above"
-        )
-    yield FolderCheck("squad-f1-range", "train", TASKS[2], "every F1 lies within 0 and 1")
-
-
-CHECKS = tuple(_checks())
+_OF_FILES = (("json", "the JSON parses"), ("fields", "required fields are there, day and version are known"))
+_OF_TASKS = (
+    ("tsv", "train", "a TSV of its name has these columns alone, and rows"),
+    ("train-threshold", "train", "the best quality is at the threshold or above"),
+    ("inference-threshold", "inference", "the quality is at the threshold or above"),
+)
+CHECKS = (
+    *(FolderCheck(f"{mode}-{name}", mode, None, asks) for name, asks in _OF_FILES for mode in MODES),
+    *(FolderCheck(f"{task.task}-{name}", mode, task, asks) for name, mode, asks in _OF_TASKS for task in TASKS),
+    FolderCheck("squad-f1-range", "train", TASKS[2], "every F1 lies within 0 and 1"),
+)
 """All fourteen: two of syntax, two of fields, three of curves, six of thresholds, one of a range."""
 
 
@@ -270,7 +245,7 @@ def _of_inference(record: Mapping[str, Any], entry: Submission, task: DawnTask) 
     if measured.mean_latency_s is None:
         yield "latency: none is stated"
     elif measured.mean_latency_s <= 0:
-        yield f"latency: {measured.mean_latency_s:g} s is no time"
+        yield f"latency: {measured.mean_latency_s:g} s is not a time"
 
 
 def _of_price(record: Mapping[str, Any], entry: Submission, mode: str) -> Iterator[str]:
@@ -304,7 +279,7 @@ def _of_code(entry: Submission) -> Iterator[str]:
     elif entry.code.commit is None:
         yield "code: the link names no commit, so what ran may have changed since"
     if entry.code.url is not None and not entry.code.url.startswith(("https://", "http://")):
-        yield "code: the link is no web address"
+        yield "code: the link is not a web address"
 
 
 def _of_days(record: Mapping[str, Any], entry: Submission, today: date) -> Iterator[str]:
@@ -322,7 +297,7 @@ def _of_fields(record: Mapping[str, Any], task: DawnTask, mode: str) -> Iterator
     if unknown:
         yield f"fields: the format does not have {', '.join(unknown)}"[:1000]
     if not isinstance(record.get("misc", {}), dict):
-        yield "fields: misc is no object"
+        yield "fields: misc is not an object"
     for name in ("author", "framework", "model", "hardware"):
         if len(record[name].strip()) > 200:
             yield f"fields: {name} is longer than 200 characters; what is shown is cut"
@@ -483,18 +458,10 @@ def value_of(entry: Submission, column: str) -> float | None:
         return entry.inference[0].mean_latency_s if entry.inference else None
     if column == "inference-cost":
         return entry.inference[0].cost_usd if entry.inference else None
-    time_s = _time(entry)
+    time_s = first_arrival_s(entry.runs[0].curve, entry.target) if entry.runs else None
     if column == "time" or time_s is None:
         return time_s
     return None if entry.price is None else time_s / 3600 * entry.price.usd_per_hour
-
-
-def _time(entry: Submission) -> float | None:
-    if not entry.runs:
-        return None
-    curve, target = entry.runs[0].curve, entry.target
-    found = find_crossing(curve.quality, target.threshold, direction=target.direction, rule="first", x=curve.time_s)
-    return None if found is None else found.position
 
 
 def leaderboard(entries: Iterable[Submission], column: str, top: int | None = None) -> list[LeaderboardRow]:

@@ -13,31 +13,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from levelbench.competition.entries import Inference, Submission, SubmittedRun, write_whole
+from levelbench.competition.entries import Inference, Provenance, Submission, SubmittedRun, TuningEffort, write_whole
 from levelbench.competition.exchange.dawnbench.entries import (
     FORMAT,
+    OUR_NAMES,
+    RULESET,
     TASKS,
     DawnTask,
-    Leaf,
     put_back,
     task_called,
     to_hours,
     to_text,
 )
+from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import UsageError
-from levelbench.measure.crossing import find_crossing
-
-__all__ = [
-    "ANSWERED_ALONE",
-    "WrittenEntry",
-    "encoded",
-    "stem_of",
-    "write_entry",
-]
 
 ANSWERED_ALONE = ("dawnbench", "single-stream")
 """The scenarios that its latency means, the likest first."""
-_OURS = {"top1": "top1Accuracy", "top5": "top5Accuracy", "f1": "f1Score"}
+_OURS = {ours: theirs for theirs, ours in OUR_NAMES.items()}
 
 
 class WrittenEntry(NamedTuple):
@@ -86,13 +79,9 @@ def encoded(submission: Submission) -> tuple[DawnTask, str, dict[str, str], list
     return task, "train" if submission.mode == "training" else "inference", texts, losses
 
 
-def _kept(submission: Submission) -> dict[str, Leaf]:
-    origin = submission.origin
-    return dict(origin.fields) if origin is not None and origin.format == FORMAT else {}
-
-
 def _common(submission: Submission) -> dict[str, Any]:
-    kept = put_back(_kept(submission))
+    origin = submission.origin
+    kept = put_back(origin.fields if origin is not None and origin.format == FORMAT else {})
     misc = kept.pop("misc", {})
     record = {
         "version": "v1.0",
@@ -116,12 +105,8 @@ def _common(submission: Submission) -> dict[str, Any]:
 def _run(submission: Submission, asked: str) -> SubmittedRun:
     """The run that stands for all: the only one, or the one of median time (the earlier of two in the middle)."""
     target = submission.target
-    timed = []
-    for at, run in enumerate(submission.runs):
-        found = find_crossing(
-            run.curve.quality, target.threshold, direction=target.direction, rule="first", x=run.curve.time_s
-        )
-        timed.append((float("inf") if found is None or found.position is None else found.position, at))
+    arrived = [first_arrival_s(run.curve, target) for run in submission.runs]
+    timed = [(float("inf") if time_s is None else time_s, at) for at, time_s in enumerate(arrived)]
     if not timed:
         raise UsageError(asked, "it has no runs", "export a submission of training with a curve")
     time_s, at = sorted(timed)[(len(timed) - 1) // 2]
@@ -186,23 +171,11 @@ def _losses(submission: Submission) -> Iterator[str]:
         yield f"runs: {len(submission.runs)} runs, of which the one of median time is written"
     if len(submission.inference) > 1:
         yield f"inference: {len(submission.inference)} measurements, of which one is written"
-    plain = Submission(
-        schema=submission.schema,
-        ruleset="dawnbench-1.0",
-        task=submission.task,
-        mode=submission.mode,
-        author=submission.author,
-        submitted=submission.submitted,
-        model=submission.model,
-        framework=submission.framework,
-        hardware=submission.hardware,
-        target=submission.target,
-        clock="dawnbench",
-        crossing="first",
-    )
-    for name in ("ruleset", "clock", "crossing", "division", "tuning", "provenance", "notes"):
-        if getattr(submission, name) != getattr(plain, name):
-            yield f"{name}: {getattr(submission, name)}"[:200] if name in ("ruleset", "clock", "crossing") else name
+    for name, usual in {"ruleset": RULESET, "clock": "dawnbench", "crossing": "first"}.items():
+        if getattr(submission, name) != usual:
+            yield f"{name}: {getattr(submission, name)}"[:200]
+    unsaid = {"division": "open", "tuning": TuningEffort(), "provenance": Provenance(), "notes": ""}
+    yield from (name for name, value in unsaid.items() if getattr(submission, name) != value)
     yield from _parts("author", submission.author, ("organisation", "key"))
     parts = ("nodes", "accelerators", "accelerator", "processor", "cores", "memory_bytes")
     yield from _parts("hardware", submission.hardware, parts)

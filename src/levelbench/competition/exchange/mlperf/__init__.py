@@ -9,8 +9,7 @@ from __future__ import annotations
 from levelbench.competition.exchange.mlperf.compliance import LogFinding, check_log, check_seeds
 from levelbench.competition.exchange.mlperf.entries import losses_of
 from levelbench.competition.exchange.mlperf.logs import LogEvaluation, TrainingLog, read_log
-from levelbench.competition.exchange.mlperf.results import read_results
-from levelbench.competition.exchange.mlperf.writing import write_log, write_submission
+from levelbench.competition.exchange.mlperf.results import read_results, write_log, write_submission
 
 __all__ = [
     "LogEvaluation",

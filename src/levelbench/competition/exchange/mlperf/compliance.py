@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from levelbench.competition.exchange.mlperf.logs import Dialect, Event, TrainingLog, number_of
 
-__all__ = ["FORMATS", "LogFinding", "State", "Test", "cap_s", "check_log", "check_seeds"]
-
 FORMATS = frozenset(
     {"fp64", "fp32", "tf32", "fp16", "fp8", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16"}
     | {"int8", "uint8", "int4", "uint4"}
@@ -70,7 +68,7 @@ _PLACE = Test(
 _FORMAT = Test(
     "format-unknown",
     lambda event, _: isinstance(event.value, str) and event.value in FORMATS,
-    "its value is no numerical format of the rules",
+    "its value is not one of the rules' numerical formats",
     "name one of " + ", ".join(sorted(FORMATS)),
 )
 _INTEGER = Test("not-integer", lambda event, _: _integral(event.value), "its value is not an integer", "log a count")

@@ -17,8 +17,8 @@ from levelbench.competition.entries import (
     Author,
     Hardware,
     Origin,
-    RunCurve,
     Submission,
+    SubmittedCurve,
     SubmittedRun,
     curve_digest,
 )
@@ -39,21 +39,6 @@ from levelbench.measure.crossing import RULES, find_crossing, sign_of
 from levelbench.measure.policies import POLICIES, policy
 from levelbench.records.reader import Record
 from levelbench.records.schema import Target
-
-__all__ = [
-    "RULESET",
-    "LoggedEvaluation",
-    "LoggedRun",
-    "crossing_of",
-    "hardware_of",
-    "losses_of",
-    "of_record",
-    "of_submission",
-    "run_of",
-    "submission_of",
-    "target_of",
-    "text_of",
-]
 
 _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
@@ -310,7 +295,7 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
         return _stated_target(stated, f"reading {log.name}"), ""
     known = benchmark(log.benchmark)
     if known is None:
-        found = f"{log.benchmark or 'no benchmark'!r} is no benchmark of MLPerf's, and the log states no target"
+        found = f"{log.benchmark or 'no benchmark'!r} is not a benchmark of MLPerf, and the log states no target"
         raise RecordError(f"reading {log.name}", found, f"log the target under {TARGET_KEY}")
     target = known.metrics[0].target()
     own = number_of(log.value("eval_target")) if log.dialect == "v0.5" else None
@@ -360,7 +345,7 @@ def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
     )
 
 
-def _curve(log: TrainingLog, logged: str) -> tuple[RunCurve, list[str]]:
+def _curve(log: TrainingLog, logged: str) -> tuple[SubmittedCurve, list[str]]:
     """The curve of the metric that the log calls ``logged``, other metrics beside it, and what is odd about it."""
     suspect: list[str] = []
     metrics = list(dict.fromkeys(each.metric for each in log.evaluations))
@@ -382,7 +367,7 @@ def _curve(log: TrainingLog, logged: str) -> tuple[RunCurve, list[str]]:
             suspect.append(f"{name} was not logged with every evaluation and is not in the curve")
         else:
             others[names.get(name, name)[:200] or "unnamed"] = column
-    curve = RunCurve(
+    curve = SubmittedCurve(
         time_s=[each.time_s for each in finite],
         quality=[each.value for each in finite],
         epoch=epochs if epochs and len(epochs) == len(finite) else None,
@@ -400,12 +385,12 @@ def _beside(curve: Sequence[LogEvaluation], other: Sequence[LogEvaluation]) -> l
     return values if len(values) == len(curve) else None
 
 
-def _arrived(curve: RunCurve, target: Target) -> bool:
+def _arrived(curve: SubmittedCurve, target: Target) -> bool:
     sign = sign_of(target.direction)
     return any(sign * quality >= sign * target.threshold for quality in curve.quality)
 
 
-def _stopped(curve: RunCurve, time_s: float | None) -> RunCurve:
+def _stopped(curve: SubmittedCurve, time_s: float | None) -> SubmittedCurve:
     """The curve whose last evaluation is over at ``time_s``."""
     if time_s is None or time_s < curve.time_s[-1]:
         return curve
@@ -567,7 +552,7 @@ def _places(submission: Submission) -> Iterator[str]:
 
 def _runs(submission: Submission) -> Iterator[str]:
     for each in _OF_RUNS:
-        if any(_is_stated(getattr(run, each)) for run in submission.runs):
+        if any(getattr(run, each) not in (None, [], {}) for run in submission.runs):
             yield f"runs.{each}"
     if submission.clock != "mlperf" and any(run.excluded_s for run in submission.runs):
         yield "runs.excluded_s"
@@ -576,10 +561,6 @@ def _runs(submission: Submission) -> Iterator[str]:
     after = sum(_after(submission, run) for run in submission.runs)
     if after:
         yield f"runs.curve: {after} {'evaluation' if after == 1 else 'evaluations'} after the clock stopped"
-
-
-def _is_stated(value: Any) -> bool:
-    return value not in (None, [], {})
 
 
 def _after(submission: Submission, run: SubmittedRun) -> int:

@@ -27,33 +27,6 @@ from levelbench.errors import RecordError
 from levelbench.records.reader import open_record
 from levelbench.records.schema import Target
 
-__all__ = [
-    "ENTRY_KEY",
-    "EVENT_LIMIT",
-    "FILES_LIMIT",
-    "FILE_LIMIT",
-    "LINE_LIMIT",
-    "ORIGIN_KEY",
-    "SETTINGS_KEY",
-    "TARGET_KEY",
-    "Benchmark",
-    "Dialect",
-    "Event",
-    "LogEvaluation",
-    "Scan",
-    "TrainingLog",
-    "Tree",
-    "benchmark",
-    "benchmarks",
-    "json_value",
-    "parse",
-    "parse_log",
-    "read_bytes",
-    "read_log",
-    "read_tree",
-    "scan",
-]
-
 FILE_LIMIT = 256 * 1024 * 1024
 """The largest log in bytes that is read."""
 LINE_LIMIT = 8 * 1024 * 1024
