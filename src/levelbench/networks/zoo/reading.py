@@ -30,7 +30,6 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Published, register
 from levelbench.networks.zoo.language import sinusoids
 
 _AWAY = -10000.0
@@ -130,11 +129,6 @@ def attend_both(g: GraphBuilder, h: str, u: str, passage: EncodedText, question:
     return str(g.node("Concat", h, to_question, g.node("Mul", h, to_question), g.node("Mul", h, to_context), axis=2))
 
 
-BIDAF_PAPER = (
-    "Seo, Kembhavi, Farhadi, Hajishirzi 2017: Bidirectional attention flow for machine comprehension, arXiv:1611.01603"
-)
-
-
 def bidaf(
     *,
     name: str = "bidaf",
@@ -232,16 +226,6 @@ class _Bidaf:
         turned = dropout(g, g.node("Transpose", x, perm=[1, 0, 2]), self._ratio)
         y, *_ = g.node("LSTM", turned, *weights, outputs=3, hidden_size=hidden, direction="bidirectional")
         return str(g.node("Reshape", g.node("Transpose", y, perm=[2, 0, 1, 3]), g.constant([0, 0, 2 * hidden])))
-
-
-register(
-    "bidaf",
-    bidaf,
-    BIDAF_PAPER,
-    Published(2_600_000, None, "section 4 of the paper: about 2.6 million, without the fixed word vectors"),
-    "language",
-    "BiDAF: LSTMs with attention in both directions, to point at an answer",
-)
 
 
 _EPSILON = 1e-6
@@ -347,9 +331,6 @@ class _Encoder:
         return str(self.g.node("Add", x, dropout(self.g, y, self.how.dropout)))
 
 
-MEMNET_PAPER = "Sukhbaatar, Szlam, Weston, Fergus 2015: End-to-end memory networks, arXiv:1503.08895"
-
-
 def position_encoding(words: int, width: int) -> NDArray[np.float32]:
     """(words, width): the weight of word j in a sentence, (1 - j/J) - (k/d)(1 - 2j/J) from 1 (section 4.1)."""
     j, k = np.arange(1, words + 1)[:, None] / words, np.arange(1, width + 1) / width
@@ -399,13 +380,3 @@ def _sentence(g: GraphBuilder, table: str, ids: str, kept: str, encoding: str) -
     """The sum of the embeddings of words, each weighted by its position."""
     weighted = g.node("Mul", g.node("Mul", g.node("Gather", table, ids), kept), encoding)
     return str(g.node("ReduceSum", weighted, g.constant([-2]), keepdims=0))
-
-
-register(
-    "memnet",
-    memory_network,
-    MEMNET_PAPER,
-    Published(None, None, MEMNET_PAPER, "the paper prints no count"),
-    "question answering",
-    "three hops over 50 sentences of bAbI",
-)
