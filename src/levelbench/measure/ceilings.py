@@ -26,9 +26,6 @@ from levelbench.measure.environment.machine import cache_bytes, memory_left_byte
 from levelbench.measure.meters.utilisation import available_cores
 from levelbench.measure.statistics import Estimate, estimate
 
-__all__ = ["Ceilings", "GemmMaker", "measure_bandwidth", "measure_ceilings", "measure_gemm", "measure_largest_gemm"]
-__all__ += ["numpy_gemm"]
-
 GemmMaker = Callable[[int], tuple[Callable[[], object], float]]
 """Makes for a size n the work (one matrix product, finished when it returns) and its number of operations."""
 

@@ -23,8 +23,6 @@ from levelbench.measure.clocks import Clock
 from levelbench.measure.loops import time_ns
 from levelbench.measure.worker import READY
 
-__all__ = ["Answer", "CommandReplicate", "Replicate", "Running", "WorkerReplicate"]
-
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
 
 
@@ -49,7 +47,7 @@ class Running(AbstractContextManager["Running"]):
         """Let it measure, alone, and return what it found."""
 
 
-class Replicate(ABC):
+class Launcher(ABC):
     """Starts processes of one kind."""
 
     @abstractmethod
@@ -58,7 +56,7 @@ class Replicate(ABC):
 
 
 @dataclass(frozen=True)
-class WorkerReplicate(Replicate):
+class WorkerReplicate(Launcher):
     """Fresh Python processes that measure the workload ``module:function`` or ``path.py:function``."""
 
     workload: str
@@ -156,7 +154,7 @@ class _RunningWorker(Running):
 
 
 @dataclass(frozen=True)
-class CommandReplicate(Replicate):
+class CommandReplicate(Launcher):
     """Runs of a command; the value of each is its wall time from start to exit."""
 
     words: tuple[str, ...]

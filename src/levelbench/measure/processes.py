@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.launching import Answer, CommandReplicate, Replicate, WorkerReplicate
+from levelbench.measure.launching import Answer, CommandReplicate, Launcher, WorkerReplicate
 from levelbench.measure.statistics import Estimate, estimate
-from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, Progress, StoppingRule, bounded
+from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import find_warmup
-
-__all__ = ["PROCESS_RULE", "ProcessSample", "sample_processes", "sample_replicates"]
 
 PROCESS_RULE: StoppingRule = Precision(0.02) | Budget(10.0)
 SLICE_S: Final = 0.1
@@ -94,14 +92,14 @@ def sample_processes(
     _require(together is None or together >= 1, f"together={together}", "none would start", "give 1 or more")
     batch = together or os.cpu_count() or 1
     if isinstance(workload, str):
-        make: Replicate = WorkerReplicate(workload, slice_s, LEAST_VALUES, timeout_s, python)
+        make: Launcher = WorkerReplicate(workload, slice_s, LEAST_VALUES, timeout_s, python)
     else:
         make, batch = CommandReplicate(tuple(workload), timeout_s, clock), 1
     return sample_replicates(make, bounded(until), least, most, batch, name, clock)
 
 
 def sample_replicates(
-    make: Replicate,
+    make: Launcher,
     until: StoppingRule,
     least: int = INTERVAL_NEEDS,
     most: int = 1000,
@@ -120,7 +118,7 @@ def sample_replicates(
             continue
         values = np.array([process_median(answer) for answer in answers])
         elapsed_s = (clock.now_ns() - started_ns) * 1e-9
-        progress = Progress(values, elapsed_s)
+        progress = SampleSoFar(values, elapsed_s)
         check = until.check(progress)
         if check.met or len(answers) >= most:
             text = check.text if check.met else f"{most} processes, the most allowed; unmet: {check.text}"
@@ -132,7 +130,7 @@ def sample_replicates(
     return ProcessSample(values, raw, tuple(answer.inner for answer in answers), text, elapsed_s, name)
 
 
-def _round(make: Replicate, count: int) -> list[Answer]:
+def _round(make: Launcher, count: int) -> list[Answer]:
     """Start ``count`` replicates, wait until all are ready, then measure one after the other."""
     with ExitStack() as running:
         started = [running.enter_context(make.start()) for _ in range(count)]

@@ -21,10 +21,8 @@ from levelbench.measure.caches import CacheState, Cold, Flusher, FlushProof, Hot
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.loops import Timer, Work, time_ns
 from levelbench.measure.statistics import Estimate, estimate
-from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule, bounded
-from levelbench.measure.warmup import Warmup, WarmupRule, warmup_rule
-
-__all__ = ["DEFAULT_RULE", "Sample", "sample", "sample_interleaved"]
+from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar, StoppingRule, bounded
+from levelbench.measure.warmup import WarmupCut, WarmupRule, warmup_rule
 
 DEFAULT_RULE: StoppingRule = Precision(0.02) | Plateau() | Budget(10.0)
 
@@ -151,7 +149,7 @@ class _Lane:
         """The values so far, shape (n,), seconds a call."""
         return np.asarray(self.values_ns, dtype=np.float64) * 1e-9
 
-    def finish(self, found: Warmup, stopped_by: str, wall_s: float) -> Sample:
+    def finish(self, found: WarmupCut, stopped_by: str, wall_s: float) -> Sample:
         """The sample: what was cut, what stays, and why it ended."""
         values = self.values_s()
         first = np.asarray(self.calibration.first_ns, dtype=np.float64) * 1e-9
@@ -183,7 +181,7 @@ def _run(
         raw = [lane.values_s() for lane in lanes]
         found = max((warmup.find(values) for values in raw), key=lambda each: each.cut)
         elapsed_s = (clock.now_ns() - started_ns) * 1e-9
-        looks = [Progress(values[found.cut :], elapsed_s) for values in raw]
+        looks = [SampleSoFar(values[found.cut :], elapsed_s) for values in raw]
         checks = [until.check(look) for look in looks]
         if all(check.met for check in checks):
             stopped_by = max((check.text for check in checks), key=len)

@@ -24,8 +24,6 @@ from levelbench.measure.statistics import Interval, coefficient_of_variation, ru
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.measure.verdict import VerdictKind, verdict
 
-__all__ = ["ClockFacts", "Diagnosis", "Noise", "clock_facts", "measure_noise", "numpy_workload", "run_doctor"]
-
 _NS = 1e-9
 _READINGS = 2_000
 _BLOCKS = 5

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 
-__all__ = ["Auto", "Fixed", "Warmup", "WarmupRule", "find_warmup", "warmup_rule"]
-
 Values = NDArray[np.float64]
 
 _BATCH: Final = 5
@@ -31,7 +29,7 @@ _DRIFT_ERRORS: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Warmup:
+class WarmupCut:
     """How many values to cut from the front, and why in words. ``settled`` is false where no steady state was found."""
 
     cut: int
@@ -46,7 +44,7 @@ class WarmupRule(Protocol):
     def least(self) -> int:
         """How many values there must be before it is worth asking."""
 
-    def find(self, values: Values) -> Warmup:
+    def find(self, values: Values) -> WarmupCut:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
 
 
@@ -55,7 +53,7 @@ class Auto:
 
     least: Final = 0
 
-    def find(self, values: Values) -> Warmup:
+    def find(self, values: Values) -> WarmupCut:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
         return find_warmup(values)
 
@@ -71,11 +69,11 @@ class Fixed:
         """One value more than are cut."""
         return self.cut + 1
 
-    def find(self, values: Values) -> Warmup:
+    def find(self, values: Values) -> WarmupCut:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
         cut = min(self.cut, max(len(values) - 1, 0))
         asked = "as asked" if cut == self.cut else f"of {self.cut} asked for: there are only {len(values)}"
-        return Warmup(cut, f"{cut} value{'s' * (cut != 1)} cut {asked}")
+        return WarmupCut(cut, f"{cut} value{'s' * (cut != 1)} cut {asked}")
 
 
 def warmup_rule(wanted: str | int) -> WarmupRule:
@@ -87,7 +85,7 @@ def warmup_rule(wanted: str | int) -> WarmupRule:
     raise UsageError("a warm-up", f"{wanted!r} is neither 'auto' nor a number of values", "give 'auto' or 0, 1, 2, ...")
 
 
-def find_warmup(values: Values) -> Warmup:
+def find_warmup(values: Values) -> WarmupCut:
     """How many of the first ``values``, shape (n,), are warm-up: at most half of them, never all.
 
     Two rules, on values clipped to median +- 6 robust standard deviations of the second half. The unbroken run of first
@@ -99,7 +97,7 @@ def find_warmup(values: Values) -> Warmup:
     """
     n = len(values)
     if n < 4:
-        return Warmup(0, "too few values to tell warm-up from noise")
+        return WarmupCut(0, "too few values to tell warm-up from noise")
     later = values[n // 2 :]
     centre = float(np.median(later))
     deviation = _MAD_TO_SD * float(np.median(np.abs(later - centre)))
@@ -110,15 +108,15 @@ def find_warmup(values: Values) -> Warmup:
     tail, at_bound = _mser(clipped[run:], spread, n // 2 - run)
     if (at_bound or run == n // 2) and _still_moving(clipped[n // 2 :], spread):
         change = float(np.median(values[: n // 2])) / centre - 1.0
-        return Warmup(
+        return WarmupCut(
             0, f"nothing cut: the values drift, the first half is {change:+.1%} off the second", settled=False
         )
     head = run + tail
     if head == 0:
-        return Warmup(0, "none found: the first values agree with the later ones")
+        return WarmupCut(0, "none found: the first values agree with the later ones")
     change = float(np.median(values[:head])) / centre - 1.0
     rule = "MSER-5" if tail else f"beyond {_CLIP:g} robust standard deviations"
-    return Warmup(head, f"the first {head} of {n} values are {change:+.1%} off the rest ({rule})")
+    return WarmupCut(head, f"the first {head} of {n} values are {change:+.1%} off the rest ({rule})")
 
 
 def _mser(values: Values, spread: float, most: int) -> tuple[int, bool]:

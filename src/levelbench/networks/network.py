@@ -19,10 +19,8 @@ from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError
 from levelbench.networks import metadata
-from levelbench.networks.values import Draw, Parameter, Value, default_parameters, make_inputs, value_info, value_of
+from levelbench.networks.values import Parameter, Value, default_parameters, make_inputs, value_info, value_of
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["Draw", "Network", "Parameter", "Value"]
 
 
 class Network:

@@ -100,7 +100,9 @@ def test_a_foreign_model_whose_rows_change_each_other_is_run_with_those_alone(
 
 
 def test_without_a_reference_nothing_is_claimed(make_specification, measured):
-    none = reference.Reference(reference.Facts(reason="the process of the reference was killed by signal 11"), {})
+    none = reference.Reference(
+        reference.ReferenceFacts(reason="the process of the reference was killed by signal 11"), {}
+    )
     outcome, _ = measured(make_specification(), wanted=none)
     assert outcome.status == "measured"
     assert outcome.checked == "not checked: the process of the reference was killed by signal 11"
@@ -154,7 +156,7 @@ def test_parameters_that_cannot_fit_are_not_even_drawn(make_specification, measu
 def test_a_file_that_changed_since_it_was_planned_is_not_measured(make_specification, measured):
     spec = make_specification()
     spec = replace(spec, case=replace(spec.case, digest="00"))
-    outcome, _ = measured(spec, wanted=reference.Reference(reference.Facts(reason="none"), {}))
+    outcome, _ = measured(spec, wanted=reference.Reference(reference.ReferenceFacts(reason="none"), {}))
     assert outcome.status == "failed"
     assert "changed since the benchmark was planned" in outcome.reason
 
@@ -193,7 +195,9 @@ def test_a_batch_that_a_model_cannot_have_is_refused(tmp_path, make_specificatio
     graph.output(graph.node("Relu", graph.input("x", (1, 4))))
     save(graph.build(), tmp_path / "fixed.onnx")
     case = NetworkCase("fixed", "file", 8, path=str(tmp_path / "fixed.onnx"))
-    outcome, _ = measured(make_specification(case=case), wanted=reference.Reference(reference.Facts(reason="none"), {}))
+    outcome, _ = measured(
+        make_specification(case=case), wanted=reference.Reference(reference.ReferenceFacts(reason="none"), {})
+    )
     assert outcome.status == "failed"
     assert "fixed shapes" in outcome.reason
 

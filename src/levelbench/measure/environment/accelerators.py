@@ -10,8 +10,6 @@ from typing import Any
 
 from levelbench.measure.environment.files import HERE, Roots, fields, text
 
-__all__ = ["accelerators"]
-
 
 def accelerators(roots: Roots = HERE) -> dict[str, Any]:
     """``nvidia_driver`` (a version or ``None``) and ``names`` (one a board, in PCI order)."""

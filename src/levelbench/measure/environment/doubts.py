@@ -11,8 +11,6 @@ from typing import Any
 
 from levelbench.measure.environment.state import others_cores, steal_share
 
-__all__ = ["doubts"]
-
 _MOST_OTHERS_PER_CORE = 0.05
 _MOST_LOAD_PER_CORE = 0.5
 _MOST_STEAL = 0.01

@@ -15,8 +15,6 @@ from typing import Any
 
 from levelbench.measure.environment.files import HERE, Roots, count_cpus, fields, integer, text
 
-__all__ = ["cache_bytes", "last_level_cache_bytes", "machine", "memory_left_bytes"]
-
 # Instruction sets that decide which kernels a numeric library picks.
 _INSTRUCTIONS = (
     "avx2",

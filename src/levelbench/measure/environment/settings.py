@@ -11,8 +11,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-__all__ = ["MALLOC_NAMES", "THREAD_NAMES", "harmless", "settings"]
-
 # fmt: off
 THREAD_NAMES = frozenset((
     "OMP_NUM_THREADS", "OMP_DYNAMIC", "OMP_PROC_BIND", "OMP_PLACES", "OMP_SCHEDULE", "OMP_WAIT_POLICY",

@@ -20,8 +20,6 @@ import numpy as np
 from levelbench.measure.environment.files import HERE, Roots, text
 from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, settings
 
-__all__ = ["libraries", "malloc", "threads"]
-
 # fmt: off
 _PACKAGES = (
     "levelbench", "numpy", "torch", "triton", "jax", "jaxlib", "tensorflow", "onnx", "onnxruntime", "scipy", "numba",

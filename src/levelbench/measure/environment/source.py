@@ -12,8 +12,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-__all__ = ["git"]
-
 # A repository's own settings may name programs to run; measuring must not run them, nor take the index lock.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 

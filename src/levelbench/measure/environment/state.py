@@ -16,8 +16,6 @@ from levelbench.measure.meters import utilisation
 from levelbench.measure.meters.base import NoReading
 from levelbench.measure.meters.utilisation import cpu_ticks, own_cpu_s
 
-__all__ = ["frequency", "load", "others_cores", "steal_share", "throttling"]
-
 Counters = dict[str, float] | None
 
 _NS = 1e-9

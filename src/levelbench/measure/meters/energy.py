@@ -17,8 +17,6 @@ from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.nvml import nvml_meter
 from levelbench.measure.meters.rapl import POWERCAP, rapl_meter
 
-__all__ = ["SummedEnergyMeter", "energy_meter"]
-
 _NAME = "energy"
 _UNIT = "J"
 

@@ -15,8 +15,6 @@ from typing import Any, final
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
 
-__all__ = ["NvmlMeter", "nvml_meter", "visible_devices"]
-
 NAME = "energy"
 UNIT = "J"
 

@@ -14,8 +14,6 @@ from typing import final
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
 
-__all__ = ["RaplDomain", "RaplMeter", "rapl_domains", "rapl_meter"]
-
 POWERCAP = Path("/sys/class/powercap")
 NAME = "energy"
 UNIT = "J"

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Answering", "Completion", "Query", "SystemUnderTest"]
-
 
 class Completion(Protocol):
     """Who is told that samples of a query are answered, or that they never will be."""

@@ -23,12 +23,10 @@ from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
 from levelbench.measure.scenarios.ledger import Direct, Ledger, Workers
 from levelbench.measure.scenarios.result import EVERY_SAMPLE, Raw, ScenarioResult, judge
 from levelbench.measure.scenarios.settings import DawnBench, Offline, Scenario, Server
-from levelbench.measure.scenarios.streams import Hope, Limits, SampleStream, cut_off, refuse_flood
+from levelbench.measure.scenarios.streams import Hope, SampleStream, StreamEnd, cut_off, refuse_flood
 from levelbench.measure.scenarios.turns import ProgressCallback, Reporter, Turns
 from levelbench.measure.scenarios.waiting import wait_until
 from levelbench.measure.statistics.early_stopping import allowed_late
-
-__all__ = ["ProgressCallback", "run_scenario"]
 
 RULES_SAMPLES: Final = 24_576
 SLACK: Final = 1.1
@@ -186,7 +184,7 @@ class _Session:
     def _in_turn(self, samples: SampleStream, sut: Answering | SystemUnderTest) -> Raw:
         """One query after the other."""
         turns = Turns(self.clock, self.scenario.name, self.scenario.timeout_s, self.progress)
-        limits = Limits(self.scenario)
+        limits = StreamEnd(self.scenario)
         if isinstance(sut, SystemUnderTest):
             taken = turns.issue(sut, samples, limits)
         else:

@@ -20,8 +20,6 @@ from levelbench.measure.clocks import Clock
 from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
 from levelbench.measure.scenarios.waiting import VirtualClock
 
-__all__ = ["Direct", "Ledger", "Workers", "blame"]
-
 _LISTEN_S = 0.25
 
 

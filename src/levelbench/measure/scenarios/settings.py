@@ -12,8 +12,6 @@ from typing import ClassVar, Final
 
 from levelbench.errors import UsageError
 
-__all__ = ["RULES_DURATION_S", "DawnBench", "MultiStream", "Offline", "Scenario", "Server", "SingleStream"]
-
 RULES_DURATION_S: Final = 600.0
 """The least duration under MLPerf's rules; pass it as ``min_duration_s`` for a run of that length."""
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.measure.scenarios.settings import DawnBench, Scenario, Server
 
-__all__ = ["MOST_ARRIVALS", "Hope", "Limits", "SampleStream", "cut_off", "refuse_flood"]
-
 MOST_ARRIVALS: Final = 2_000_000
 _BLOCK: Final = 4096
 _STANDSTILL: Final = 20_000
@@ -49,7 +47,7 @@ class Counts(Protocol):
         """How many so far."""
 
 
-class Limits:
+class StreamEnd:
     """When a stream ends: LoadGen's conditions in its order."""
 
     def __init__(self, scenario: Scenario) -> None:

@@ -16,8 +16,6 @@ from typing import Final
 from levelbench.measure.clocks import Clock, FakeClock
 from levelbench.measure.scenarios.contract import Query
 
-__all__ = ["VirtualClock", "VirtualServers", "wait_until"]
-
 SPIN_NS: Final = 200_000
 _LONGEST_SLEEP_NS: Final = 50_000_000
 

@@ -6,7 +6,7 @@ error rates) are held by simulation in the tests.
 
 from __future__ import annotations
 
-from levelbench.measure.statistics.accelerated import Arm, TimeRatio, log_rank_p, time_ratio
+from levelbench.measure.statistics.accelerated import CensoredTimes, TimeRatio, log_rank_p, time_ratio
 from levelbench.measure.statistics.compare import (
     LogRatio,
     MeanTest,
@@ -50,7 +50,7 @@ from levelbench.measure.statistics.values import RANGE, Estimate, Interval
 
 __all__ = [
     "RANGE",
-    "Arm",
+    "CensoredTimes",
     "Estimate",
     "Interval",
     "KaplanMeier",

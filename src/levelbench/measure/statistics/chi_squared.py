@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["ChiSquared", "chi_squared_survival", "chi_squared_test", "gamma_survival"]
-
 _TINY = 1e-300
 _MOST_TERMS = 1_000_000
 

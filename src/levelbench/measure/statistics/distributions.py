@@ -12,16 +12,6 @@ from statistics import NormalDist
 
 from levelbench.measure.statistics.values import check_share
 
-__all__ = [
-    "beta_cdf",
-    "binomial_cdf",
-    "normal_cdf",
-    "normal_quantile",
-    "t_cdf",
-    "t_quantile",
-    "t_survival",
-]
-
 _NORMAL = NormalDist()
 _TINY = 1e-300
 _MOST_TERMS = 100_000

@@ -16,17 +16,6 @@ from levelbench.measure.statistics.distributions import binomial_cdf, normal_qua
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.values import RANGE, Estimate, Interval, check_share, exponential, finite, positive
 
-__all__ = [
-    "estimate",
-    "estimate_median",
-    "estimate_signed",
-    "log_mean_interval",
-    "mean_interval",
-    "median_interval",
-    "median_interval_ranks",
-    "median_interval_ranks_normal",
-]
-
 INTERVAL_FROM = 6
 """Values from which a typical value has an interval."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["holm"]
-
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjusted p values, in the order given (Holm 1979); reject where one is below alpha.

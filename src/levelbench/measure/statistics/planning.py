@@ -11,8 +11,6 @@ import math
 from levelbench.measure.statistics.distributions import normal_cdf, normal_quantile, t_quantile
 from levelbench.measure.statistics.values import check_share
 
-__all__ = ["more_runs", "runs_needed", "runs_needed_t", "settling_error"]
-
 _MOST_RUNS = 10**9
 
 

@@ -11,8 +11,6 @@ import math
 from levelbench.measure.statistics.distributions import normal_quantile
 from levelbench.measure.statistics.values import Interval, check_share
 
-__all__ = ["fisher_exact", "wilson"]
-
 
 def wilson(k: int, n: int, level: float = 0.95) -> Interval:
     """Wilson's score interval of a share of ``k`` in ``n`` (Wilson 1927); ``ValueError`` unless 0 <= k <= n, n >= 1."""

@@ -15,8 +15,6 @@ import numpy as np
 from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.statistics.values import Estimate, Interval, check_share, finite
 
-__all__ = ["quantile_estimate", "quantile_interval_ranks", "values_needed"]
-
 
 @lru_cache(maxsize=1024)
 def quantile_interval_ranks(n: int, q: float, level: float = 0.95) -> tuple[int, int] | None:

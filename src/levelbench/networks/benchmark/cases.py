@@ -21,9 +21,6 @@ from levelbench.networks.network import Network
 from levelbench.networks.values import Value
 from levelbench.records.networks import NetworkCase, NetworkSpecification
 
-__all__ = ["Made", "apply_transforms", "batch_axis", "build_base", "digest_of", "make_case", "read_inputs", "trained"]
-
-
 OUTPUT_TOLERANCE = 1e-4
 """Of outputs in float32, relative to the tensor's largest magnitude."""
 GRADIENT_TOLERANCE = 1e-3

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from levelbench.networks.benchmark.reference import Reference, Tensor, distance, size
-
-__all__ = ["Finding", "compare"]
+from levelbench.networks.benchmark.reference import KeptTensor, Reference, distance, size
 
 _LEAST_GRADIENT = 1e-3
 """A gradient that is zero but for rounding (of a bias before a norm) is held against this share of the largest."""
@@ -23,7 +21,7 @@ _FACTOR = 4.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Correctness:
     """``wrong`` is empty where nothing is; ``errors`` are the largest of ``output``, ``loss`` and ``gradient``."""
 
     wrong: str = ""
@@ -31,7 +29,7 @@ class Finding:
     errors: dict[str, float | None] = field(default_factory=dict)
 
 
-def compare(reference: Reference, found: Mapping[str, Tensor], allowed: tuple[float, float | None]) -> Finding:
+def compare(reference: Reference, found: Mapping[str, KeptTensor], allowed: tuple[float, float | None]) -> Correctness:
     """``found`` has the reference's names, and of outputs its rows.
 
     ``allowed`` are the relative errors of outputs (and the loss) and of gradients; without the second, gradients are
@@ -61,7 +59,7 @@ def compare(reference: Reference, found: Mapping[str, Tensor], allowed: tuple[fl
     checked = f"against {facts.by} on {facts.rows} rows{mode}, within {within} of each tensor's size"
     checked += "".join(f"; {kind} off by {most:.2g}, as roundings alone do" for kind, most in beyond.items())
     shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-    return Finding(shown, checked, errors)
+    return Correctness(shown, checked, errors)
 
 
 def _scales(reference: Reference) -> dict[str, float]:
@@ -87,7 +85,7 @@ def _slack(reference: Reference, scales: Mapping[str, float]) -> dict[str, float
     return {name: most if name.startswith("gradient") else each for name, each in moved.items()}
 
 
-def _error(name: str, wanted: Tensor, found: Tensor | None, scale: float) -> tuple[float | None, str]:
+def _error(name: str, wanted: KeptTensor, found: KeptTensor | None, scale: float) -> tuple[float | None, str]:
     """The relative error, or ``None`` and what is the matter."""
     if found is None:
         return None, "an output is missing"

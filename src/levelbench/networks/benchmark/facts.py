@@ -19,8 +19,6 @@ from levelbench.networks.values import Value, dtype_of
 from levelbench.operators.cost import Cost
 from levelbench.records.networks import NetworkFacts, NetworkSpecification
 
-__all__ = ["Known", "dtype_of_network", "known_of"]
-
 _TRAINING = 3
 """A training step counts as three forwards, the usual convention: a product has two gradients, each another product."""
 

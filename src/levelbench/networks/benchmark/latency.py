@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.loops import Timer, Work, measure_timer, time_ns
-from levelbench.measure.stopping import Budget, FixedCount, Precision, Progress, StoppingRule
+from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
-
-__all__ = ["Latency", "enough", "sample_latency"]
 
 _MOST = 50_000
 _FEW = 6
@@ -53,7 +51,7 @@ def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Late
     while True:
         values = np.asarray(values_ns, np.float64) * 1e-9
         found = find_warmup(values)
-        progress = Progress(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
+        progress = SampleSoFar(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
         check = until.check(progress)
         if check.met:
             return Latency(values[found.cut :], values[: found.cut], found.reason, check.text, timer)

@@ -17,21 +17,19 @@ from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.networks.benchmark.cases import make_case
-from levelbench.networks.benchmark.checking import Finding
+from levelbench.networks.benchmark.checking import Correctness
 from levelbench.networks.benchmark.facts import Known, known_of
 from levelbench.networks.benchmark.latency import Latency, enough, sample_latency
 from levelbench.networks.benchmark.memory import Footprint, meter_of
 from levelbench.networks.benchmark.parts import record_operators
 from levelbench.networks.benchmark.reference import Reference
-from levelbench.networks.benchmark.trial import Trial
+from levelbench.networks.benchmark.trial import PreparedCase
 from levelbench.networks.executor import Backend
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.networks import NetworkEvent, NetworkOutcome, NetworkSpecification
 from levelbench.records.redaction import redact
 from levelbench.records.schema import Measurement, Samples
-
-__all__ = ["STAGES", "measure_network"]
 
 STAGES = ("open", "build", "prepare", "first", "memory", "check", "latency", "operators")
 """What a process is at, in order; the first four are phases of the record."""
@@ -115,7 +113,7 @@ def _measured(
     _check_fit(known, specification)
     footprint = Footprint(meter_of(backend, arm.device))
     with phases.phase("prepare"):
-        trial = Trial(backend, made, specification, mode)
+        trial = PreparedCase(backend, made, specification, mode)
     if made.native is not None:
         # Only its executor knows them; a reader takes the last facts.
         record(structs.replace(known.facts, parameters=trial.parameter_count()))
@@ -140,7 +138,9 @@ def _until(specification: NetworkSpecification) -> Any:
     return enough(specification.samples, specification.precision, specification.budget_s)
 
 
-def _operators(trial: Trial, known: Known, taken: Latency, specification: NetworkSpecification, record: Record) -> str:
+def _operators(
+    trial: PreparedCase, known: Known, taken: Latency, specification: NetworkSpecification, record: Record
+) -> str:
     """Record times of operators and the profiler's shares; why there are none, where there are none."""
     if specification.direction == "backward":
         return "the operators of a training step are not timed one by one"
@@ -151,7 +151,7 @@ def _operators(trial: Trial, known: Known, taken: Latency, specification: Networ
     return ""
 
 
-def _outcome(finding: Finding, taken: Latency, operators_reason: str) -> NetworkOutcome:
+def _outcome(finding: Correctness, taken: Latency, operators_reason: str) -> NetworkOutcome:
     return NetworkOutcome(
         "wrong" if finding.wrong else "measured",
         finding.wrong,

@@ -17,8 +17,6 @@ from levelbench.measure.meters.memory import LifetimePeakMemoryMeter, memory_met
 from levelbench.networks.executor import Backend
 from levelbench.records.schema import Measurement
 
-__all__ = ["PEAK", "Footprint", "meter_of"]
-
 PEAK = "peak_memory"
 
 

@@ -11,13 +11,11 @@ from typing import Any
 
 from levelbench.errors import UnsupportedError
 from levelbench.networks.benchmark.facts import Known
-from levelbench.networks.benchmark.trial import Trial
+from levelbench.networks.benchmark.trial import PreparedCase
 from levelbench.networks.executor import OperatorTime
 from levelbench.networks.network import Network
 from levelbench.operators.cost import Cost
 from levelbench.records.networks import NetworkEvent, NetworkSpecification, OperatorSamples, ProfileShares
-
-__all__ = ["costs_of", "record_operators", "repeats_for"]
 
 _FEWEST, _MOST = 5, 50
 _BUDGET_SHARE = 0.5
@@ -29,7 +27,7 @@ def repeats_for(call_s: float, budget_s: float) -> int:
 
 
 def record_operators(
-    trial: Trial,
+    trial: PreparedCase,
     known: Known,
     call_s: float,
     specification: NetworkSpecification,
@@ -93,7 +91,7 @@ def _leading_to(output: str, nodes: Sequence[Any], makers: Mapping[str, int], co
     return found
 
 
-def _profiled(trial: Trial, repeats: int) -> ProfileShares:
+def _profiled(trial: PreparedCase, repeats: int) -> ProfileShares:
     backend = trial.backend
     try:
         method, seconds = backend.profile(trial.executor, trial.inputs, repeats)

@@ -26,20 +26,6 @@ from levelbench.networks.network import Network
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.networks import NetworkSpecification
 
-__all__ = [
-    "LIMIT_FLOPS",
-    "Reference",
-    "Tensor",
-    "cut",
-    "first_rows",
-    "kept",
-    "load",
-    "make",
-    "save",
-    "tensor_of",
-    "to_be_checked",
-]
-
 LIMIT_FLOPS = 1e10
 """Floating-point operations that the reference of one case may take, about, each time it is computed."""
 _ELEMENTS = 2**16
@@ -52,7 +38,7 @@ Host = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Tensor:
+class KeptTensor:
     """A tensor's shape, its largest finite magnitude, and its elements, or some of them, evenly spaced.
 
     ``moved`` is how far roundings of parameters and inputs move it, as :func:`distance` has it: the most that was seen.
@@ -64,7 +50,7 @@ class Tensor:
     moved: float = 0.0
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ReferenceFacts(msgspec.Struct, frozen=True):
     """``rows`` of the batch were computed ``by`` a framework; ``reason`` says why there is no reference.
 
     ``evaluation`` tells that a training step was computed as in evaluation, as it would draw random numbers.
@@ -83,8 +69,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Reference:
     """The wanted tensors: ``output 0``, ``output 1``, ..., or ``loss`` and ``gradient of NAME``."""
 
-    facts: Facts
-    tensors: Mapping[str, Tensor]
+    facts: ReferenceFacts
+    tensors: Mapping[str, KeptTensor]
 
 
 def kept(array: Host) -> Host:
@@ -98,11 +84,11 @@ def kept(array: Host) -> Host:
     return flat.astype(np.float64) if flat.dtype.kind not in "biu" else flat
 
 
-def tensor_of(array: Host) -> Tensor:
+def tensor_of(array: Host) -> KeptTensor:
     """What is kept of a tensor."""
     values = kept(array)
     finite = np.abs(array[np.isfinite(array)].astype(np.float64)) if array.dtype.kind not in "biu" else np.zeros(0)
-    return Tensor(array.shape, float(finite.max(initial=0.0)), values)
+    return KeptTensor(array.shape, float(finite.max(initial=0.0)), values)
 
 
 def first_rows(network: Network, inputs: Mapping[str, Host], rows: int) -> dict[str, Host]:
@@ -137,7 +123,7 @@ def make(specification: NetworkSpecification) -> Reference:
     """
     case = specification.case
     if case.kind == "native":
-        return Reference(Facts(reason="a native model has no other to be compared with"), {})
+        return Reference(ReferenceFacts(reason="a native model has no other to be compared with"), {})
     base = build_base(case)
     network, evaluation = to_be_checked(base, specification)
     rows = _rows(base, specification)
@@ -152,11 +138,11 @@ def make(specification: NetworkSpecification) -> Reference:
         except (LevelbenchError, MemoryError) as error:
             reasons.append(error.found if isinstance(error, LevelbenchError) else "it ran out of memory")
             continue
-        return Reference(Facts(rows, name, "", evaluation), tensors)
-    return Reference(Facts(reason=f"the reference has none ({reasons[0] if reasons else 'no framework'})"), {})
+        return Reference(ReferenceFacts(rows, name, "", evaluation), tensors)
+    return Reference(ReferenceFacts(reason=f"the reference has none ({reasons[0] if reasons else 'no framework'})"), {})
 
 
-def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, Tensor]:
+def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, KeptTensor]:
     """The wanted tensors, and how far roundings move each."""
     parameters = network.initialise(0)
     found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction)}
@@ -246,9 +232,9 @@ def save(reference: Reference, path: Path) -> None:
 def load(path: Path) -> Reference:
     """The reference that :func:`save` wrote."""
     with np.load(path, allow_pickle=False) as stored:
-        facts = msgspec.json.decode(stored["facts"].tobytes(), type=Facts)
+        facts = msgspec.json.decode(stored["facts"].tobytes(), type=ReferenceFacts)
         tensors = {
-            name: Tensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
+            name: KeptTensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
             for at, (name, shape) in enumerate(facts.shapes.items())
         }
     return Reference(facts, tensors)

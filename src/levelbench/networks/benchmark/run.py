@@ -11,7 +11,7 @@ from levelbench import __version__
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.networks.benchmark.measuring import measure_network
-from levelbench.networks.benchmark.reference import Facts, Reference, load
+from levelbench.networks.benchmark.reference import Reference, ReferenceFacts, load
 from levelbench.records.networks import (
     NETWORK_SCHEMA,
     NetworkEnd,
@@ -21,8 +21,6 @@ from levelbench.records.networks import (
     NetworkWriter,
     network_key,
 )
-
-__all__ = ["make_record"]
 
 OnStage = Callable[[Path, str, NetworkOutcome | None], None]
 
@@ -56,7 +54,7 @@ def make_record(
         ceilings=ceilings,
         version=__version__,
     )
-    wanted = load(reference) if isinstance(reference, Path) else Reference(Facts(reason=reference), {})
+    wanted = load(reference) if isinstance(reference, Path) else Reference(ReferenceFacts(reason=reference), {})
     gc.collect()
     gc.freeze()
     with NetworkWriter.begin(store, header) as writer:

@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.networks.benchmark.cases import Made, read_inputs
-from levelbench.networks.benchmark.checking import Finding, compare
-from levelbench.networks.benchmark.reference import Reference, Tensor, cut, first_rows, tensor_of, to_be_checked
+from levelbench.networks.benchmark.checking import Correctness, compare
+from levelbench.networks.benchmark.reference import KeptTensor, Reference, cut, first_rows, tensor_of, to_be_checked
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.network import Network
 from levelbench.records.networks import NetworkSpecification
 
-__all__ = ["Trial"]
-
 Host = NDArray[Any]
 
 
-class Trial:
+class PreparedCase:
     """Makes the executor and its inputs; the host's copies of both are let go of, so that no peak holds them."""
 
     def __init__(self, backend: Backend, made: Made, specification: NetworkSpecification, mode: str) -> None:
@@ -30,7 +28,7 @@ class Trial:
         self.executor = self._executor(made.network, self._trains)
         self.inputs = self._native(self._hosted_inputs())
         self._found: Any = None
-        self._kept: dict[str, Tensor] = {}
+        self._kept: dict[str, KeptTensor] = {}
 
     def work(self) -> None:
         """The measured call: it ends when its results are there, and lets go of them."""
@@ -65,11 +63,11 @@ class Trial:
             if name in wanted:
                 self._kept[name] = tensor_of(_like(self._host(each), wanted[name].shape, reference.facts.rows))
 
-    def check(self, reference: Reference) -> Finding:
+    def check(self, reference: Reference) -> Correctness:
         """Compare what was kept of the first call with the reference."""
         facts, kept, case = reference.facts, self._kept, self.specification.case
         if facts.reason or self.made.transformed is None:
-            return Finding(checked=f"not checked: {facts.reason}")
+            return Correctness(checked=f"not checked: {facts.reason}")
         allowed = self.made.output_tolerance, self.made.gradient_tolerance
         if self._trains and (facts.rows != case.batch or facts.evaluation):
             kept = self._step_of(facts.rows)
@@ -80,18 +78,18 @@ class Trial:
             return finding
         alone = compare(reference, self._alone(facts.rows), allowed)
         said = f"{alone.checked}, run alone: within a batch of {case.batch} the rows change each other"
-        return finding if alone.wrong else Finding("", said, alone.errors)
+        return finding if alone.wrong else Correctness("", said, alone.errors)
 
     def _host(self, array: Any) -> Host:
         return np.asarray(self.backend.host(array))
 
-    def _alone(self, rows: int) -> dict[str, Tensor]:
+    def _alone(self, rows: int) -> dict[str, KeptTensor]:
         network = self.made.network
         assert network is not None
         outputs = self.executor.infer(*self._native(first_rows(network, self._hosted_inputs(), rows)))
         return {f"output {at}": tensor_of(self._host(each)) for at, each in enumerate(outputs)}
 
-    def _step_of(self, rows: int) -> dict[str, Tensor]:
+    def _step_of(self, rows: int) -> dict[str, KeptTensor]:
         """A training step of the first rows, as the reference made it."""
         base = self.made.transformed
         assert base is not None

@@ -25,8 +25,6 @@ from levelbench.networks.network import Network
 from levelbench.networks.probes.running import Runner, part_of
 from levelbench.networks.values import element_type
 
-__all__ = ["Specimen", "generate", "generate_seeded", "shrunk"]
-
 FEWEST, MOST_NODES = 2, 12
 _SHAPES = ((2, 3), (2, 3, 4), (1, 2, 4, 4), (4,), (2, 4, 3, 3), (3, 1, 5), (2, 2, 5, 4))
 

@@ -19,8 +19,6 @@ from levelbench.networks.probes import Agreement, compare_network
 from levelbench.networks.probes.running import Runner
 from levelbench.operators.contract import OperatorBackend
 
-__all__ = ["FuzzCounts", "agreement_on", "fuzz", "write_case"]
-
 
 @dataclass
 class FuzzCounts:

@@ -27,22 +27,6 @@ from levelbench.networks.network import Network
 from levelbench.networks.probes.running import Arrays, Runner
 from levelbench.networks.values import dtype_of
 
-__all__ = [
-    "Agreement",
-    "BackendAgreement",
-    "Conditioning",
-    "DivergencePoint",
-    "Kind",
-    "RoundingEffect",
-    "TensorAgreement",
-    "coarsest_dtype",
-    "judge",
-    "largest",
-    "limit_for",
-    "noise",
-]
-
-
 TensorStatus = Literal["agrees", "wrong", "rounding", "not compared"]
 Cause = Literal["operator", "accumulated", "whole"]
 

@@ -33,9 +33,6 @@ from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import Oracle, fault_of
 from levelbench.operators.probes.subject import HostOperator
 
-__all__ = ["BUDGET", "Pairing", "audit", "first_divergence", "first_wrong_gradient", "random_values"]
-
-
 BUDGET = 256 * 2**20
 """Bytes of values of each framework that are held at a time."""
 

@@ -26,9 +26,6 @@ from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.program import reads
 
-__all__ = ["Arrays", "Runner", "needed_nodes", "node_alone", "part_of", "reads_of", "with_probe"]
-
-
 Arrays = Mapping[str, Host]
 
 
