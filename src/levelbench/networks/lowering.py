@@ -7,7 +7,7 @@ dispatch, and each value is let go after its last use. It is pure, so that ``jax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import onnx
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
 from levelbench.networks.codegen import CallLine, compose, host_nodes, structural_reads
+from levelbench.networks.inspect import captured, needed_nodes
 from levelbench.networks.network import Network
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
@@ -162,7 +163,7 @@ class _Maker:
         known = frozenset(at for at in reads if at < len(inputs) and inputs[at] in self.host)
         node = self._scope.node(proto)
         if takes_values(node):
-            captures = tuple(dict.fromkeys(_captured(proto)))
+            captures = tuple(dict.fromkeys(captured(proto)))
             call = resolve(node, proto, self._scope, self._constants)
             return LoweredStep(index, node, call, inputs, outputs, host_inputs=known, captures=captures)
         open_reads = any(at < len(inputs) and inputs[at] and at not in known for at in reads)
@@ -201,46 +202,15 @@ def _is_container(node: OperatorNode) -> bool:
     return not node.domain and ("Sequence" in node.op_type or "Optional" in node.op_type or node.op_type == "Identity")
 
 
-def _captured(proto: onnx.NodeProto) -> Iterable[str]:
-    """The names that the node's subgraphs read from around them."""
-    for attribute in proto.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield from _free_names(attribute.g)
-
-
-def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
-    own = {each.name for each in (*graph.input, *graph.initializer)}
-    for node in graph.node:
-        for name in (*node.input, *_captured(node)):
-            if name and name not in own:
-                yield name
-        own.update(node.output)
-    yield from (each.name for each in graph.output if each.name and each.name not in own)
-
-
 def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Any]) -> tuple[list[int], set[str]]:
     """The places of the nodes that ``outputs`` depend on, in order, and the names that these read."""
-    protos = network.model.graph.node
-    made = {name: at for at, proto in enumerate(protos) for name in proto.output if name}
+    graph = network.model.graph
     given = {each.name for each in network.inputs} | {each.name for each in network.parameters} | set(constants)
-    found: set[int] = set()
-    read: set[str] = set()
-    wanted = list(outputs)
-    while wanted:
-        name = wanted.pop()
-        if name in read or not name:
-            continue
-        read.add(name)
-        if name in given:
-            continue
-        if name not in made:
-            raise DefinitionError(f"value {name!r} of network {network.name!r}", "nothing makes it", "name another")
-        if made[name] not in found:
-            found.add(made[name])
-            proto = protos[made[name]]
-            wanted.extend(proto.input)
-            wanted.extend(_captured(proto))
-    return sorted(found), read
+    found, read = needed_nodes(graph, outputs, given)
+    missing = read - given - {name for node in graph.node for name in node.output}
+    if missing:
+        raise DefinitionError(f"value {min(missing)!r} of network {network.name!r}", "nothing makes it", "name another")
+    return found, read
 
 
 def _last_reads(steps: Sequence[LoweredStep], outputs: Sequence[str]) -> list[list[str]]:

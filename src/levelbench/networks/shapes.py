@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.codegen import host_nodes
+from levelbench.networks.inspect import subgraphs
 from levelbench.networks.network import Network
 from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
@@ -164,18 +165,13 @@ def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
     """The places of Range nodes, and whether there are any in subgraphs or functions."""
     within = {at for at, each in enumerate(model.graph.node) if each.op_type == "Range"}
     waiting = [node for function in model.functions for node in function.node]
-    waiting += [inner for node in model.graph.node for inner in _subnodes(node)]
+    waiting += [inner for node in model.graph.node for graph in subgraphs(node) for inner in graph.node]
     while waiting:
         node = waiting.pop()
         if node.op_type == "Range":
             return within, True
-        waiting += _subnodes(node)
+        waiting += [inner for graph in subgraphs(node) for inner in graph.node]
     return within, False
-
-
-def _subnodes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    graphs = [graph for each in node.attribute for graph in ((each.g,) if each.HasField("g") else each.graphs)]
-    return [inner for graph in graphs for inner in graph.node]
 
 
 def _is_known(value: Value) -> bool:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from levelbench.networks.benchmark.checking import compare
-from levelbench.networks.benchmark.reference import Reference, ReferenceFacts, kept, load, save, tensor_of
+from levelbench.networks.benchmark.reference import Reference, ReferenceFacts, compare, kept, load, save, tensor_of
 
 ALLOWED = (1e-4, 1e-3)
 

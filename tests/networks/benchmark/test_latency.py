@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.measure.clocks import FakeClock
-from levelbench.networks.benchmark.latency import enough, sample_latency
+from levelbench.networks.benchmark.measuring import enough, sample_latency
 
 
 class Work:

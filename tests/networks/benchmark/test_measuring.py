@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from levelbench.errors import MissingError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks.benchmark import measuring, reference
-from levelbench.networks.benchmark.measuring import STAGES
-from levelbench.networks.benchmark.parts import repeats_for
+from levelbench.networks.benchmark.measuring import STAGES, repeats_for
 from levelbench.records import Measurement, Samples
 from levelbench.records.networks import PHASES, NetworkCase, NetworkFacts, OperatorSamples, ProfileShares
 

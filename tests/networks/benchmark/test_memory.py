@@ -6,7 +6,7 @@ import pytest
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.meters.base import NullMeter, Reading
 from levelbench.measure.meters.memory import PeakMemoryMeter, memory_meter
-from levelbench.networks.benchmark.memory import Footprint, meter_of
+from levelbench.networks.benchmark.measuring import Footprint, meter_of
 
 MIB = 2**20
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from levelbench.networks import OperatorTime
-from levelbench.networks.benchmark.facts import Known
-from levelbench.networks.benchmark.parts import costs_of
+from levelbench.networks.benchmark.cases import Known
+from levelbench.networks.benchmark.measuring import costs_of
 from levelbench.networks.zoo import cnn
 from levelbench.operators.cost import Cost
 from levelbench.records.networks import NetworkFacts

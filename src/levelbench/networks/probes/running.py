@@ -20,11 +20,11 @@ from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.inspect import needed_nodes, outer_reads
 from levelbench.networks.network import Network
 from levelbench.networks.values import Parameter, element_type
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OperatorNode, structural
-from levelbench.operators.program import reads
 
 Arrays = Mapping[str, Host]
 
@@ -89,24 +89,6 @@ class Runner:
         }
 
 
-def needed_nodes(graph: onnx.GraphProto, outputs: Iterable[str]) -> tuple[list[int], set[str]]:
-    """The places of the nodes that ``outputs`` depend on, in order, and the names of all values on the way."""
-    made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
-    found: set[int] = set()
-    read: set[str] = set()
-    wanted = list(outputs)
-    while wanted:
-        name = wanted.pop()
-        if not name or name in read:
-            continue
-        read.add(name)
-        at = made.get(name)
-        if at is not None and at not in found:
-            found.add(at)
-            wanted.extend(reads(graph.node[at]))
-    return sorted(found), read
-
-
 def part_of(network: Network, outputs: Sequence[str]) -> Network:
     """The network without what ``outputs``, names of any of its values, do not need, and with these as its outputs."""
     old = network.model
@@ -136,10 +118,7 @@ class SingleNode:
 
 def reads_of(network: Network, index: int) -> list[str]:
     """Names of the values of the top graph that a node reads, those that its subgraphs read included."""
-    graph = network.model.graph
-    made = {name for node in graph.node for name in node.output}
-    made |= {each.name for each in (*graph.input, *graph.initializer)}
-    return [name for name in dict.fromkeys(reads(graph.node[index])) if name and name in made]
+    return list(dict.fromkeys(outer_reads(network.model.graph.node[index])))
 
 
 def node_alone(

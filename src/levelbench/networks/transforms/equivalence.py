@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError
 from levelbench.networks.executor import Backend
-from levelbench.networks.inspect import outer_reads
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.graph import batch_axes
 from levelbench.networks.transforms.transform import (
@@ -150,7 +150,8 @@ class _Comparison:
             given = self._before.make_inputs(batch, self._seed, self._sizes)
             answers = []
             for executor, network in ((first, self._before), (second, self._after)):
-                read = _inputs_read(network.for_inference)
+                plain = network.for_inference
+                _, read = needed_nodes(plain.model.graph, [each.name for each in plain.outputs])
                 native = [backend.array(given[name]) for name in given if name in read]
                 answers.append([backend.host(each) for each in executor.infer(*native)])
             for value, expected, found in zip(self._before.outputs, *answers, strict=True):
@@ -260,12 +261,3 @@ def _first_floating(network: Network) -> str:
         if value.dtype and dtype_of(value.dtype).kind not in "iubOS" and value.shape is not None:
             return value.name
     return ""
-
-
-def _inputs_read(network: Network) -> set[str]:
-    """The values that the network's outputs depend on."""
-    needed = {each.name for each in network.outputs}
-    for node in reversed(network.model.graph.node):
-        if any(name in needed for name in node.output if name):
-            needed.update(outer_reads(node))
-    return needed

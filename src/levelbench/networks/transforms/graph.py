@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper, version_converter
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.networks.inspect import outer_reads, sort_nodes
+from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.transforms.transform import Arrays
@@ -187,10 +187,9 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     """What the nodes of a graph make, and all names inside of their subgraphs: none of them may be taken again."""
     for node in graph.node:
         yield from node.output
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from (each.name for each in (*inner.input, *inner.initializer))
-                yield from _names(inner)
+        for inner in subgraphs(node):
+            yield from (each.name for each in (*inner.input, *inner.initializer))
+            yield from _names(inner)
 
 
 def _copy(message: Any) -> Any:
