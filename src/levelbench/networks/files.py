@@ -15,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from io import RawIOBase
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
@@ -132,7 +133,7 @@ def _read(tensor: TensorProto, root: Path, asked: str) -> bytes:
         raise refuse(asked, found, "put the file next to the model") from None
 
 
-def _exactly(file: Any, length: int, what: str, asked: str) -> bytes:
+def _exactly(file: RawIOBase, length: int, what: str, asked: str) -> bytes:
     parts, missing = [], length
     while missing:
         part = file.read(missing)

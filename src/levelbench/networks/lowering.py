@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from levelbench.checks.arrays import Host
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
 from levelbench.networks.codegen import CallLine, compose, host_nodes, structural_reads
 from levelbench.networks.inspect import captured, needed_nodes
 from levelbench.networks.network import Network
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import Array, OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import Scope, constants_of, functions_of, has_body, imports_of, resolve, takes_values
@@ -56,7 +57,7 @@ class Lowered:
     arrays: tuple[str, ...]
     """The parameters and buffers that the outputs depend on, in the network's order."""
     steps: tuple[LoweredStep, ...]
-    function: Callable[..., tuple[Any, ...]]
+    function: Callable[..., tuple[Array, ...]]
     """``function(*inputs, *arrays)``: a tuple of the outputs, native arrays all."""
 
     def __init__(
@@ -66,7 +67,7 @@ class Lowered:
         *,
         outputs: Sequence[str] | None = None,
         call: Chooser | None = None,
-        constant: Callable[[str, Any], Any] | None = None,
+        constant: Callable[[str, Host], Array] | None = None,
     ) -> None:
         """``outputs`` are names of any values (default: the network's outputs).
 
@@ -95,7 +96,7 @@ class Lowered:
         self._host = maker.host
         self.function = self.composed(self.steps)
 
-    def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Any, ...]]:
+    def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Array, ...]]:
         """The function that makes the calls of ``steps``: those of the network, or others in their places."""
         lines = [
             CallLine(each.call, each.inputs, each.outputs, each.bare, each.on_host, each.host_inputs, each.captures)
@@ -105,7 +106,7 @@ class Lowered:
         return compose(arguments, lines, self.outputs, self.constants, self._host, self._native)
 
     def run_timed(
-        self, inputs: Sequence[Any], arrays: Sequence[Any], clock: Clock, finish: Callable[[Sequence[Any]], None]
+        self, inputs: Sequence[Array], arrays: Sequence[Array], clock: Clock, finish: Callable[[Sequence[Array]], None]
     ) -> list[tuple[int, int]]:
         """Run it once, each step finished before the next; (index of the node, nanoseconds) of each.
 
@@ -133,10 +134,10 @@ class Lowered:
                 native.pop(name, None)
         return times
 
-    def _native(self, value: Any, name: str = "") -> Any:
+    def _native(self, value: Host, name: str = "") -> Array:
         return self._constant(name, value) if name in self.constants else self.backend.array(value)
 
-    def _value(self, name: str, as_host: bool, host: dict[str, Any], native: dict[str, Any]) -> Any:
+    def _value(self, name: str, as_host: bool, host: dict[str, Host], native: dict[str, Array]) -> Array:
         if not name:
             return None
         if as_host and name in host:
@@ -149,7 +150,7 @@ class Lowered:
 class _Maker:
     """Makes steps of nodes."""
 
-    def __init__(self, scope: Scope, constants: Mapping[str, Any], chooser: Chooser | None, on_host: set[int]) -> None:
+    def __init__(self, scope: Scope, constants: Mapping[str, Host], chooser: Chooser | None, on_host: set[int]) -> None:
         self._scope, self._constants, self._chooser, self._on_host = scope, constants, chooser, on_host
         self.host: set[str] = set()
         self._numpy: OperatorBackend | None = None
@@ -202,7 +203,7 @@ def _is_container(node: OperatorNode) -> bool:
     return not node.domain and ("Sequence" in node.op_type or "Optional" in node.op_type or node.op_type == "Identity")
 
 
-def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Any]) -> tuple[list[int], set[str]]:
+def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Host]) -> tuple[list[int], set[str]]:
     """The places of the nodes that ``outputs`` depend on, in order, and the names that these read."""
     graph = network.model.graph
     given = {each.name for each in network.inputs} | {each.name for each in network.parameters} | set(constants)

@@ -44,7 +44,7 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
     _refuse_absurd(network, {each.name: value_of(each) for each in (*model.graph.input, *model.graph.value_info)})
     inferred = _inferred(model, network.name)
     if sizes is not None:
-        while not all(_is_known(each) for each in inferred.values()) and _fold(model, inferred):
+        while any(each.sizes is None for each in inferred.values()) and _fold(model, inferred):
             inferred = _inferred(model, network.name)
     own = _symbols(network.model)
     found: dict[str, Value] = {}
@@ -126,7 +126,7 @@ def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
     within, inside = _ranges(model)
     if inside or any(_is_long(each) for each in found.values()):
         return found
-    unknown = {at for at in within if not _is_known(found.get(model.graph.node[at].output[0], Value("", "", None)))}
+    unknown = {at for at in within if found.get(model.graph.node[at].output[0], Value("", "", None)).sizes is None}
     followed = _inferred_once(_without(model, unknown, found) if unknown else model, name, follow=True)
     return {**found, **{key: value for key, value in followed.items() if value.shape is not None}}
 
@@ -174,10 +174,6 @@ def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
     return within, False
 
 
-def _is_known(value: Value) -> bool:
-    return value.shape is not None and all(isinstance(each, int) for each in value.shape)
-
-
 def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
     """Put values in the place of the shape arithmetic that ``known`` decides; whether there was any.
 
@@ -194,9 +190,9 @@ def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
             continue
         if node.op_type in ("Shape", "Size"):
             value = known.get(node.inputs[0])
-            if value is None or not _is_known(value):
+            if value is None or value.sizes is None:
                 continue
-            shape = np.array(value.shape, np.int64)
+            shape = np.array(value.sizes, np.int64)
             chosen = shape[node.get("start", 0) : node.get("end")]
             made[at] = np.asarray(shape.prod()) if node.op_type == "Size" else chosen
         elif _is_small(node, known) and all(name in constants for name in node.inputs if name):
@@ -216,8 +212,7 @@ def _is_small(node: OperatorNode, known: Mapping[str, Value]) -> bool:
     if node.op_type not in _GROWING:
         return True
     value = known.get(node.outputs[0])
-    sizes = [] if value is None else [each for each in value.shape or () if isinstance(each, int)]
-    return value is not None and _is_known(value) and math.prod(sizes) <= _SMALL
+    return value is not None and value.sizes is not None and math.prod(value.sizes) <= _SMALL
 
 
 def _opset(model: onnx.ModelProto) -> int:

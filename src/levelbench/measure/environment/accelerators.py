@@ -6,12 +6,10 @@ device, so it changes no clock and holds no memory. What a framework sees of the
 
 from __future__ import annotations
 
-from typing import Any
-
-from levelbench.measure.environment.files import HERE, Roots, fields, text
+from levelbench.measure.environment.files import HERE, Facts, Roots, fields, text
 
 
-def accelerators(roots: Roots = HERE) -> dict[str, Any]:
+def accelerators(roots: Roots = HERE) -> Facts:
     """``nvidia_driver`` (a version or ``None``) and ``names`` (one a board, in PCI order)."""
     nvidia = roots.proc / "driver" / "nvidia"
     boards = [fields(each).get("Model", "unknown") for each in sorted(nvidia.glob("gpus/*/information"))]

@@ -6,9 +6,9 @@ measurement is known from the counters at its two ends, and that is what these s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from levelbench.measure.environment.files import Facts
 from levelbench.measure.environment.state import others_cores, steal_share
 
 _MOST_OTHERS_PER_CORE = 0.05
@@ -18,7 +18,7 @@ _MOST_SWAP_BYTES = 64 * 2**20
 _LEAST_FREE = 0.05
 
 
-def doubts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def doubts(before: Facts, after: Facts) -> list[str]:
     """Sentences without a final full stop, the gravest first; ``after`` may be empty. Empty if there is no doubt."""
     return [
         *_busy(before, after),
@@ -29,17 +29,17 @@ def doubts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _cores(environment: Mapping[str, Any]) -> float:
+def _cores(environment: Facts) -> float:
     machine = environment.get("machine", {})
     known = [machine.get(key) for key in ("cores_allowed", "cgroup_cores")]
     return min((each for each in known if each), default=machine.get("cores_logical") or 1)
 
 
-def _counters(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _counters(environment: Facts) -> Facts:
     return environment.get("load", {}).get("counters") or {}
 
 
-def _busy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _busy(before: Facts, after: Facts) -> Iterator[str]:
     logical = before.get("machine", {}).get("cores_logical") or 1
     load = before.get("load", {})
     others = others_cores(_counters(before), _counters(after))
@@ -64,7 +64,7 @@ def _busy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _slowed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _slowed(before: Facts, after: Facts) -> Iterator[str]:
     causes = (
         ("heat_events", "heat slowed the processor {count} times: cool it, or lower its highest frequency"),
         ("quota_events", "the container ran out of its processor quota {count} times: raise it, or use fewer threads"),
@@ -75,7 +75,7 @@ def _slowed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
             yield sentence.format(count=last - first)
 
 
-def _threads(before: Mapping[str, Any]) -> Iterator[str]:
+def _threads(before: Facts) -> Iterator[str]:
     cores = _cores(before)
     threads = before.get("threads", {})
     counts = {name: each.get("threads") for name, each in threads.get("loaded", {}).items()}
@@ -85,7 +85,7 @@ def _threads(before: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} uses {count} threads on {cores:g} cores: set OMP_NUM_THREADS={max(1, int(cores))}"
 
 
-def _settings(before: Mapping[str, Any]) -> Iterator[str]:
+def _settings(before: Facts) -> Iterator[str]:
     governor = before.get("machine", {}).get("governor") or ""
     if "powersave" in governor:
         yield (
@@ -99,7 +99,7 @@ def _settings(before: Mapping[str, Any]) -> Iterator[str]:
         yield "a debugger, profiler or coverage tool traces this process: measure without it"
 
 
-def _memory(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _memory(before: Facts, after: Facts) -> Iterator[str]:
     load, later = before.get("load", {}), after.get("load", {})
     swapped = (later.get("swapped_pages") or 0) - (load.get("swapped_pages") or 0)
     if later.get("swapped_pages") is not None and swapped > 0:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+Facts = dict[str, Any]
+"""What a machine or program says of itself, JSON-serialisable, by name; ``None`` where it does not say."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ import json
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
-from levelbench.measure.environment.files import HERE, Roots, count_cpus, fields, integer, text
+from levelbench.measure.environment.files import HERE, Facts, Roots, count_cpus, fields, integer, text
 
 # Instruction sets that decide which kernels a numeric library picks.
 _INSTRUCTIONS = (
@@ -31,7 +30,7 @@ _INSTRUCTIONS = (
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-def machine(roots: Roots = HERE) -> dict[str, Any]:
+def machine(roots: Roots = HERE) -> Facts:
     """The facts about the machine, JSON-serialisable; what it does not give is ``None``."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     hardware = {**_processor(roots), **_topology(cpu), "caches": _caches(cpu), "memory_bytes": _memory_bytes(roots)}
@@ -51,13 +50,13 @@ def machine(roots: Roots = HERE) -> dict[str, Any]:
     }
 
 
-def _digest(hardware: dict[str, Any]) -> str:
+def _digest(hardware: Facts) -> str:
     memory = hardware["memory_bytes"]
     stable = {**hardware, "memory_bytes": f"{memory / 2**30:.2g} GiB" if memory else None}
     return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _processor(roots: Roots) -> dict[str, Any]:
+def _processor(roots: Roots) -> Facts:
     info = fields(roots.proc / "cpuinfo")
     flags = set((info.get("flags") or info.get("Features") or "").split())
     return {
@@ -69,7 +68,7 @@ def _processor(roots: Roots) -> dict[str, Any]:
     }
 
 
-def _topology(cpu: Path) -> dict[str, Any]:
+def _topology(cpu: Path) -> Facts:
     cores, sockets = set(), set()
     for folder in cpu.glob("cpu[0-9]*/topology"):
         socket = text(folder / "physical_package_id")
@@ -79,7 +78,7 @@ def _topology(cpu: Path) -> dict[str, Any]:
     return {"cores_logical": logical, "cores_physical": len(cores) or None, "sockets": len(sockets) or None}
 
 
-def _caches(cpu: Path) -> list[dict[str, Any]]:
+def _caches(cpu: Path) -> list[Facts]:
     """One entry a level and kind: the size of one instance, and how many instances the machine has."""
     instances: dict[tuple[int, str, int], set[str]] = {}
     for folder in cpu.glob("cpu[0-9]*/cache/index[0-9]*"):
@@ -101,7 +100,7 @@ def _memory_bytes(roots: Roots) -> int | None:
     return int(total[0]) * 1024 if total and total[0].isdigit() else None
 
 
-def _cgroup_limits(sys: Path) -> dict[str, Any]:
+def _cgroup_limits(sys: Path) -> Facts:
     """Processors and bytes that a container grants (cgroup v2, then v1); ``None`` is no limit."""
     root = sys / "fs" / "cgroup"
     quota, _, period = (text(root / "cpu.max") or "").partition(" ")
@@ -148,7 +147,7 @@ def _numa_nodes(sys: Path) -> int | None:
     return len(list((sys / "devices" / "system" / "node").glob("node[0-9]*"))) or None
 
 
-def _speed_settings(cpu: Path) -> dict[str, Any]:
+def _speed_settings(cpu: Path) -> Facts:
     governors = {text(each) for each in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
     limits = cpu / "cpu0" / "cpufreq"
     no_turbo, boost = integer(cpu / "intel_pstate" / "no_turbo"), integer(cpu / "cpufreq" / "boost")
@@ -188,7 +187,7 @@ def last_level_cache_bytes(roots: Roots = HERE) -> int:
     return max((each["bytes"] for each in _last_level(roots)), default=0)
 
 
-def _last_level(roots: Roots) -> list[dict[str, Any]]:
+def _last_level(roots: Roots) -> list[Facts]:
     caches = _caches(roots.sys / "devices" / "system" / "cpu")
     last = max((each["level"] for each in caches), default=0)
     return [each for each in caches if each["level"] == last]

@@ -13,11 +13,10 @@ import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from levelbench.measure.environment.files import HERE, Roots, text
+from levelbench.measure.environment.files import HERE, Facts, Roots, text
 from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, settings
 
 # fmt: off
@@ -41,7 +40,7 @@ _THREAD_SYMBOLS = {
 _CORE_SYMBOLS = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename")
 
 
-def libraries() -> dict[str, Any]:
+def libraries() -> Facts:
     """Versions by name: Python with its build, installed packages without an import, and numpy's BLAS."""
     versions = {}
     for package in _PACKAGES:
@@ -65,9 +64,9 @@ def libraries() -> dict[str, Any]:
     }
 
 
-def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) -> dict[str, Any]:
+def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) -> Facts:
     """Threads of each numeric library in this process, the kernel family that it chose, and the settings in force."""
-    found: dict[str, Any] = {"settings": settings(environment, THREAD_NAMES), "loaded": {}}
+    found: Facts = {"settings": settings(environment, THREAD_NAMES), "loaded": {}}
     for path in _loaded(roots.proc / "self" / "maps"):
         family = next((each for each in _THREAD_SYMBOLS if each in path.name), None)
         if family is None:

@@ -10,13 +10,14 @@ import hashlib
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+
+from levelbench.measure.environment.files import Facts
 
 # A repository's own settings may name programs to run; measuring must not run them, nor take the index lock.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 
 
-def git(folder: Path, timeout_s: float = 2.0) -> dict[str, Any]:
+def git(folder: Path, timeout_s: float = 2.0) -> Facts:
     """``commit``, ``dirty`` and ``changes`` (SHA-256 of the edit) around ``folder``, or a ``reason`` why not."""
     try:
         status = _ask(folder, timeout_s, "status", "--porcelain=v2", "--branch", "--untracked-files=normal")
@@ -52,5 +53,5 @@ def _ask(folder: Path, timeout_s: float, *words: str) -> bytes:
     ).stdout
 
 
-def _unknown(reason: str) -> dict[str, Any]:
+def _unknown(reason: str) -> Facts:
     return {"commit": None, "dirty": None, "changes": None, "reason": reason}

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import statistics
-from typing import Any
 
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.environment.files import HERE, Roots, fields, integer, text
+from levelbench.measure.environment.files import HERE, Facts, Roots, fields, integer, text
 from levelbench.measure.meters import utilisation
 from levelbench.measure.meters.base import NoReading
 from levelbench.measure.meters.utilisation import cpu_ticks, own_cpu_s
@@ -21,7 +20,7 @@ Counters = dict[str, float] | None
 _NS = 1e-9
 
 
-def load(roots: Roots = HERE, clock: Clock = HOST) -> dict[str, Any]:
+def load(roots: Roots = HERE, clock: Clock = HOST) -> Facts:
     """Averages, what runs now, memory and swap (bytes), and the cumulative counters for a difference."""
     one, five, fifteen, running, *_ = [*(text(roots.proc / "loadavg") or "").split(), *[""] * 4]
     memory = fields(roots.proc / "meminfo")
@@ -40,7 +39,7 @@ def load(roots: Roots = HERE, clock: Clock = HOST) -> dict[str, Any]:
     }
 
 
-def frequency(roots: Roots = HERE) -> dict[str, Any]:
+def frequency(roots: Roots = HERE) -> Facts:
     """The processors' frequency now, in MHz: median, lowest and highest; ``None`` where it is not given."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     mhz = [khz / 1000 for each in cpu.glob("cpu[0-9]*/cpufreq/scaling_cur_freq") if (khz := integer(each)) is not None]
@@ -49,7 +48,7 @@ def frequency(roots: Roots = HERE) -> dict[str, Any]:
     return {"median_mhz": statistics.median(mhz), "lowest_mhz": min(mhz), "highest_mhz": max(mhz)}
 
 
-def throttling(roots: Roots = HERE) -> dict[str, Any]:
+def throttling(roots: Roots = HERE) -> Facts:
     """How often the processors were slowed by heat, and this container by its quota, so far."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     heat = [integer(each) for each in cpu.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from types import ModuleType
+from typing import final
 
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import Meter, NullMeter, Reading
@@ -54,7 +55,7 @@ class SummedEnergyMeter(Meter):
 def energy_meter(
     clock: Clock = HOST,
     powercap: Path = POWERCAP,
-    nvml: Any = None,
+    nvml: ModuleType | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Meter:
     """The energy meter of this machine: what can be counted, by the method of the reading; never an estimate.

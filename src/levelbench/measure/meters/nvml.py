@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from typing import Any, final
+from types import ModuleType
+from typing import final
 
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
@@ -24,7 +25,7 @@ _NS = 1e-9
 _MILLI = 1e-3
 
 
-def visible_devices(nvml: Any, environment: Mapping[str, str]) -> list[Any]:
+def visible_devices(nvml: ModuleType, environment: Mapping[str, str]) -> list[object]:
     """Handles of the boards that CUDA programs see, after ``nvmlInit``; raises ``NoReading``.
 
     ``CUDA_VISIBLE_DEVICES`` counts in CUDA's order and NVML in PCI order; they agree if ``CUDA_DEVICE_ORDER`` says so
@@ -48,7 +49,7 @@ def visible_devices(nvml: Any, environment: Mapping[str, str]) -> list[Any]:
     return chosen
 
 
-def _check_order(nvml: Any, every: list[Any], environment: Mapping[str, str]) -> None:
+def _check_order(nvml: ModuleType, every: list[object], environment: Mapping[str, str]) -> None:
     models = {_text(nvml.nvmlDeviceGetName(each)) for each in every}
     if len(models) > 1 and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         raise NoReading(
@@ -70,7 +71,7 @@ class NvmlMeter(CounterMeter[tuple[int, tuple[int, ...]]]):
     unit = UNIT
     method = "nvml-counter"
 
-    def __init__(self, nvml: Any, handles: list[Any], clock: Clock = HOST) -> None:
+    def __init__(self, nvml: ModuleType, handles: list[object], clock: Clock = HOST) -> None:
         super().__init__()
         self._nvml = nvml
         self._handles = handles
@@ -98,7 +99,9 @@ class NvmlMeter(CounterMeter[tuple[int, tuple[int, ...]]]):
         return sum(used) * _MILLI
 
 
-def nvml_meter(clock: Clock = HOST, nvml: Any = None, environment: Mapping[str, str] = os.environ) -> Meter:
+def nvml_meter(
+    clock: Clock = HOST, nvml: ModuleType | None = None, environment: Mapping[str, str] = os.environ
+) -> Meter:
     """The board meter, or its null twin. ``nvml`` stands in for the ``pynvml`` module, which is otherwise imported."""
     if nvml is None:
         try:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, LevelbenchError, UsageError
-from levelbench.networks.cost import network_cost
+from levelbench.networks.cost import network_cost, signature_of
 from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.native import NativeModel, load_native
 from levelbench.networks.network import Network
@@ -26,6 +26,9 @@ from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Value, dtype_of
 from levelbench.operators.cost import Cost
 from levelbench.records.networks import NetworkCase, NetworkFacts, NetworkSpecification
+
+if TYPE_CHECKING:
+    from levelbench.networks.transforms import Transform
 
 OUTPUT_TOLERANCE = 1e-4
 """Of outputs in float32, relative to the tensor's largest magnitude."""
@@ -147,7 +150,7 @@ def apply_transforms(base: Network, specification: NetworkSpecification) -> Made
     )
 
 
-def _transform(word: str, case: NetworkCase) -> Any:
+def _transform(word: str, case: NetworkCase) -> Transform:
     """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, which learns batch and sizes too."""
     from levelbench.networks.transforms import make, parse, settings
 
@@ -203,17 +206,8 @@ def known_of(made: Made, specification: NetworkSpecification, framework: dict[st
         **common,
     )
     sized = infer_shapes(network, {**specification.case.sizes, "batch": specification.case.batch})
-    return Known(facts, {each.index: each.cost for each in cost.nodes}, _bytes(sized.values()))
-
-
-def _bytes(values: Iterable[Value]) -> dict[str, int]:
-    """The bytes of those values of which every size is known."""
-    known = [each for each in values if each.dtype not in ("", "str", "object") and each.shape is not None]
-    return {
-        each.name: math.prod(size for size in each.shape if isinstance(size, int)) * dtype_of(each.dtype).itemsize
-        for each in known
-        if each.shape is not None and all(isinstance(size, int) for size in each.shape)
-    }
+    value_bytes = {name: found.bytes for name, each in sized.items() if (found := signature_of(each)) is not None}
+    return Known(facts, {each.index: each.cost for each in cost.nodes}, value_bytes)
 
 
 def dtype_of_network(network: Network) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from msgspec import structs
 from numpy.typing import NDArray
 
@@ -52,7 +53,7 @@ from levelbench.networks.benchmark.reference import (
     tensor_of,
     to_be_checked,
 )
-from levelbench.networks.executor import Backend, Executor, OperatorTime
+from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
 from levelbench.networks.network import Network
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
@@ -226,7 +227,7 @@ class PreparedCase:
         said = f"{alone.checked}, run alone: within a batch of {case.batch} the rows change each other"
         return finding if alone.wrong else Correctness("", said, alone.errors)
 
-    def _host(self, array: Any) -> Host:
+    def _host(self, array: Array) -> Host:
         return np.asarray(self.backend.host(array))
 
     def _alone(self, rows: int) -> dict[str, KeptTensor]:
@@ -266,7 +267,7 @@ class PreparedCase:
             found["labels"] = native.make_labels(np.shape(self._host(outputs[0])))
         return found
 
-    def _native(self, inputs: Mapping[str, Host]) -> list[Any]:
+    def _native(self, inputs: Mapping[str, Host]) -> list[Array]:
         return [self.backend.array(each) for each in inputs.values()]
 
 
@@ -324,7 +325,7 @@ def costs_of(found: Sequence[OperatorTime], network: Network | None, known: Know
     return answer
 
 
-def _fused(mine: set[int], output: str, nodes: Sequence[Any], known: Known) -> Cost:
+def _fused(mine: set[int], output: str, nodes: Sequence[onnx.NodeProto], known: Known) -> Cost:
     costs = [known.nodes.get(at, Cost(None, None)) for at in mine]
     made = {name for at in mine for name in nodes[at].output if name} - {output}
     # Written by one of them and read by another, and neither in the fused operator.
@@ -340,7 +341,7 @@ def _fused(mine: set[int], output: str, nodes: Sequence[Any], known: Known) -> C
     )
 
 
-def _leading_to(output: str, nodes: Sequence[Any], makers: Mapping[str, int], covered: set[int]) -> set[int]:
+def _leading_to(output: str, nodes: Sequence[onnx.NodeProto], makers: Mapping[str, int], covered: set[int]) -> set[int]:
     """The nodes that compute ``output`` and are in nobody else's time."""
     found: set[int] = set()
     waiting = [output]

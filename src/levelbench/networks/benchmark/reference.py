@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,6 +25,7 @@ from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Backend
 from levelbench.networks.network import Network
 from levelbench.operators.frameworks import open_framework
+from levelbench.operators.node import OperatorNode
 from levelbench.records.networks import NetworkSpecification
 
 LIMIT_FLOPS = 1e10
@@ -112,7 +112,7 @@ def to_be_checked(network: Network, specification: NetworkSpecification) -> tupl
     return found, False
 
 
-def _draws(node: Any) -> bool:
+def _draws(node: OperatorNode) -> bool:
     return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2]))
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper
 
+from levelbench.checks.arrays import Host
 from levelbench.errors import LevelbenchError
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.fuzz.operators import ELEMENTWISE, LAYERS, MOVING
@@ -34,8 +33,8 @@ class Specimen:
     """A network with the parameters and inputs it is to be run on."""
 
     network: Network
-    parameters: Mapping[str, NDArray[Any]]
-    inputs: Mapping[str, NDArray[Any]]
+    parameters: Mapping[str, Host]
+    inputs: Mapping[str, Host]
 
 
 def generate_seeded(seed: int) -> Specimen:
@@ -113,7 +112,7 @@ def _smaller(case: Specimen, reference: Runner) -> Iterator[Specimen]:
             yield _bypassed(case, at, alike[0])
 
 
-def _values(case: Specimen, reference: Runner) -> dict[str, Any]:
+def _values(case: Specimen, reference: Runner) -> dict[str, Host]:
     names = [name for node in case.network.nodes for name in node.outputs if name]
     try:
         return reference.outputs(part_of(case.network, names), case.parameters, case.inputs)
@@ -121,13 +120,13 @@ def _values(case: Specimen, reference: Runner) -> dict[str, Any]:
         return {}
 
 
-def _alike(name: str, other: str, case: Specimen, values: dict[str, Any]) -> bool:
+def _alike(name: str, other: str, case: Specimen, values: dict[str, Host]) -> bool:
     one = values.get(name, case.inputs.get(name, case.parameters.get(name)))
     two = values.get(other)
     return one is not None and two is not None and (one.shape, one.dtype) == (two.shape, two.dtype)
 
 
-def _of(network: Network, case: Specimen, more: dict[str, Any] | None = None) -> Specimen:
+def _of(network: Network, case: Specimen, more: dict[str, Host] | None = None) -> Specimen:
     """The case of what is left of its network."""
     given = {**case.inputs, **(more or {})}
     inputs = {each.name: np.asarray(given[each.name]) for each in network.inputs}
@@ -135,7 +134,7 @@ def _of(network: Network, case: Specimen, more: dict[str, Any] | None = None) ->
     return Specimen(network, parameters, inputs)
 
 
-def _cut(case: Specimen, names: Sequence[str], values: dict[str, Any]) -> Specimen:
+def _cut(case: Specimen, names: Sequence[str], values: dict[str, Host]) -> Specimen:
     model = onnx.ModelProto()
     model.CopyFrom(case.network.model)
     kept = [each for each in model.graph.node if not set(each.output) & set(names)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +18,7 @@ from numpy.typing import DTypeLike
 from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.inspect import needed_nodes, outer_reads
 from levelbench.networks.network import Network
 from levelbench.networks.values import Parameter, element_type
@@ -81,7 +80,7 @@ class Runner:
         given = [self.backend.array(inputs[each.name]) for each in network.inputs if each.name in read]
         return self._hosted(names, executor.infer(*given))
 
-    def _hosted(self, names: Sequence[str], values: Iterable[Any]) -> dict[str, Host]:
+    def _hosted(self, names: Sequence[str], values: Iterable[Array]) -> dict[str, Host]:
         return {
             name: np.asarray(self.backend.host(value))
             for name, value in zip(names, values, strict=True)

@@ -7,7 +7,7 @@ values, so these stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ class EditableGraph:
             self._values[name] = array
         return name
 
-    def retype(self, name: str, dtype: np.dtype[Any], cast: Any) -> None:
+    def retype(self, name: str, dtype: np.dtype[Any], cast: Callable[[Array], Array]) -> None:
         """Give a parameter or initialiser another dtype; ``cast`` makes the new array of the old one."""
         if name in self.initialisers:
             array = cast(numpy_helper.to_array(self.initialisers[name]))
@@ -121,7 +121,9 @@ class EditableGraph:
             if self._values is not None:
                 self._values[name] = cast(np.asarray(self._values[name]))
 
-    def make(self, op_type: str, inputs: Iterable[str], output: str, *, domain: str = "", **attributes: Any) -> Any:
+    def make(
+        self, op_type: str, inputs: Iterable[str], output: str, *, domain: str = "", **attributes: Any
+    ) -> onnx.NodeProto:
         """A node of one output, which is not yet in the list."""
         return helper.make_node(op_type, list(inputs), [output], name=output, domain=domain, **attributes)
 

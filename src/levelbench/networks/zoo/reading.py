@@ -57,7 +57,6 @@ class Words:
     def __init__(
         self,
         g: GraphBuilder,
-        *,
         words: int,
         word_width: int,
         characters: int,
@@ -154,16 +153,7 @@ def bidaf(
     g = GraphBuilder(name)
     g.size("context", context)
     g.size("question", question)
-    texts = Words(
-        g,
-        words=words,
-        word_width=word_width,
-        characters=characters,
-        character_width=character_width,
-        filters=filters,
-        letters=letters,
-        dropout_ratio=dropout_ratio,
-    )
+    texts = Words(g, words, word_width, characters, character_width, filters, letters, dropout_ratio)
     parts = _Bidaf(g, hidden, dropout_ratio)
     passage, question_text = texts.read("context"), texts.read("question")
     h, u = parts.contextual([passage, question_text], texts.width)
@@ -254,16 +244,7 @@ def small_qanet(
     g = GraphBuilder(name)
     g.size("context", context)
     g.size("question", question)
-    texts = Words(
-        g,
-        words=words,
-        word_width=word_width,
-        characters=characters,
-        character_width=character_width,
-        filters=filters,
-        letters=letters,
-        dropout_ratio=dropout_ratio,
-    )
+    texts = Words(g, words, word_width, characters, character_width, filters, letters, dropout_ratio)
     parts = _Encoder(g, Attention(width, heads, xavier(width, width), dropout=dropout_ratio))
     read = []
     for label, length in (("context", context), ("question", question)):
