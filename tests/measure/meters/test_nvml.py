@@ -2,7 +2,7 @@ import pytest
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.meters import NullMeter, energy_meter
-from levelbench.measure.meters.nvml import nvml_meter
+from levelbench.measure.meters.energy import nvml_meter
 
 SECOND = 1_000_000_000
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.meters import NullMeter
-from levelbench.measure.meters.rapl import RaplDomain, RaplMeter, rapl_domains, rapl_meter
+from levelbench.measure.meters.energy import RaplDomain, RaplMeter, rapl_domains, rapl_meter
 
 SECOND = 1_000_000_000
 RANGE_UJ = 262_143_328_850

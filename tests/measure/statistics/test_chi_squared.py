@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from levelbench.measure.statistics.chi_squared import chi_squared_survival, chi_squared_test, gamma_survival
+from levelbench.measure.statistics.distributions import chi_squared_survival, chi_squared_test, gamma_survival
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3.5, 10, 99, 1000, 60_000])

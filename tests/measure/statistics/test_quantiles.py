@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from levelbench.measure.statistics.intervals import median_interval_ranks
-from levelbench.measure.statistics.quantiles import quantile_estimate, quantile_interval_ranks, values_needed
+from levelbench.measure.statistics.intervals import (
+    median_interval_ranks,
+    quantile_estimate,
+    quantile_interval_ranks,
+    values_needed,
+)
 
 LEVELS = st.sampled_from([0.9, 0.95, 0.99])
 QUANTILES = st.sampled_from([0.1, 0.5, 0.9, 0.95, 0.99])

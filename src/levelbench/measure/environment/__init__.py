@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from levelbench.measure.clocks import utc_now
-from levelbench.measure.environment.accelerators import accelerators
 from levelbench.measure.environment.compare import (
     Difference,
     difference,
@@ -18,12 +17,10 @@ from levelbench.measure.environment.compare import (
     same_machine,
     system_of,
 )
-from levelbench.measure.environment.doubts import doubts
 from levelbench.measure.environment.files import Facts
-from levelbench.measure.environment.machine import machine
-from levelbench.measure.environment.software import libraries, malloc, threads
-from levelbench.measure.environment.source import git
-from levelbench.measure.environment.state import frequency, load, others_cores, throttling
+from levelbench.measure.environment.machine import accelerators, machine
+from levelbench.measure.environment.software import git, libraries, malloc, threads
+from levelbench.measure.environment.state import doubts, frequency, load, others_cores, throttling
 
 __all__ = [
     "Difference",

@@ -1,7 +1,8 @@
-"""What machine this is: processor, caches, memory, limits, and the settings that decide its speed.
+"""What machine this is: processor, caches, memory, limits, accelerators, and the settings that decide its speed.
 
-``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host
-name, so two machines of one kind compare as one machine and nothing in a record says whose it is.
+``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host name, so two
+machines of one kind compare as one machine and nothing in a record says whose it is. The NVIDIA driver lists its boards
+and its version as text under ``/proc``; reading that loads no framework and touches no device.
 """
 
 from __future__ import annotations
@@ -191,3 +192,18 @@ def _last_level(roots: Roots) -> list[Facts]:
     caches = _caches(roots.sys / "devices" / "system" / "cpu")
     last = max((each["level"] for each in caches), default=0)
     return [each for each in caches if each["level"] == last]
+
+
+def accelerators(roots: Roots = HERE) -> Facts:
+    """``nvidia_driver`` (a version or ``None``) and ``names`` (one a board, in PCI order)."""
+    nvidia = roots.proc / "driver" / "nvidia"
+    boards = [fields(each).get("Model", "unknown") for each in sorted(nvidia.glob("gpus/*/information"))]
+    return {"nvidia_driver": _driver(text(nvidia / "version")), "names": boards}
+
+
+def _driver(version: str | None) -> str | None:
+    """The version number in a line such as ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  ...``."""
+    for word in (version or "").split():
+        if word[0].isdigit() and word.replace(".", "").isdigit() and "." in word:
+            return word
+    return None

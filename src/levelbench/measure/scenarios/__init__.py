@@ -14,7 +14,7 @@ from levelbench.measure.scenarios.audits import (
     audit_kept_answers,
     audit_same_result,
 )
-from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
+from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest, VirtualClock, VirtualServers
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
 from levelbench.measure.scenarios.driving import run_scenario
 from levelbench.measure.scenarios.peak import Peak, RateTrial, find_peak
@@ -28,7 +28,6 @@ from levelbench.measure.scenarios.settings import (
     Server,
     SingleStream,
 )
-from levelbench.measure.scenarios.waiting import VirtualClock, VirtualServers
 
 __all__ = [
     "QUANTILES",

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.measure.clocks import Clock
-from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
-from levelbench.measure.scenarios.waiting import VirtualClock
+from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest, VirtualClock
 
 _LISTEN_S = 0.25
 
