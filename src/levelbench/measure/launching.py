@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UsageError
@@ -143,9 +142,7 @@ class _RunningWorker(Running):
             "call the function that sets it up, and what that returns, in a Python shell",
         )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
@@ -218,9 +215,7 @@ class _RunningCommand(Running):
             found = f"it ended with status {done.returncode}: {_last_line(errors) or 'it said nothing'}"
             raise DefinitionError(asked, found, "run it by hand until it succeeds")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Nothing is left running."""
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.launching import Answer, CommandReplicate, Launcher, WorkerReplicate
-from levelbench.measure.statistics import Estimate, estimate
+from levelbench.measure.sampling import MeasuredValues
 from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import find_warmup
 
@@ -31,35 +31,19 @@ LEAST_VALUES: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ProcessSample(Sequence[float]):
+class ProcessSample(MeasuredValues):
     """One value a process: the median of what it measured after its warm-up, in seconds a call.
 
     ``values`` has shape (processes,), ``raw`` the values of each process in order, warm-up included, ``inner`` the
     calls in one raw value of each process, ``wall_s`` the whole time with start-up. As a sequence it is its values.
     """
 
-    values: NDArray[np.float64]
     raw: tuple[NDArray[np.float64], ...]
     inner: tuple[int, ...]
     stopped_by: str
     wall_s: float
     name: str = ""
     unit: str = "s"
-
-    def estimate(self, level: float = 0.95) -> Estimate:
-        """The geometric mean over processes with its interval (n >= 6), else with their extremes."""
-        return estimate(self.values.tolist(), level)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @overload
-    def __getitem__(self, index: int) -> float: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[float]: ...
-    def __getitem__(self, index: int | slice) -> float | Sequence[float]:
-        found: float | Sequence[float] = self.values[index].tolist()
-        return found
 
 
 def sample_processes(

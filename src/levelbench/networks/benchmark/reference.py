@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from levelbench.checks.arrays import Host, is_float, unit_roundoff
+from levelbench.checks.arrays import Host, difference, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
 from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
 from levelbench.networks.cost import network_cost
@@ -173,10 +173,7 @@ def distance(name: str, a: Host, b: Host) -> float:
     """
     if a.dtype.kind in "biu":
         return float(np.mean(a != b)) if a.size else 0.0
-    with np.errstate(invalid="ignore"):
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-    apart = np.where(np.isnan(apart), np.inf, apart)
-    return size(name, apart)
+    return size(name, difference(a, b))
 
 
 def size(name: str, values: Host) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Host, difference
 from levelbench.errors import CheckFailedError
 from levelbench.networks.executor import Backend
 from levelbench.networks.inspect import needed_nodes
@@ -54,7 +55,6 @@ def random_parameters(network: Network, seed: int = 0) -> dict[str, NDArray[Any]
     return found
 
 
-Host = NDArray[Any]
 _BATCHES = (1, 2, 5)
 _CANCELLED = 1e-4
 """The scale of a gradient is at least this share of the largest of all gradients."""
@@ -217,10 +217,7 @@ class _Comparison:
         if not expected.size:
             return TensorDifference(kind, name, batch, 0.0, 0.0, (), allowed)
         a, b = np.asarray(expected, np.float64), np.asarray(found, np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        with np.errstate(invalid="ignore"):
-            gap = np.where(same, 0.0, np.abs(a - b))
-        gap = np.where(np.isnan(gap), np.inf, gap)
+        gap = difference(a, b)
         index = tuple(int(each) for each in np.unravel_index(int(np.argmax(gap)), gap.shape))
         scale = max(_largest(a), least) or 1.0
         absolute, relative = float(gap[index]), float(gap[index]) / scale
