@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -179,9 +179,9 @@ def inspect(model: onnx.ModelProto, asked: str) -> None:
     for function in model.functions:
         sort_nodes(function.node, list(function.input), function.output, f"{asked}, function {function.name!r}")
     sort_graph(model.graph, set(), asked)
-    skeleton = _skeleton(model)
     try:
-        onnx.checker.check_model(skeleton)
+        # It is faster without large arrays, too.
+        onnx.checker.check_model(without_values(model, _is_small))
     except onnx.checker.ValidationError as error:
         raise DefinitionError(asked, _first_line(error), _REPAIR) from None
 
@@ -333,22 +333,25 @@ def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from _nodes(graph.node)
 
 
-def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its larger initialisers as inputs: ONNX's checker cannot take more than 2 GiB, and is faster."""
-    skeleton = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
-    skeleton.opset_import.extend(model.opset_import)
-    skeleton.functions.extend(model.functions)
-    graph = skeleton.graph
-    graph.name = model.graph.name or "unnamed"
+def _is_small(tensor: TensorProto) -> bool:
+    return len(tensor.raw_data) <= _SMALL_BYTES and not tensor.float_data
+
+
+def without_values(model: onnx.ModelProto, is_small: Callable[[TensorProto], bool]) -> onnx.ModelProto:
+    """A copy with all but small initialisers as inputs without values: ONNX's C++ cannot take more than 2 GiB."""
+    light = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = model.graph.name or "unnamed"
     for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(graph, field).extend(getattr(model.graph, field))
-    given = {each.name for each in graph.input}
+        getattr(light.graph, field).extend(getattr(model.graph, field))
+    given = {each.name for each in light.graph.input}
     for each in model.graph.initializer:
-        if len(each.raw_data) <= _SMALL_BYTES and not each.float_data:
-            graph.initializer.append(each)
+        if is_small(each):
+            light.graph.initializer.append(each)
         elif each.name not in given:
-            graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return skeleton
+            light.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return light
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ import onnx
 from levelbench.checks.arrays import Host
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
-from levelbench.networks.codegen import CallLine, compose, host_nodes, structural_reads
+from levelbench.networks.codegen import compose, host_nodes, structural_reads
 from levelbench.networks.inspect import captured, needed_nodes
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, OperatorBackend
@@ -98,12 +98,8 @@ class Lowered:
 
     def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Array, ...]]:
         """The function that makes the calls of ``steps``: those of the network, or others in their places."""
-        lines = [
-            CallLine(each.call, each.inputs, each.outputs, each.bare, each.on_host, each.host_inputs, each.captures)
-            for each in steps
-        ]
         arguments = [*self.inputs, *self.arrays]
-        return compose(arguments, lines, self.outputs, self.constants, self._host, self._native)
+        return compose(arguments, steps, self.outputs, self.constants, self._host, self._native)
 
     def run_timed(
         self, inputs: Sequence[Array], arrays: Sequence[Array], clock: Clock, finish: Callable[[Sequence[Array]], None]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.codegen import host_nodes
-from levelbench.networks.inspect import subgraphs
+from levelbench.networks.inspect import subgraphs, without_values
 from levelbench.networks.network import Network
 from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
@@ -25,7 +25,8 @@ from levelbench.operators.program import constants_of
 
 MOST_ELEMENTS = 2**40
 """A value that claims more elements is refused."""
-_SMALL = 1024
+SMALL_ELEMENTS = 1024
+"""Initialisers of more elements than this are not given to ONNX's inference, which needs only their shapes."""
 _LONG = 2**16
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
 
@@ -38,7 +39,7 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
     one that is not given. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
     ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
     """
-    model = without_values(network.model)
+    model = without_values(network.model, lambda each: abs(math.prod(each.dims)) <= SMALL_ELEMENTS)
     names = {} if sizes is None else _bind(model, network, sizes)
     declared = _forget(model, names) if names else {}
     _refuse_absurd(network, {each.name: value_of(each) for each in (*model.graph.input, *model.graph.value_info)})
@@ -55,26 +56,6 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
         found[name] = _completed(value, declared.get(name), own if sizes is None else set())
     _refuse_absurd(network, found)
     return found
-
-
-def without_values(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which large initialisers are inputs without values: inference needs only their shapes.
-
-    ONNX's own C++ cannot take a model of more than 2 GiB.
-    """
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    light.graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(light.graph, field).extend(getattr(model.graph, field))
-    given = {each.name for each in model.graph.input}
-    for each in model.graph.initializer:
-        if abs(math.prod(each.dims)) <= _SMALL:
-            light.graph.initializer.append(each)
-        elif each.name not in given:
-            light.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return light
 
 
 def _bind(model: onnx.ModelProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -212,7 +193,7 @@ def _is_small(node: OperatorNode, known: Mapping[str, Value]) -> bool:
     if node.op_type not in _GROWING:
         return True
     value = known.get(node.outputs[0])
-    return value is not None and value.sizes is not None and math.prod(value.sizes) <= _SMALL
+    return value is not None and value.sizes is not None and math.prod(value.sizes) <= SMALL_ELEMENTS
 
 
 def _opset(model: onnx.ModelProto) -> int:

@@ -170,6 +170,15 @@ def element_type(dtype: str) -> int:
     return int(helper.np_dtype_to_tensor_dtype(dtype_of(dtype)))
 
 
+def free_name(name: str, taken: set[str], at: int = 1) -> str:
+    """``name``, or the first of ``name_1``, ``name_2``, ... (from ``at`` on) that is free; it is taken from now on."""
+    found = name
+    while found in taken:
+        found, at = f"{name}_{at}", at + 1
+    taken.add(found)
+    return found
+
+
 def value_info(value: Value) -> onnx.ValueInfoProto:
     """ONNX's message of a tensor."""
     return helper.make_tensor_value_info(value.name, element_type(value.dtype), value.shape)

@@ -465,7 +465,15 @@ def _measured(
     record(Samples("latency", "s", taken.values.tolist()))
     phases.begin("operators")
     reason = _operators(trial, known, taken, specification, record)
-    return _outcome(finding, taken, reason)
+    return NetworkOutcome(
+        "wrong" if finding.wrong else "measured",
+        finding.wrong,
+        finding.errors,
+        finding.checked,
+        taken.stopped_by,
+        taken.warmup_reason,
+        reason,
+    )
 
 
 def _operators(
@@ -479,18 +487,6 @@ def _operators(
     except UnsupportedError as error:
         return f"{error.asked}: {error.found}"
     return ""
-
-
-def _outcome(finding: Correctness, taken: Latency, operators_reason: str) -> NetworkOutcome:
-    return NetworkOutcome(
-        "wrong" if finding.wrong else "measured",
-        finding.wrong,
-        finding.errors,
-        finding.checked,
-        taken.stopped_by,
-        taken.warmup_reason,
-        operators_reason,
-    )
 
 
 def _check_fit(known: Known, specification: NetworkSpecification) -> None:

@@ -20,7 +20,7 @@ from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Parameter, Value, bound_shape, value_info, value_of
+from levelbench.networks.values import Parameter, Value, bound_shape, free_name, value_info, value_of
 from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
@@ -49,13 +49,8 @@ class EditableGraph:
         self._taken.update(_names(self.model.graph))
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that is free; it is taken from now on."""
-        found, at = name, 0
-        while found in self._taken:
-            at += 1
-            found = f"{name}_{at}"
-        self._taken.add(found)
-        return found
+        """``name``, or one like it that is free; it is taken from now on."""
+        return free_name(name, self._taken)
 
     def makers(self) -> dict[str, onnx.NodeProto]:
         """The node that makes each value."""
