@@ -29,7 +29,7 @@ import numpy as np
 from scipy import signal, stats
 
 from levelbench.measure.sequential import FIRST_LOOK, Looks, deviation_of, looks_at
-from levelbench.measure.statistics import Arm, log_rank_p
+from levelbench.measure.statistics import CensoredTimes, log_rank_p
 from levelbench.measure.verdict import CLOCK_STEP_S, Verdict, VerdictKind, verdict
 
 CV = 0.05
@@ -249,7 +249,7 @@ def best_test(row: Row, times: list[np.ndarray]) -> list[bool]:
     if row.budgets != "equal":
         arms = []
         for arm, budget in zip(times, budgets_of(row), strict=True):
-            arms.append(Arm(tuple(arm[arm <= budget].tolist()), (budget,) * int((arm > budget).sum())))
+            arms.append(CensoredTimes(tuple(arm[arm <= budget].tolist()), (budget,) * int((arm > budget).sum())))
         return [log_rank_p(*arms) <= 0.05]
     logs = [np.log(arm) for arm in times]
     right = np.sign(logs[1].mean() - logs[0].mean()) == np.sign(math.log(row.ratio))

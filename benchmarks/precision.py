@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.launching import Answer, Replicate, Running
+from levelbench.measure.launching import Answer, Launcher, Running
 from levelbench.measure.processes import sample_processes, sample_replicates
 from levelbench.measure.statistics import median_interval, wilson
 from levelbench.measure.stopping import Budget, FixedCount, Precision
@@ -100,7 +100,7 @@ def trial_record(name: str, index: int) -> dict[str, Any]:
 TRIALS = {"inside": trial_inside, "across": trial_across, "pyperf": trial_pyperf, "record": trial_record}
 
 
-class Recorded(Replicate, Running):
+class Recorded(Launcher, Running):
     """A recorded process drawn at random; the clock goes on by what such a process took."""
 
     def __init__(self, trials: list[dict[str, Any]], rng: np.random.Generator) -> None:

@@ -11,7 +11,7 @@ import pytest
 from levelbench.errors import DefinitionError, MissingError, UsageError
 from levelbench.measure import processes
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.launching import Answer, Replicate, Running, WorkerReplicate
+from levelbench.measure.launching import Answer, Launcher, Running, WorkerReplicate
 from levelbench.measure.processes import process_median, sample_processes
 from levelbench.measure.stopping import Budget, FixedCount, Precision
 from levelbench.measure.worker import load, measure
@@ -45,7 +45,7 @@ def workload(tmp_path):
     return lambda name: f"{path}:{name}"
 
 
-class FakeReplicate(Replicate):
+class FakeReplicate(Launcher):
     """Processes whose medians are scripted, and a log of what happened to them."""
 
     def __init__(self, values, clock=None, seconds=0.0):

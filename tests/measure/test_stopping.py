@@ -14,14 +14,14 @@ from levelbench.measure.stopping import (
     FixedCount,
     Plateau,
     Precision,
-    Progress,
+    SampleSoFar,
     bounded,
     half_width,
 )
 
 
 def at(n=0, elapsed_s=1.0, sd=0.01, seed=1):
-    return Progress(np.random.default_rng(seed).lognormal(0.0, sd, n), elapsed_s)
+    return SampleSoFar(np.random.default_rng(seed).lognormal(0.0, sd, n), elapsed_s)
 
 
 def test_a_count_is_met_at_exactly_that_many_values():
@@ -33,8 +33,8 @@ def test_a_count_is_met_at_exactly_that_many_values():
 def test_precision_is_met_when_the_interval_is_narrow_enough():
     values = np.array([0.99, 0.995, 1.0, 1.0, 1.005, 1.01])
     assert half_width(values) == pytest.approx(0.01)
-    assert Precision(0.0101).check(Progress(values, 1.0)).met
-    assert not Precision(0.0099).check(Progress(values, 1.0)).met
+    assert Precision(0.0101).check(SampleSoFar(values, 1.0)).met
+    assert not Precision(0.0099).check(SampleSoFar(values, 1.0)).met
 
 
 def test_the_half_width_is_the_wider_side():
@@ -42,10 +42,10 @@ def test_the_half_width_is_the_wider_side():
 
 
 def test_precision_is_never_met_without_an_interval():
-    check = Precision(0.5).check(Progress(np.ones(5), 1.0))
+    check = Precision(0.5).check(SampleSoFar(np.ones(5), 1.0))
     assert not check.met
     assert check.text == "no interval yet from 5 values"
-    assert Precision(0.5).more(Progress(np.ones(2), 1.0)) == 4
+    assert Precision(0.5).more(SampleSoFar(np.ones(2), 1.0)) == 4
 
 
 def test_precision_of_nothing_is_not_met():
@@ -53,9 +53,9 @@ def test_precision_of_nothing_is_not_met():
 
 
 def test_values_from_one_instant_are_not_precise():
-    assert not Precision(0.02, least_s=0.05).check(Progress(np.ones(100), 0.01)).met
-    assert Precision(0.02, least_s=0.05).check(Progress(np.ones(100), 0.05)).met
-    assert Precision(0.02, least_s=0.05).more(Progress(np.ones(100), 0.01)) == 400
+    assert not Precision(0.02, least_s=0.05).check(SampleSoFar(np.ones(100), 0.01)).met
+    assert Precision(0.02, least_s=0.05).check(SampleSoFar(np.ones(100), 0.05)).met
+    assert Precision(0.02, least_s=0.05).more(SampleSoFar(np.ones(100), 0.01)) == 400
 
 
 def test_precision_predicts_how_many_values_it_wants():
@@ -66,7 +66,7 @@ def test_precision_predicts_how_many_values_it_wants():
 
 def test_a_plateau_is_met_when_more_values_do_not_narrow_the_interval():
     walk = 1 + np.abs(np.random.default_rng(3).normal(0, 0.01, 1000)) + np.linspace(0, 1, 1000) ** 2
-    check = Plateau().check(Progress(walk, 1.0))
+    check = Plateau().check(SampleSoFar(walk, 1.0))
     assert check.met
     assert "stays" in check.text
 
@@ -83,7 +83,7 @@ def test_a_plateau_is_not_judged_from_few_values():
 def test_a_plateau_is_rarely_seen_in_steady_noise():
     looks = [200 * 5**k // 4**k for k in range(12)]
     values = [at(looks[-1], sd=0.3, seed=seed).values for seed in range(150)]
-    seen = [any(Plateau().check(Progress(each[:n], 1.0)).met for n in looks) for each in values]
+    seen = [any(Plateau().check(SampleSoFar(each[:n], 1.0)).met for n in looks) for each in values]
     assert np.mean(seen) < 0.07
 
 
@@ -199,8 +199,8 @@ def test_stopping_over_processes_keeps_the_coverage_of_the_interval(sd):
     covered = 0
     for seed in range(400):
         values, n, rule = at(2000, sd=sd, seed=seed).values, 6, Precision(0.02)
-        while not rule.check(Progress(values[:n], 1.0)).met:
-            n += min(max(rule.more(Progress(values[:n], 1.0)), n // 3), n // 2 + 1)
+        while not rule.check(SampleSoFar(values[:n], 1.0)).met:
+            n += min(max(rule.more(SampleSoFar(values[:n], 1.0)), n // 3), n // 2 + 1)
         interval = median_interval(values[:n].tolist())
         covered += interval.low <= 1.0 <= interval.high
     # Three standard errors of 400 trials below the 93 % that is wanted of processes.

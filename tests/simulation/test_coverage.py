@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.launching import Answer, Replicate, Running
+from levelbench.measure.launching import Answer, Launcher, Running
 from levelbench.measure.processes import sample_replicates
 from levelbench.measure.statistics import (
-    Arm,
+    CensoredTimes,
     estimate,
     kaplan_meier,
     log_mean_interval,
@@ -106,8 +106,8 @@ def test_the_ratio_of_censored_times_is_covered(n):
     a, b = np.exp(0.2 * random.standard_normal((2, repeats, n)))
     hits = 0
     for at, (x, y) in enumerate(zip(a, 1.25 * b, strict=True)):
-        arms = [Arm(tuple(t[t < 1.4]), (1.4,) * int((t >= 1.4).sum())) for t in (x, y)]
-        at_truth = Arm(tuple(t / 1.25 for t in arms[1].reached), tuple(t / 1.25 for t in arms[1].given_up))
+        arms = [CensoredTimes(tuple(t[t < 1.4]), (1.4,) * int((t >= 1.4).sum())) for t in (x, y)]
+        at_truth = CensoredTimes(tuple(t / 1.25 for t in arms[1].reached), tuple(t / 1.25 for t in arms[1].given_up))
         # What the test does not reject is in the interval; that is seen on the first, and most of the time spared.
         kept = log_rank_p(arms[0], at_truth) > 1 - LEVEL
         if not kept or at < 30:
@@ -120,7 +120,7 @@ def test_the_ratio_of_censored_times_is_covered(n):
     assert covers(hits, repeats)
 
 
-class Drawn(Replicate, Running):
+class Drawn(Launcher, Running):
     """A process whose median is drawn at random, and takes a tenth of a second of a clock that nobody waits for."""
 
     def __init__(self, draw):

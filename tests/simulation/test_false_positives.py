@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from levelbench.measure.statistics import Arm, fisher_exact, holm, log_rank_p, normal_cdf, reaches_on_average
+from levelbench.measure.statistics import CensoredTimes, fisher_exact, holm, log_rank_p, normal_cdf, reaches_on_average
 from levelbench.measure.verdict import VerdictKind, verdict
 
 DIFFERENT = {VerdictKind.FASTER, VerdictKind.SLOWER}
@@ -82,12 +82,12 @@ def least_p_value(arms, given_up):
     if reached == arms:
         return stats.ttest_ind(*map(np.log, arms), equal_var=False).pvalue
     shares = fisher_exact(len(reached[0]), len(arms[0]), len(reached[1]), len(arms[1]))
-    a, b = (Arm(tuple(r), tuple(g)) for r, g in zip(reached, given_up, strict=True))
+    a, b = (CensoredTimes(tuple(r), tuple(g)) for r, g in zip(reached, given_up, strict=True))
     return min(shares, max(log_rank_p(a, scaled(b, 1 - 1e-9)), log_rank_p(a, scaled(b, 1 + 1e-9))))
 
 
 def scaled(arm, ratio):
-    return Arm(tuple(t / ratio for t in arm.reached), tuple(t / ratio for t in arm.given_up))
+    return CensoredTimes(tuple(t / ratio for t in arm.reached), tuple(t / ratio for t in arm.given_up))
 
 
 def given_up_called_different(cases):

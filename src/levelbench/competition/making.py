@@ -37,7 +37,7 @@ from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.environment import machine_of, system_of
-from levelbench.measure.environment.settings import harmless
+from levelbench.measure.environment.software import harmless
 from levelbench.measure.policies import policy
 from levelbench.records.comparable import one_kind, removed
 from levelbench.records.inference.trained import runs_for_inference

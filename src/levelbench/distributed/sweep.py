@@ -26,7 +26,7 @@ from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.loops import time_ns
 from levelbench.measure.statistics import Estimate, Interval, estimate_median, normal_quantile, t_quantile
-from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule
+from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.executor import Array, Backend
 
@@ -289,7 +289,7 @@ def _point(
         everybody = communicator.all_gather(np.array(own, np.int64))
         values = np.concatenate([values, np.max(everybody, axis=0) * (1e-9 / operation.calls)])
         found = find_warmup(values)
-        progress = Progress(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
+        progress = SampleSoFar(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
         check = until.check(progress)
         wanted = 0 if check.met else min(until.more(progress), max(2, len(values) // 3), _MOST_AT_ONCE)
         # Ranks spend other times, and must not part.

@@ -19,19 +19,6 @@ from levelbench.measure.environment.files import HERE, Roots
 from levelbench.measure.environment.machine import last_level_cache_bytes
 from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
 
-__all__ = [
-    "CacheState",
-    "Cold",
-    "FlushProof",
-    "Flusher",
-    "Hot",
-    "LastLevel",
-    "StreamFlusher",
-    "last_level_cache",
-    "prove_flush",
-    "prove_flush_with",
-]
-
 FALLBACK_BYTES: Final = 64 << 20
 _LINE_BYTES: Final = 64
 _PROBE_BYTES: Final = 256 << 10

@@ -23,11 +23,9 @@ from levelbench.errors import UnknownNameError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment.files import HERE, Roots
 from levelbench.measure.environment.machine import cache_bytes, memory_left_bytes
+from levelbench.measure.loops import time_ns
 from levelbench.measure.meters.utilisation import available_cores
 from levelbench.measure.statistics import Estimate, estimate
-
-__all__ = ["Ceilings", "GemmMaker", "measure_bandwidth", "measure_ceilings", "measure_gemm", "measure_largest_gemm"]
-__all__ += ["numpy_gemm"]
 
 GemmMaker = Callable[[int], tuple[Callable[[], object], float]]
 """Makes for a size n the work (one matrix product, finished when it returns) and its number of operations."""
@@ -159,9 +157,7 @@ def measure_largest_gemm(maker: GemmMaker, seconds: float, clock: Clock) -> tupl
     for size, larger in zip(_SIZES, (*_SIZES[1:], None), strict=True):
         work, flops = maker(size)
         work()
-        begin = clock.now_ns()
-        work()
-        took_s = (clock.now_ns() - begin) * _NS
+        took_s = time_ns(work, clock) * _NS
         # Twice the size is eight times the work, once to warm up and again for each value.
         if larger is None or took_s * 8 * (_LEAST + 2) > seconds:
             break

@@ -13,21 +13,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = [
-    "HOST",
-    "SECOND",
-    "Clock",
-    "Device",
-    "DeviceClock",
-    "FakeClock",
-    "FakeDevice",
-    "HostClock",
-    "SecondClock",
-    "check_synchronised",
-    "uptime_ns",
-    "utc_now",
-]
-
 
 class Clock(Protocol):
     """Reads a monotonic time in nanoseconds."""

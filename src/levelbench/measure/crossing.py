@@ -14,8 +14,6 @@ from types import MappingProxyType
 
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = ["DIRECTIONS", "RULES", "Crossing", "find_crossing", "sign_of"]
-
 DIRECTIONS = ("higher", "lower")
 
 

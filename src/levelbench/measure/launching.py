@@ -15,15 +15,12 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import Clock
 from levelbench.measure.loops import time_ns
 from levelbench.measure.worker import READY
-
-__all__ = ["Answer", "CommandReplicate", "Replicate", "Running", "WorkerReplicate"]
 
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
 
@@ -49,7 +46,7 @@ class Running(AbstractContextManager["Running"]):
         """Let it measure, alone, and return what it found."""
 
 
-class Replicate(ABC):
+class Launcher(ABC):
     """Starts processes of one kind."""
 
     @abstractmethod
@@ -58,7 +55,7 @@ class Replicate(ABC):
 
 
 @dataclass(frozen=True)
-class WorkerReplicate(Replicate):
+class WorkerReplicate(Launcher):
     """Fresh Python processes that measure the workload ``module:function`` or ``path.py:function``."""
 
     workload: str
@@ -145,9 +142,7 @@ class _RunningWorker(Running):
             "call the function that sets it up, and what that returns, in a Python shell",
         )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
@@ -156,7 +151,7 @@ class _RunningWorker(Running):
 
 
 @dataclass(frozen=True)
-class CommandReplicate(Replicate):
+class CommandReplicate(Launcher):
     """Runs of a command; the value of each is its wall time from start to exit."""
 
     words: tuple[str, ...]
@@ -220,9 +215,7 @@ class _RunningCommand(Running):
             found = f"it ended with status {done.returncode}: {_last_line(errors) or 'it said nothing'}"
             raise DefinitionError(asked, found, "run it by hand until it succeeds")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Nothing is left running."""
 
 

@@ -6,8 +6,6 @@ import ctypes
 import signal
 import sys
 
-__all__ = ["die_with_parent", "end_on_interrupt"]
-
 _PR_SET_PDEATHSIG = 1
 
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from levelbench.measure.clocks import Clock
 
-__all__ = ["Calibration", "Timer", "Work", "calibrate", "measure_timer", "time_ns"]
-
 Work = Callable[[], object]
 
 TIMER_SHARE = 0.01

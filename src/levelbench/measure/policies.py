@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from levelbench.errors import UnknownNameError
 from levelbench.measure.timeline import Phase
 
-__all__ = ["POLICIES", "ClockPolicy", "Score", "policy"]
-
 _NS = 1e-9
 
 

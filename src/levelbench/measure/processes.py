@@ -13,19 +13,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.launching import Answer, CommandReplicate, Replicate, WorkerReplicate
-from levelbench.measure.statistics import Estimate, estimate
-from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, Progress, StoppingRule, bounded
+from levelbench.measure.launching import Answer, CommandReplicate, Launcher, WorkerReplicate
+from levelbench.measure.sampling import MeasuredValues
+from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import find_warmup
-
-__all__ = ["PROCESS_RULE", "ProcessSample", "sample_processes", "sample_replicates"]
 
 PROCESS_RULE: StoppingRule = Precision(0.02) | Budget(10.0)
 SLICE_S: Final = 0.1
@@ -33,35 +31,19 @@ LEAST_VALUES: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ProcessSample(Sequence[float]):
+class ProcessSample(MeasuredValues):
     """One value a process: the median of what it measured after its warm-up, in seconds a call.
 
     ``values`` has shape (processes,), ``raw`` the values of each process in order, warm-up included, ``inner`` the
     calls in one raw value of each process, ``wall_s`` the whole time with start-up. As a sequence it is its values.
     """
 
-    values: NDArray[np.float64]
     raw: tuple[NDArray[np.float64], ...]
     inner: tuple[int, ...]
     stopped_by: str
     wall_s: float
     name: str = ""
     unit: str = "s"
-
-    def estimate(self, level: float = 0.95) -> Estimate:
-        """The geometric mean over processes with its interval (n >= 6), else with their extremes."""
-        return estimate(self.values.tolist(), level)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @overload
-    def __getitem__(self, index: int) -> float: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[float]: ...
-    def __getitem__(self, index: int | slice) -> float | Sequence[float]:
-        found: float | Sequence[float] = self.values[index].tolist()
-        return found
 
 
 def sample_processes(
@@ -94,14 +76,14 @@ def sample_processes(
     _require(together is None or together >= 1, f"together={together}", "none would start", "give 1 or more")
     batch = together or os.cpu_count() or 1
     if isinstance(workload, str):
-        make: Replicate = WorkerReplicate(workload, slice_s, LEAST_VALUES, timeout_s, python)
+        make: Launcher = WorkerReplicate(workload, slice_s, LEAST_VALUES, timeout_s, python)
     else:
         make, batch = CommandReplicate(tuple(workload), timeout_s, clock), 1
     return sample_replicates(make, bounded(until), least, most, batch, name, clock)
 
 
 def sample_replicates(
-    make: Replicate,
+    make: Launcher,
     until: StoppingRule,
     least: int = INTERVAL_NEEDS,
     most: int = 1000,
@@ -120,7 +102,7 @@ def sample_replicates(
             continue
         values = np.array([process_median(answer) for answer in answers])
         elapsed_s = (clock.now_ns() - started_ns) * 1e-9
-        progress = Progress(values, elapsed_s)
+        progress = SampleSoFar(values, elapsed_s)
         check = until.check(progress)
         if check.met or len(answers) >= most:
             text = check.text if check.met else f"{most} processes, the most allowed; unmet: {check.text}"
@@ -132,7 +114,7 @@ def sample_replicates(
     return ProcessSample(values, raw, tuple(answer.inner for answer in answers), text, elapsed_s, name)
 
 
-def _round(make: Replicate, count: int) -> list[Answer]:
+def _round(make: Launcher, count: int) -> list[Answer]:
     """Start ``count`` replicates, wait until all are ready, then measure one after the other."""
     with ExitStack() as running:
         started = [running.enter_context(make.start()) for _ in range(count)]

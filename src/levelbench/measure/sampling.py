@@ -21,44 +21,21 @@ from levelbench.measure.caches import CacheState, Cold, Flusher, FlushProof, Hot
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.loops import Timer, Work, time_ns
 from levelbench.measure.statistics import Estimate, estimate
-from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule, bounded
+from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import WarmupCut, WarmupRule, warmup_rule
-
-__all__ = ["DEFAULT_RULE", "Sample", "sample", "sample_interleaved"]
 
 DEFAULT_RULE: StoppingRule = Precision(0.02) | Plateau() | Budget(10.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Sample(Sequence[float]):
-    """Values measured inside one process, in order, as seconds a call.
-
-    ``values`` has shape (n,), after warm-up; ``warmup`` holds what came before: calibration attempts, the very first
-    call among them, then the values that were cut, for the reason in ``warmup_reason``. ``inner`` is the number of
-    calls in one value, ``timer`` what the clock and an empty call cost (in the values, not subtracted), ``flush`` the
-    proof of cold caches (``None`` for hot ones), ``wall_s`` the whole time spent. As a sequence it is its values.
-    """
+class MeasuredValues(Sequence[float]):
+    """Measured ``values``, shape (n,), in order; as a sequence it is these."""
 
     values: NDArray[np.float64]
-    warmup: NDArray[np.float64]
-    warmup_reason: str
-    stopped_by: str
-    inner: int
-    cache: str
-    timer: Timer
-    wall_s: float
-    name: str = ""
-    unit: str = "s"
-    flush: FlushProof | None = field(default=None, repr=False)
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """The geometric mean with its interval (n >= 6), or what fewer values allow."""
         return estimate(self.values.tolist(), level)
-
-    @property
-    def timer_share(self) -> float:
-        """The share of a value that is reading the clock."""
-        return self.timer.overhead_ns * 1e-9 / (self.inner * float(np.median(self.values)) or math.inf)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -70,6 +47,33 @@ class Sample(Sequence[float]):
     def __getitem__(self, index: int | slice) -> float | Sequence[float]:
         found: float | Sequence[float] = self.values[index].tolist()
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Sample(MeasuredValues):
+    """Values measured inside one process, in order, as seconds a call.
+
+    ``values`` has shape (n,), after warm-up; ``warmup`` holds what came before: calibration attempts, the very first
+    call among them, then the values that were cut, for the reason in ``warmup_reason``. ``inner`` is the number of
+    calls in one value, ``timer`` what the clock and an empty call cost (in the values, not subtracted), ``flush`` the
+    proof of cold caches (``None`` for hot ones), ``wall_s`` the whole time spent. As a sequence it is its values.
+    """
+
+    warmup: NDArray[np.float64]
+    warmup_reason: str
+    stopped_by: str
+    inner: int
+    cache: str
+    timer: Timer
+    wall_s: float
+    name: str = ""
+    unit: str = "s"
+    flush: FlushProof | None = field(default=None, repr=False)
+
+    @property
+    def timer_share(self) -> float:
+        """The share of a value that is reading the clock."""
+        return self.timer.overhead_ns * 1e-9 / (self.inner * float(np.median(self.values)) or math.inf)
 
 
 def sample(
@@ -183,7 +187,7 @@ def _run(
         raw = [lane.values_s() for lane in lanes]
         found = max((warmup.find(values) for values in raw), key=lambda each: each.cut)
         elapsed_s = (clock.now_ns() - started_ns) * 1e-9
-        looks = [Progress(values[found.cut :], elapsed_s) for values in raw]
+        looks = [SampleSoFar(values[found.cut :], elapsed_s) for values in raw]
         checks = [until.check(look) for look in looks]
         if all(check.met for check in checks):
             stopped_by = max((check.text for check in checks), key=len)

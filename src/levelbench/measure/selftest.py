@@ -20,11 +20,10 @@ import numpy as np
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.loops import time_ns
 from levelbench.measure.statistics import Interval, coefficient_of_variation, runs_needed_t, wilson
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.measure.verdict import VerdictKind, verdict
-
-__all__ = ["ClockFacts", "Diagnosis", "Noise", "clock_facts", "measure_noise", "numpy_workload", "run_doctor"]
 
 _NS = 1e-9
 _READINGS = 2_000
@@ -170,11 +169,7 @@ def measure_noise(
 
 def _calls(workload: Callable[[], object], clock: Clock) -> int:
     """How many calls fill the time of a value; the first few calls warm up and do not count."""
-    took_ns = []
-    for _ in range(10):
-        start = clock.now_ns()
-        workload()
-        took_ns.append(clock.now_ns() - start)
+    took_ns = [time_ns(workload, clock) for _ in range(10)]
     typical_s = max(1.0, median(took_ns[5:])) * _NS
     return max(1, min(_MOST_CALLS, math.ceil(_VALUE_S / typical_s)))
 
@@ -185,11 +180,8 @@ def _interleaved(
     """``per_arm`` mean durations of a call for each arm, in seconds, in the order A B B A A B B A ..."""
     arms: tuple[list[float], list[float]] = ([], [])
     for turn in range(2 * per_arm):
-        start = clock.now_ns()
-        for _ in range(calls):
-            workload()
         # A clock that did not move still measured something that is not nothing.
-        arms[(turn + 1) // 2 % 2].append(max(1, clock.now_ns() - start) / calls * _NS)
+        arms[(turn + 1) // 2 % 2].append(max(1, time_ns(workload, clock, calls)) / calls * _NS)
     return arms
 
 

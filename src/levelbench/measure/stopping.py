@@ -1,37 +1,124 @@
-"""When to stop sampling: small rules that say why they are met or not.
+"""When to stop sampling: small rules that say why they are met or not, joined by ``|`` (any of them) and ``&`` (all).
 
 Stop when the answer is good enough, or no longer gets better, and never without a limit.
 ``Precision(0.02) | Plateau() | Budget(10)`` reads: until the interval of the median is within +-2 %, or no longer
-narrows, but no longer than ten seconds.
+narrows, but no longer than ten seconds. A rule is a pure function of the values so far and the time spent, so the same
+rules govern calls inside a process and processes, and are tested without waiting.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
-from levelbench.measure.conditions import AllOf, AnyOf, Check, Progress, StoppingRule, Values
 from levelbench.measure.statistics import median_interval
-
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "Budget",
-    "Check",
-    "FixedCount",
-    "Plateau",
-    "Precision",
-    "Progress",
-    "StoppingRule",
-    "bounded",
-]
 
 DEFAULT_BUDGET_S: Final = 10.0
 INTERVAL_NEEDS: Final = 6
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSoFar:
+    """What a rule sees: ``values``, shape (n,), seconds after warm-up, and ``elapsed_s`` since sampling began."""
+
+    values: Values
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether a rule is met, and in words what it found."""
+
+    met: bool
+    text: str
+
+
+class StoppingRule(ABC):
+    """Decides whether there are enough values."""
+
+    ends_surely: ClassVar[bool] = False
+    gives_up: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, progress: SampleSoFar) -> Check:
+        """Whether to stop now."""
+
+    @abstractmethod
+    def more(self, progress: SampleSoFar) -> int:
+        """How many more values (at least 1) before it is worth checking again."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the rule is sure to be met some day."""
+        return self.ends_surely
+
+    def __or__(self, other: StoppingRule) -> StoppingRule:
+        return AnyOf((*_parts(AnyOf, self), *_parts(AnyOf, other)))
+
+    def __and__(self, other: StoppingRule) -> StoppingRule:
+        return AllOf((*_parts(AllOf, self), *_parts(AllOf, other)))
+
+
+@dataclass(frozen=True)
+class AnyOf(StoppingRule):
+    """Met when any of ``rules`` is. If all that is met is a budget, the text says what stayed unmet."""
+
+    rules: tuple[StoppingRule, ...]
+
+    def check(self, progress: SampleSoFar) -> Check:
+        """Met when any part is."""
+        found = [(rule, rule.check(progress)) for rule in self.rules]
+        met = [each for each in found if each[1].met]
+        if not met:
+            return Check(False, " and ".join(check.text for _, check in found))
+        text = " and ".join(check.text for _, check in met)
+        unmet = [check.text for _, check in found if not check.met]
+        if unmet and all(rule.gives_up for rule, _ in met):
+            text += f"; unmet: {' and '.join(unmet)}"
+        return Check(True, text)
+
+    def more(self, progress: SampleSoFar) -> int:
+        """The soonest of the parts."""
+        return min(rule.more(progress) for rule in self.rules)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any part is."""
+        return any(rule.bounded for rule in self.rules)
+
+
+@dataclass(frozen=True)
+class AllOf(StoppingRule):
+    """Met when all of ``rules`` are."""
+
+    rules: tuple[StoppingRule, ...]
+
+    def check(self, progress: SampleSoFar) -> Check:
+        """Met when every part is; the text is of the parts that decide."""
+        found = [rule.check(progress) for rule in self.rules]
+        unmet = [check.text for check in found if not check.met]
+        return Check(not unmet, " and ".join(unmet or [check.text for check in found]))
+
+    def more(self, progress: SampleSoFar) -> int:
+        """The latest of the parts that are not yet met."""
+        return max((rule.more(progress) for rule in self.rules if not rule.check(progress).met), default=1)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all parts are."""
+        return all(rule.bounded for rule in self.rules)
+
+
+def _parts(kind: type[AnyOf] | type[AllOf], rule: StoppingRule) -> tuple[StoppingRule, ...]:
+    return rule.rules if isinstance(rule, kind) else (rule,)
 
 
 @dataclass(frozen=True)
@@ -47,12 +134,12 @@ class FixedCount(StoppingRule):
                 f"FixedCount({self.n})", "a sample has at least one value", "give a positive number of values"
             )
 
-    def check(self, progress: Progress) -> Check:
+    def check(self, progress: SampleSoFar) -> Check:
         """Met from ``n`` values on."""
         n = len(progress.values)
         return Check(n >= self.n, f"{n} of {self.n} values")
 
-    def more(self, progress: Progress) -> int:
+    def more(self, progress: SampleSoFar) -> int:
         """The values that are missing."""
         return max(1, self.n - len(progress.values))
 
@@ -75,7 +162,7 @@ class Precision(StoppingRule):
         if not self.least_s >= 0:
             raise UsageError(f"Precision(least_s={self.least_s})", "a time is never negative", "give 0 or more seconds")
 
-    def check(self, progress: Progress) -> Check:
+    def check(self, progress: SampleSoFar) -> Check:
         """Met if the interval exists and is narrow enough."""
         width = half_width(progress.values, self.level)
         if width is None:
@@ -83,7 +170,7 @@ class Precision(StoppingRule):
         met = width <= self.relative and progress.elapsed_s >= self.least_s
         return Check(met, f"interval of the median +-{width:.2%}, wanted +-{self.relative:.2%}")
 
-    def more(self, progress: Progress) -> int:
+    def more(self, progress: SampleSoFar) -> int:
         """The interval narrows with the root of n: what that predicts."""
         n = len(progress.values)
         width = half_width(progress.values, self.level)
@@ -118,7 +205,7 @@ class Plateau(StoppingRule):
             raise UsageError(f"Plateau(least={self.least})", found, f"give at least {4 * INTERVAL_NEEDS}")
         _require_level("Plateau", self.level)
 
-    def check(self, progress: Progress) -> Check:
+    def check(self, progress: SampleSoFar) -> Check:
         """Met if the interval has not narrowed as it should."""
         n = len(progress.values)
         if n < self.least:
@@ -129,7 +216,7 @@ class Plateau(StoppingRule):
         said = "stays" if stays else "narrows"
         return Check(met, f"the interval {said}: +-{quarter:.2%} from {n // 4} values, +-{whole:.2%} from {n}")
 
-    def more(self, progress: Progress) -> int:
+    def more(self, progress: SampleSoFar) -> int:
         """Up to ``least``, then half as many again."""
         n = len(progress.values)
         return max(1, self.least - n, n // 2)
@@ -158,7 +245,7 @@ class Budget(StoppingRule):
                 f"Budget(overrun={self.overrun})", "it multiplies the budget", "give a factor of 1 or more"
             )
 
-    def check(self, progress: Progress) -> Check:
+    def check(self, progress: SampleSoFar) -> Check:
         """Met when the time is spent and the floor is reached, or is not affordable."""
         spent = progress.elapsed_s >= self.seconds
         enough = len(progress.values) >= self.floor or progress.elapsed_s >= self.overrun * self.seconds
@@ -167,7 +254,7 @@ class Budget(StoppingRule):
         )
         return Check(spent and enough and len(progress.values) > 0, text)
 
-    def more(self, progress: Progress) -> int:
+    def more(self, progress: SampleSoFar) -> int:
         """What the rest of the budget pays for at the pace so far."""
         n = len(progress.values)
         if progress.elapsed_s <= 0 or n < self.floor:

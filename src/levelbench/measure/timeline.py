@@ -11,8 +11,6 @@ from enum import IntEnum
 
 from levelbench.measure.clocks import HOST, Clock
 
-__all__ = ["Phase", "Timeline"]
-
 
 class Phase(IntEnum):
     """A named stretch of a run."""

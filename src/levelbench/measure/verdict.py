@@ -18,7 +18,7 @@ from enum import StrEnum
 import numpy as np
 
 from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
-from levelbench.measure.statistics.accelerated import Arm, log_rank_p, log_rank_sign, time_ratio
+from levelbench.measure.statistics.accelerated import CensoredTimes, log_rank_p, log_rank_sign, time_ratio
 from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
 from levelbench.measure.statistics.means import geometric_mean
@@ -138,8 +138,8 @@ def verdict(
 class _Case:
     """The two arms and the terms of the comparison; ``n_a`` and ``n_b`` count runs with unknown give-up times too."""
 
-    a: Arm
-    b: Arm
+    a: CensoredTimes
+    b: CensoredTimes
     n_a: int
     n_b: int
     margin: float
@@ -170,14 +170,14 @@ class _Case:
         return f"{len(self.a.reached)}/{self.n_a} and {len(self.b.reached)}/{self.n_b} runs reached the target"
 
 
-def _arm(times: Sequence[float | None], censored_at: Sequence[float] | None) -> Arm:
+def _arm(times: Sequence[float | None], censored_at: Sequence[float] | None) -> CensoredTimes:
     if len(times) == 0:
         raise ValueError("an arm without runs cannot be compared")
     reached = [time for time in times if time is not None]
     missing = len(times) - len(reached)
     if censored_at is not None and len(censored_at) != missing:
         raise ValueError(f"{len(censored_at)} give-up times for {missing} runs that never reached the target")
-    return Arm(
+    return CensoredTimes(
         tuple(map(float, positive(reached, 0))),
         tuple(map(float, watched(() if censored_at is None else censored_at))),
     )

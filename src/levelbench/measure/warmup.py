@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 
-__all__ = ["Auto", "Fixed", "WarmupCut", "WarmupRule", "find_warmup", "warmup_rule"]
-
 Values = NDArray[np.float64]
 
 _BATCH: Final = 5

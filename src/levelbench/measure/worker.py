@@ -17,8 +17,6 @@ from typing import Final
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
 
-__all__ = ["load", "main", "measure"]
-
 READY: Final = "ready"
 
 

@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, UnknownNameError
 from levelbench.networks.network import Network
-from levelbench.networks.values import Draw, Parameter, Value, dtype_of, value_info
+from levelbench.networks.values import Draw, Parameter, Value, dtype_of, free_name, value_info
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode, operator_node
 
 
@@ -69,7 +69,7 @@ class GraphBuilder:
             array = array.astype({"f": np.float32, "i": np.int64}.get(array.dtype.kind, array.dtype))
         key = array.dtype.name, array.shape, array.tobytes()
         if key not in self._constants:
-            name = self._free("constant")
+            name = free_name("constant", self._taken, 2)
             self._graph.initializer.append(
                 numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
             )
@@ -95,8 +95,8 @@ class GraphBuilder:
         for each in inputs:
             if each and each not in self._taken:
                 raise UnknownNameError(f"input of {op_type} in {self._name}", each, self._taken)
-        base = self._free(self._scoped(name or op_type.lower()))
-        made = [base] if outputs == 1 else [self._free(f"{base}.{at}") for at in range(outputs)]
+        base = free_name(self._scoped(name or op_type.lower()), self._taken, 2)
+        made = [base] if outputs == 1 else [free_name(f"{base}.{at}", self._taken, 2) for at in range(outputs)]
         given = tuple(each or "" for each in inputs)
         if domain:
             node = OperatorNode(op_type, given, tuple(made), attributes, domain, self._opset)
@@ -161,14 +161,6 @@ class GraphBuilder:
         if not name or name in self._taken:
             raise DefinitionError(f"the name {name!r} in {self._name}", "it is taken, or empty", "choose another")
         self._taken.add(name)
-
-    def _free(self, name: str) -> str:
-        found, at = name, 1
-        while found in self._taken:
-            at += 1
-            found = f"{name}_{at}"
-        self._taken.add(found)
-        return found
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:

@@ -8,9 +8,12 @@ computed in NumPy by every framework: no device is waited for to read a size, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from levelbench.operators.node import OperatorNode, structural
+
+if TYPE_CHECKING:
+    from levelbench.networks.lowering import LoweredStep
 
 _SHAPES = {"Shape", "Size"}
 _ARITHMETIC_NAMES = (
@@ -61,21 +64,9 @@ def _read(node: OperatorNode, positions: Iterable[int]) -> list[str]:
     return [node.inputs[at] for at in positions if at < len(node.inputs) and node.inputs[at]]
 
 
-class CallLine(NamedTuple):
-    """A call: as :class:`levelbench.networks.lowering.LoweredStep` describes it."""
-
-    call: Callable[..., Any]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    bare: bool
-    on_host: bool
-    host_inputs: frozenset[int]
-    captures: tuple[str, ...] | None
-
-
 def compose(
     arguments: Sequence[str],
-    lines: Sequence[CallLine],
+    steps: Sequence[LoweredStep],
     outputs: Sequence[str],
     constants: Mapping[str, Any],
     host: set[str],
@@ -89,8 +80,8 @@ def compose(
     writer = _Writer(constants, host, array)
     text = [f"def function({', '.join(writer.native(name) for name in arguments)}):"]
     body: list[tuple[str, set[str]]] = []
-    for line in lines:
-        body += writer.written(line)
+    for step in steps:
+        body += writer.written(step)
     for name in outputs:
         body += writer.converted(name)
     results = [writer.native(name) for name in outputs]
@@ -141,7 +132,7 @@ class _Writer:
         # Not freed: it may be read again anywhere below, and is small.
         return [(f"{self.native(name)} = array({self.on_host(name)})", set())]
 
-    def written(self, line: CallLine) -> list[tuple[str, set[str]]]:
+    def written(self, step: LoweredStep) -> list[tuple[str, set[str]]]:
         """The lines of a call, each with the native variables that it reads or makes."""
         before: list[tuple[str, set[str]]] = []
         used: set[str] = set()
@@ -154,30 +145,30 @@ class _Writer:
             return variable
 
         words = []
-        if line.captures is not None:
+        if step.captures is not None:
             key = f"k{len(self.space)}"
-            self.space[key] = line.captures
-            values = "".join(f"{native(name)}, " for name in line.captures)
+            self.space[key] = step.captures
+            values = "".join(f"{native(name)}, " for name in step.captures)
             self.space.setdefault("zip", zip)
             words.append(f"dict(zip({key}, ({values})))")
-        for at, name in enumerate(line.inputs):
+        for at, name in enumerate(step.inputs):
             if not name:
                 words.append("None")
-            elif name in self._host and at in line.host_inputs:
+            elif name in self._host and at in step.host_inputs:
                 words.append(self.on_host(name))
             else:
                 words.append(native(name))
         while words and words[-1] == "None":
             words.pop()
         call = f"f{len(self.space)}"
-        self.space[call] = line.call
-        return [*before, *self._assigned(f"{call}({', '.join(words)})", line, used)]
+        self.space[call] = step.call
+        return [*before, *self._assigned(f"{call}({', '.join(words)})", step, used)]
 
-    def _assigned(self, call: str, line: CallLine, used: set[str]) -> list[tuple[str, set[str]]]:
-        place = self.on_host if line.on_host else self.native
-        made = [(at, place(name)) for at, name in enumerate(line.outputs) if name]
-        fresh = set() if line.on_host else {variable for _, variable in made}
-        if line.bare:
+    def _assigned(self, call: str, step: LoweredStep, used: set[str]) -> list[tuple[str, set[str]]]:
+        place = self.on_host if step.on_host else self.native
+        made = [(at, place(name)) for at, name in enumerate(step.outputs) if name]
+        fresh = set() if step.on_host else {variable for _, variable in made}
+        if step.bare:
             return [(f"{made[0][1]} = {call}", used | fresh)]
         if len(made) == 1:
             at, variable = made[0]

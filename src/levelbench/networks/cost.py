@@ -10,7 +10,6 @@ A total is the sum of what is known; what is not known is named next to it, neve
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,8 +97,8 @@ def _node_cost(at: int, node: OperatorNode, values: Mapping[str, Value], on_host
     output = next((name for name in node.outputs if name), "")
     if on_host or _is_view(node):
         return NodeCost(at, node.title, output, Cost(0.0, 0.0), 0.0)
-    inputs = [_signature(values.get(name)) if name else None for name in node.inputs]
-    outputs = [_signature(values.get(name)) if name else None for name in node.outputs]
+    inputs = [signature_of(values.get(name)) if name else None for name in node.inputs]
+    outputs = [signature_of(values.get(name)) if name else None for name in node.outputs]
     named = (*zip(node.inputs, inputs, strict=True), *zip(node.outputs, outputs, strict=True))
     open_sizes = any(name and found is None for name, found in named)
     cost = Cost(None, None) if open_sizes else cost_of(node, inputs, outputs)
@@ -115,14 +114,12 @@ def _is_view(node: OperatorNode) -> bool:
     return node.op_type in _VIEWS or (node.op_type == "Dropout" and not trains)
 
 
-def _signature(value: Value | None) -> Signature | None:
-    if value is None or value.shape is None or value.dtype in ("", "str", "object"):
-        return None
-    sizes = [each for each in value.shape if isinstance(each, int)]
-    if len(sizes) < len(value.shape):
+def signature_of(value: Value | None) -> Signature | None:
+    """The shape and type of a value for :func:`cost_of`; ``None`` where one of them is not known, or is no number's."""
+    if value is None or value.sizes is None or value.dtype in ("", "str", "object"):
         return None
     floating = value.dtype.startswith(("float", "bfloat"))
-    return Signature(tuple(sizes), dtype_of(value.dtype).itemsize, floating)
+    return Signature(value.sizes, dtype_of(value.dtype).itemsize, floating)
 
 
 class _Memory:
@@ -184,5 +181,5 @@ class _Memory:
 
 
 def _bytes(value: Value | None) -> int:
-    signature = _signature(value)
-    return 0 if signature is None else math.prod(signature.shape) * signature.itemsize
+    signature = signature_of(value)
+    return 0 if signature is None else signature.bytes

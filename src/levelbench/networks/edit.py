@@ -6,13 +6,13 @@ error that names what it would have broken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from levelbench.errors import DefinitionError, UnknownNameError
-from levelbench.networks.inspect import outer_reads, sort_nodes
+from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
 from levelbench.networks.values import Parameter
 from levelbench.operators.node import OperatorNode, operator_node
 
@@ -144,18 +144,13 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str], *, reads_only: boo
         for field in (node.input,) if reads_only else (node.input, node.output):
             for at, name in enumerate(field):
                 field[at] = names.get(name, name)
-        for inner in _subgraphs(node):
+        for inner in subgraphs(node):
             own = {each.name for each in (*inner.input, *inner.initializer)}
             own |= {name for each in inner.node for name in each.output}
             around = {old: new for old, new in names.items() if old not in own}
             _rename(inner, around, reads_only=True)
             for each in inner.output:
                 each.name = around.get(each.name, each.name)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        yield from (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
 
 
 def _checked(network: Network, model: onnx.ModelProto, asked: str, **changes: Any) -> Network:

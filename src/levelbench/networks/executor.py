@@ -213,13 +213,13 @@ def require_shape(name: str, held: tuple[int, ...], given: tuple[int, ...]) -> N
         raise UsageError(f"assigning to parameter {name!r}", found, "give an array of its shape")
 
 
-class LiveMapping(MutableMapping[str, Any]):
+class LiveMapping(MutableMapping[str, Array]):
     """A mapping from which nothing can be removed."""
 
     def __delitem__(self, name: str) -> None:
         raise UsageError(f"removing parameter {name!r}", "the network needs it", "assign zeros to it")
 
-    def __ior__(self, other: Mapping[str, Any]) -> Self:
+    def __ior__(self, other: Mapping[str, Array]) -> Self:
         self.update(other)
         return self
 
@@ -230,18 +230,18 @@ class LiveMapping(MutableMapping[str, Any]):
 class CheckedArrays(LiveMapping):
     """Arrays by name; :meth:`replaced` says what becomes of an assignment."""
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = dict(arrays)
 
     @property
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, Array]:
         """The arrays themselves, for the executor alone: nothing is checked here."""
         return self._arrays
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Array) -> None:
         """Raises ``UnknownNameError`` for a name that is not there, ``UsageError`` for another shape."""
         if name not in self._arrays:
             raise UnknownNameError("parameter", name, self._arrays)
@@ -260,14 +260,14 @@ class CheckedArrays(LiveMapping):
         return len(self._arrays)
 
     @abstractmethod
-    def replaced(self, name: str, held: Any, value: Any) -> Any:
+    def replaced(self, name: str, held: Array, value: Array) -> Array:
         """The array that is there after ``value`` was assigned where ``held`` was."""
 
 
 class LiveArrays(CheckedArrays):
     """NumPy's arrays. What is put in a place gets its dtype, as an assignment to an array does."""
 
-    def replaced(self, name: str, held: Any, value: Any) -> Any:
+    def replaced(self, name: str, held: Array, value: Array) -> Array:
         """A copy: an update in place must reach no other place that was given the same array."""
         array = np.array(value, held.dtype)
         require_shape(name, held.shape, array.shape)

@@ -15,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from io import RawIOBase
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
@@ -26,9 +27,8 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
-from levelbench.networks import metadata
 from levelbench.networks.inspect import byte_size, inspect, refuse, tensors_of
-from levelbench.networks.network import Network
+from levelbench.networks.network import METADATA_KEY, Network, with_metadata
 from levelbench.networks.values import dtype_of, is_number, value_of
 
 _ALIGNED = 4096
@@ -132,7 +132,7 @@ def _read(tensor: TensorProto, root: Path, asked: str) -> bytes:
         raise refuse(asked, found, "put the file next to the model") from None
 
 
-def _exactly(file: Any, length: int, what: str, asked: str) -> bytes:
+def _exactly(file: RawIOBase, length: int, what: str, asked: str) -> bytes:
     parts, missing = [], length
     while missing:
         part = file.read(missing)
@@ -282,7 +282,7 @@ def _check_parameters(network: Network, asked: str) -> None:
         for said, found in zip((role.shape, role.dtype), declared[role.name], strict=True):
             if said != found:
                 found = f"{what} is {found} in the graph and {said} in the metadata"
-                raise DefinitionError(asked, found, f"remove the property {metadata.KEY!r}")
+                raise DefinitionError(asked, found, f"remove the property {METADATA_KEY!r}")
         # Now that it is ONNX's own name, it can be looked up.
         if not is_number(dtype_of(role.dtype)):
             raise DefinitionError(asked, f"{what} holds {role.dtype}, no numbers", "make it a constant of the graph")
@@ -303,7 +303,7 @@ def _proto(network: Network) -> onnx.ModelProto:
     for field, value in network.model.graph.ListFields():
         if field.name != "initializer":
             _put(bare.graph, field, value)
-    return metadata.written(network.replace(model=bare))
+    return with_metadata(network.replace(model=bare))
 
 
 def _put(message: Any, field: Any, value: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -24,17 +24,52 @@ def refuse(asked: str, found: str, do: str) -> DefinitionError:
     return DefinitionError(asked, found, do)
 
 
-def outer_reads(node: onnx.NodeProto) -> Iterator[str]:
-    """The values around a node that it reads: its inputs, and what its subgraphs read and do not make themselves."""
-    yield from (name for name in node.input if name)
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs in a node's attributes: the branches of If, the body of Loop or Scan."""
     for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-            own = {each.name for each in (*graph.input, *graph.initializer)}
-            own |= {each.values.name for each in graph.sparse_initializer}
-            own |= {name for inner in graph.node for name in inner.output}
-            for inner in graph.node:
-                yield from (name for name in outer_reads(inner) if name not in own)
-            yield from (each.name for each in graph.output if each.name and each.name not in own)
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured(node: onnx.NodeProto) -> Iterator[str]:
+    """The values around a node that its subgraphs read and do not make themselves."""
+    for graph in subgraphs(node):
+        own = {each.name for each in (*graph.input, *graph.initializer)}
+        own |= {each.values.name for each in graph.sparse_initializer}
+        own |= {name for inner in graph.node for name in inner.output}
+        for inner in graph.node:
+            yield from (name for name in outer_reads(inner) if name not in own)
+        yield from (each.name for each in graph.output if each.name and each.name not in own)
+
+
+def outer_reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The values around a node that it reads: its inputs, and what its subgraphs capture."""
+    yield from (name for name in node.input if name)
+    yield from captured(node)
+
+
+def needed_nodes(
+    graph: onnx.GraphProto, outputs: Iterable[str], given: Container[str] = frozenset()
+) -> tuple[list[int], set[str]]:
+    """The places of the nodes that ``outputs`` depend on, in order, and the names of all values on the way.
+
+    What is ``given`` needs no node, whatever makes it.
+    """
+    made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
+    found: set[int] = set()
+    read: set[str] = set()
+    wanted = list(outputs)
+    while wanted:
+        name = wanted.pop()
+        if not name or name in read:
+            continue
+        read.add(name)
+        at = made.get(name)
+        if at is not None and at not in found and name not in given:
+            found.add(at)
+            wanted.extend(outer_reads(graph.node[at]))
+    return sorted(found), read
 
 
 def sort_nodes(
@@ -144,9 +179,9 @@ def inspect(model: onnx.ModelProto, asked: str) -> None:
     for function in model.functions:
         sort_nodes(function.node, list(function.input), function.output, f"{asked}, function {function.name!r}")
     sort_graph(model.graph, set(), asked)
-    skeleton = _skeleton(model)
     try:
-        onnx.checker.check_model(skeleton)
+        # It is faster without large arrays, too.
+        onnx.checker.check_model(without_values(model, _is_small))
     except onnx.checker.ValidationError as error:
         raise DefinitionError(asked, _first_line(error), _REPAIR) from None
 
@@ -182,27 +217,20 @@ def sort_graph(graph: onnx.GraphProto, around: set[str], asked: str) -> None:
     sort_nodes(graph.node, known, [each.name for each in graph.output], asked, around)
     inside = around | set(known) | {name for node in graph.node for name in node.output if name}
     for node in graph.node:
-        for each in _subgraphs(node):
+        for each in subgraphs(node):
             sort_graph(each, inside, asked)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def _graphs(model: onnx.ModelProto, asked: str) -> Iterator[onnx.GraphProto]:
     """The graph and all inside it and inside the functions, without recursion: how deep they go is still a claim."""
     waiting = [(model.graph, 0)]
-    waiting += [(each, 1) for function in model.functions for node in function.node for each in _subgraphs(node)]
+    waiting += [(each, 1) for function in model.functions for node in function.node for each in subgraphs(node)]
     while waiting:
         graph, depth = waiting.pop()
         if depth > _DEEPEST:
             raise refuse(asked, f"graphs lie more than {_DEEPEST} deep inside one another", "simplify the model")
         yield graph
-        waiting += [(each, depth + 1) for node in graph.node for each in _subgraphs(node)]
+        waiting += [(each, depth + 1) for node in graph.node for each in subgraphs(node)]
 
 
 def _tensors_of_nodes(nodes: Sequence[onnx.NodeProto], asked: str) -> Iterator[TensorProto]:
@@ -301,26 +329,29 @@ def _check_functions(model: onnx.ModelProto, asked: str) -> None:
 def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     for node in nodes:
         yield node
-        for graph in _subgraphs(node):
+        for graph in subgraphs(node):
             yield from _nodes(graph.node)
 
 
-def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its larger initialisers as inputs: ONNX's checker cannot take more than 2 GiB, and is faster."""
-    skeleton = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
-    skeleton.opset_import.extend(model.opset_import)
-    skeleton.functions.extend(model.functions)
-    graph = skeleton.graph
-    graph.name = model.graph.name or "unnamed"
+def _is_small(tensor: TensorProto) -> bool:
+    return len(tensor.raw_data) <= _SMALL_BYTES and not tensor.float_data
+
+
+def without_values(model: onnx.ModelProto, is_small: Callable[[TensorProto], bool]) -> onnx.ModelProto:
+    """A copy with all but small initialisers as inputs without values: ONNX's C++ cannot take more than 2 GiB."""
+    light = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = model.graph.name or "unnamed"
     for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(graph, field).extend(getattr(model.graph, field))
-    given = {each.name for each in graph.input}
+        getattr(light.graph, field).extend(getattr(model.graph, field))
+    given = {each.name for each in light.graph.input}
     for each in model.graph.initializer:
-        if len(each.raw_data) <= _SMALL_BYTES and not each.float_data:
-            graph.initializer.append(each)
+        if is_small(each):
+            light.graph.initializer.append(each)
         elif each.name not in given:
-            graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return skeleton
+            light.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return light
 
 
 def _first_line(error: Exception) -> str:

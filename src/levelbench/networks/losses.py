@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
-from levelbench.networks.values import Value, element_type, value_info
+from levelbench.networks.values import Value, element_type, free_name, value_info
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
@@ -70,13 +70,8 @@ class _Splice:
         self.loss = self.free("loss")
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that is free."""
-        found, at = name, 0
-        while found in self._taken:
-            at += 1
-            found = f"{name}_{at}"
-        self._taken.add(found)
-        return found
+        """``name``, or one like it that is free."""
+        return free_name(name, self._taken)
 
     def input(self, value: Value) -> str:
         """One more input."""

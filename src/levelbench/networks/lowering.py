@@ -7,18 +7,20 @@ dispatch, and each value is let go after its last use. It is pure, so that ``jax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 
+from levelbench.checks.arrays import Host
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
-from levelbench.networks.codegen import CallLine, compose, host_nodes, structural_reads
+from levelbench.networks.codegen import compose, host_nodes, structural_reads
+from levelbench.networks.inspect import captured, needed_nodes
 from levelbench.networks.network import Network
-from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.contract import Array, OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import Scope, constants_of, functions_of, has_body, imports_of, resolve, takes_values
@@ -55,7 +57,7 @@ class Lowered:
     arrays: tuple[str, ...]
     """The parameters and buffers that the outputs depend on, in the network's order."""
     steps: tuple[LoweredStep, ...]
-    function: Callable[..., tuple[Any, ...]]
+    function: Callable[..., tuple[Array, ...]]
     """``function(*inputs, *arrays)``: a tuple of the outputs, native arrays all."""
 
     def __init__(
@@ -65,7 +67,7 @@ class Lowered:
         *,
         outputs: Sequence[str] | None = None,
         call: Chooser | None = None,
-        constant: Callable[[str, Any], Any] | None = None,
+        constant: Callable[[str, Host], Array] | None = None,
     ) -> None:
         """``outputs`` are names of any values (default: the network's outputs).
 
@@ -94,17 +96,13 @@ class Lowered:
         self._host = maker.host
         self.function = self.composed(self.steps)
 
-    def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Any, ...]]:
+    def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Array, ...]]:
         """The function that makes the calls of ``steps``: those of the network, or others in their places."""
-        lines = [
-            CallLine(each.call, each.inputs, each.outputs, each.bare, each.on_host, each.host_inputs, each.captures)
-            for each in steps
-        ]
         arguments = [*self.inputs, *self.arrays]
-        return compose(arguments, lines, self.outputs, self.constants, self._host, self._native)
+        return compose(arguments, steps, self.outputs, self.constants, self._host, self._native)
 
     def run_timed(
-        self, inputs: Sequence[Any], arrays: Sequence[Any], clock: Clock, finish: Callable[[Sequence[Any]], None]
+        self, inputs: Sequence[Array], arrays: Sequence[Array], clock: Clock, finish: Callable[[Sequence[Array]], None]
     ) -> list[tuple[int, int]]:
         """Run it once, each step finished before the next; (index of the node, nanoseconds) of each.
 
@@ -132,10 +130,10 @@ class Lowered:
                 native.pop(name, None)
         return times
 
-    def _native(self, value: Any, name: str = "") -> Any:
+    def _native(self, value: Host, name: str = "") -> Array:
         return self._constant(name, value) if name in self.constants else self.backend.array(value)
 
-    def _value(self, name: str, as_host: bool, host: dict[str, Any], native: dict[str, Any]) -> Any:
+    def _value(self, name: str, as_host: bool, host: dict[str, Host], native: dict[str, Array]) -> Array:
         if not name:
             return None
         if as_host and name in host:
@@ -148,7 +146,7 @@ class Lowered:
 class _Maker:
     """Makes steps of nodes."""
 
-    def __init__(self, scope: Scope, constants: Mapping[str, Any], chooser: Chooser | None, on_host: set[int]) -> None:
+    def __init__(self, scope: Scope, constants: Mapping[str, Host], chooser: Chooser | None, on_host: set[int]) -> None:
         self._scope, self._constants, self._chooser, self._on_host = scope, constants, chooser, on_host
         self.host: set[str] = set()
         self._numpy: OperatorBackend | None = None
@@ -162,7 +160,7 @@ class _Maker:
         known = frozenset(at for at in reads if at < len(inputs) and inputs[at] in self.host)
         node = self._scope.node(proto)
         if takes_values(node):
-            captures = tuple(dict.fromkeys(_captured(proto)))
+            captures = tuple(dict.fromkeys(captured(proto)))
             call = resolve(node, proto, self._scope, self._constants)
             return LoweredStep(index, node, call, inputs, outputs, host_inputs=known, captures=captures)
         open_reads = any(at < len(inputs) and inputs[at] and at not in known for at in reads)
@@ -201,46 +199,15 @@ def _is_container(node: OperatorNode) -> bool:
     return not node.domain and ("Sequence" in node.op_type or "Optional" in node.op_type or node.op_type == "Identity")
 
 
-def _captured(proto: onnx.NodeProto) -> Iterable[str]:
-    """The names that the node's subgraphs read from around them."""
-    for attribute in proto.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield from _free_names(attribute.g)
-
-
-def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
-    own = {each.name for each in (*graph.input, *graph.initializer)}
-    for node in graph.node:
-        for name in (*node.input, *_captured(node)):
-            if name and name not in own:
-                yield name
-        own.update(node.output)
-    yield from (each.name for each in graph.output if each.name and each.name not in own)
-
-
-def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Any]) -> tuple[list[int], set[str]]:
+def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Host]) -> tuple[list[int], set[str]]:
     """The places of the nodes that ``outputs`` depend on, in order, and the names that these read."""
-    protos = network.model.graph.node
-    made = {name: at for at, proto in enumerate(protos) for name in proto.output if name}
+    graph = network.model.graph
     given = {each.name for each in network.inputs} | {each.name for each in network.parameters} | set(constants)
-    found: set[int] = set()
-    read: set[str] = set()
-    wanted = list(outputs)
-    while wanted:
-        name = wanted.pop()
-        if name in read or not name:
-            continue
-        read.add(name)
-        if name in given:
-            continue
-        if name not in made:
-            raise DefinitionError(f"value {name!r} of network {network.name!r}", "nothing makes it", "name another")
-        if made[name] not in found:
-            found.add(made[name])
-            proto = protos[made[name]]
-            wanted.extend(proto.input)
-            wanted.extend(_captured(proto))
-    return sorted(found), read
+    found, read = needed_nodes(graph, outputs, given)
+    missing = read - given - {name for node in graph.node for name in node.output}
+    if missing:
+        raise DefinitionError(f"value {min(missing)!r} of network {network.name!r}", "nothing makes it", "name another")
+    return found, read
 
 
 def _last_reads(steps: Sequence[LoweredStep], outputs: Sequence[str]) -> list[list[str]]:

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError
-from levelbench.networks import metadata
-from levelbench.networks.values import Draw, Parameter, Value, default_parameters, make_inputs, value_info, value_of
+from levelbench.networks.values import Parameter, Value, default_parameters, make_inputs, value_info, value_of
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["Draw", "Network", "Parameter", "Value"]
 
 
 class Network:
@@ -203,9 +201,82 @@ class Network:
 
     def to_proto(self) -> onnx.ModelProto:
         """A copy of the model whose metadata say what ONNX has no place for: :meth:`from_proto` reads it back."""
-        return metadata.written(self)
+        return with_metadata(self)
 
     @classmethod
     def from_proto(cls, model: onnx.ModelProto) -> Network:
         """A network of a model: what its metadata say, else what it seems to have."""
-        return cls(model, **metadata.read(model))
+        return cls(model, **_read(model))
+
+
+METADATA_KEY = "levelbench.network"
+"""A JSON property of the model; a tool that does not know it loses the draws, and nothing that the network computes."""
+
+_Fill = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class _Facts(msgspec.Struct, forbid_unknown_fields=True):
+    parameters: list[Parameter]
+    fills: dict[str, _Fill] = {}
+    sizes: dict[str, _Size] = {}
+    loss: str = ""
+    updates: dict[str, str] = {}
+    in_training: bool = False
+
+
+def with_metadata(network: Network) -> onnx.ModelProto:
+    """A copy of the model with the property."""
+    facts = _Facts(
+        list(network.parameters),
+        dict(network.fills),
+        dict(network.sizes),
+        network.loss,
+        dict(network.updates),
+        network.in_training,
+    )
+    model = network.copied()
+    for old in [each for each in model.metadata_props if each.key == METADATA_KEY]:
+        model.metadata_props.remove(old)
+    model.metadata_props.add(key=METADATA_KEY, value=msgspec.json.encode(facts).decode())
+    return model
+
+
+def _read(model: onnx.ModelProto) -> dict[str, Any]:
+    """The arguments of a network; none for a model without the property. ``DefinitionError`` where it does not fit."""
+    texts = [each.value for each in model.metadata_props if each.key == METADATA_KEY]
+    if not texts:
+        return {}
+    asked = f"the property {METADATA_KEY!r} of model {model.graph.name!r}"
+    try:
+        facts = msgspec.json.decode(texts[0], type=_Facts)
+    except msgspec.MsgspecError as error:
+        raise DefinitionError(asked, f"it does not say what a network needs ({error})", "remove the property") from None
+    except DefinitionError as error:
+        raise DefinitionError(asked, f"it has {error.asked}: {error.found}", error.do) from None
+    if found := _wrong(facts, model.graph):
+        raise DefinitionError(asked, found, "remove the property")
+    return msgspec.structs.asdict(facts)
+
+
+def _wrong(facts: _Facts, graph: onnx.GraphProto) -> str:
+    """What the facts name and the graph lacks, or nothing."""
+    stored = {each.name for each in graph.initializer}
+    given = {each.name for each in graph.input}
+    made = {name for node in graph.node for name in node.output}
+    names: set[str] = set()
+    for each in facts.parameters:
+        if each.name not in (stored if each.draw is None else given):
+            return f"the model has no parameter {each.name!r}"
+        if each.name in names:
+            return f"it has two parameters {each.name!r}"
+        names.add(each.name)
+    if facts.loss and facts.loss not in {each.name for each in graph.output}:
+        return f"the model has no output {facts.loss!r}, its loss"
+    buffers = {each.name for each in facts.parameters if not each.trainable}
+    for buffer, value in facts.updates.items():
+        if buffer not in buffers:
+            return f"the model has no buffer {buffer!r} to update"
+        if not value or value not in made:
+            return f"no node makes {value!r}, which updates {buffer!r}"
+    return ""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.codegen import host_nodes
+from levelbench.networks.inspect import subgraphs, without_values
 from levelbench.networks.network import Network
 from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
@@ -24,7 +25,8 @@ from levelbench.operators.program import constants_of
 
 MOST_ELEMENTS = 2**40
 """A value that claims more elements is refused."""
-_SMALL = 1024
+SMALL_ELEMENTS = 1024
+"""Initialisers of more elements than this are not given to ONNX's inference, which needs only their shapes."""
 _LONG = 2**16
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
 
@@ -37,13 +39,13 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
     one that is not given. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
     ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
     """
-    model = without_values(network.model)
+    model = without_values(network.model, lambda each: abs(math.prod(each.dims)) <= SMALL_ELEMENTS)
     names = {} if sizes is None else _bind(model, network, sizes)
     declared = _forget(model, names) if names else {}
     _refuse_absurd(network, {each.name: value_of(each) for each in (*model.graph.input, *model.graph.value_info)})
     inferred = _inferred(model, network.name)
     if sizes is not None:
-        while not all(_is_known(each) for each in inferred.values()) and _fold(model, inferred):
+        while any(each.sizes is None for each in inferred.values()) and _fold(model, inferred):
             inferred = _inferred(model, network.name)
     own = _symbols(network.model)
     found: dict[str, Value] = {}
@@ -54,26 +56,6 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
         found[name] = _completed(value, declared.get(name), own if sizes is None else set())
     _refuse_absurd(network, found)
     return found
-
-
-def without_values(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which large initialisers are inputs without values: inference needs only their shapes.
-
-    ONNX's own C++ cannot take a model of more than 2 GiB.
-    """
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    light.graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(light.graph, field).extend(getattr(model.graph, field))
-    given = {each.name for each in model.graph.input}
-    for each in model.graph.initializer:
-        if abs(math.prod(each.dims)) <= _SMALL:
-            light.graph.initializer.append(each)
-        elif each.name not in given:
-            light.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return light
 
 
 def _bind(model: onnx.ModelProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -125,7 +107,7 @@ def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
     within, inside = _ranges(model)
     if inside or any(_is_long(each) for each in found.values()):
         return found
-    unknown = {at for at in within if not _is_known(found.get(model.graph.node[at].output[0], Value("", "", None)))}
+    unknown = {at for at in within if found.get(model.graph.node[at].output[0], Value("", "", None)).sizes is None}
     followed = _inferred_once(_without(model, unknown, found) if unknown else model, name, follow=True)
     return {**found, **{key: value for key, value in followed.items() if value.shape is not None}}
 
@@ -164,22 +146,13 @@ def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
     """The places of Range nodes, and whether there are any in subgraphs or functions."""
     within = {at for at, each in enumerate(model.graph.node) if each.op_type == "Range"}
     waiting = [node for function in model.functions for node in function.node]
-    waiting += [inner for node in model.graph.node for inner in _subnodes(node)]
+    waiting += [inner for node in model.graph.node for graph in subgraphs(node) for inner in graph.node]
     while waiting:
         node = waiting.pop()
         if node.op_type == "Range":
             return within, True
-        waiting += _subnodes(node)
+        waiting += [inner for graph in subgraphs(node) for inner in graph.node]
     return within, False
-
-
-def _subnodes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    graphs = [graph for each in node.attribute for graph in ((each.g,) if each.HasField("g") else each.graphs)]
-    return [inner for graph in graphs for inner in graph.node]
-
-
-def _is_known(value: Value) -> bool:
-    return value.shape is not None and all(isinstance(each, int) for each in value.shape)
 
 
 def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
@@ -198,9 +171,9 @@ def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
             continue
         if node.op_type in ("Shape", "Size"):
             value = known.get(node.inputs[0])
-            if value is None or not _is_known(value):
+            if value is None or value.sizes is None:
                 continue
-            shape = np.array(value.shape, np.int64)
+            shape = np.array(value.sizes, np.int64)
             chosen = shape[node.get("start", 0) : node.get("end")]
             made[at] = np.asarray(shape.prod()) if node.op_type == "Size" else chosen
         elif _is_small(node, known) and all(name in constants for name in node.inputs if name):
@@ -220,8 +193,7 @@ def _is_small(node: OperatorNode, known: Mapping[str, Value]) -> bool:
     if node.op_type not in _GROWING:
         return True
     value = known.get(node.outputs[0])
-    sizes = [] if value is None else [each for each in value.shape or () if isinstance(each, int)]
-    return value is not None and _is_known(value) and math.prod(sizes) <= _SMALL
+    return value is not None and value.sizes is not None and math.prod(value.sizes) <= SMALL_ELEMENTS
 
 
 def _opset(model: onnx.ModelProto) -> int:

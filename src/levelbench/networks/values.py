@@ -43,6 +43,12 @@ class Value:
     dtype: str
     shape: Shape | None
 
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The shape where all of it is known."""
+        sizes = tuple(each for each in self.shape or () if isinstance(each, int))
+        return sizes if self.shape is not None and len(sizes) == len(self.shape) else None
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -122,7 +128,7 @@ def check_memory(size_bytes: int, asked: str) -> None:
 
 
 def drawn(
-    shape: tuple[int, ...], dtype: np.dtype[Any], values: Callable[[int], NDArray[Any]], asked: str
+    shape: tuple[int, ...], dtype: np.dtype[np.generic], values: Callable[[int], NDArray[Any]], asked: str
 ) -> NDArray[Any]:
     """An array of what ``values(count)`` gives call by call, so that little more than the array is held at a time.
 
@@ -140,12 +146,12 @@ def drawn(
     return flat.reshape(shape)
 
 
-def is_number(dtype: np.dtype[Any]) -> bool:
+def is_number(dtype: np.dtype[np.generic]) -> bool:
     """Whether the dtype is a floating or integer one, those of ``ml_dtypes`` included."""
     return dtype.kind in "fiu" or dtype.type.__module__ == "ml_dtypes"
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> np.dtype[np.generic]:
     """NumPy's dtype of that name, those of ``ml_dtypes`` included: ``bfloat16``, ``int4``, ``float8_e4m3fn``."""
     try:
         return np.dtype(name)
@@ -162,6 +168,15 @@ def dtype_of(name: str) -> np.dtype[Any]:
 def element_type(dtype: str) -> int:
     """ONNX's number of a dtype's name."""
     return int(helper.np_dtype_to_tensor_dtype(dtype_of(dtype)))
+
+
+def free_name(name: str, taken: set[str], at: int = 1) -> str:
+    """``name``, or the first of ``name_1``, ``name_2``, ... (from ``at`` on) that is free; it is taken from now on."""
+    found = name
+    while found in taken:
+        found, at = f"{name}_{at}", at + 1
+    taken.add(found)
+    return found
 
 
 def value_info(value: Value) -> onnx.ValueInfoProto:
@@ -235,13 +250,13 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
     return tuple(shape)
 
 
-def _dtype(value: Value) -> np.dtype[Any]:
+def _dtype(value: Value) -> np.dtype[np.generic]:
     if value.dtype in ("", "str", "object"):
         raise UsageError(f"random values for input {value.name!r}", f"it holds {value.dtype or 'no tensor'}", "give it")
     return dtype_of(value.dtype)
 
 
-def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int, high: int) -> NDArray[Any]:
+def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], seed: int, high: int) -> NDArray[Any]:
     generator = Generator(PCG64([seed, zlib.crc32(name.encode())]))
     asked = f"random values for input {name!r}"
     if dtype.kind == "b":

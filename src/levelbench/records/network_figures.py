@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from levelbench.measure.statistics import Estimate, Interval, arithmetic_mean, estimate, estimate_signed
-from levelbench.measure.statistics.quantiles import quantile_estimate, values_needed
+from levelbench.measure.statistics.intervals import quantile_estimate, values_needed
 from levelbench.records.networks import PHASES, NetworkRecord
 
 __all__ = ["QUANTILES", "Figure", "Quantile", "latency_quantiles", "memory", "overhead", "phases", "throughput"]

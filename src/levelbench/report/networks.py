@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 
-from levelbench.measure.statistics.quantiles import values_needed
+from levelbench.measure.statistics.intervals import values_needed
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.breakdown import OperatorRow
 from levelbench.records.network_figures import QUANTILES, Figure, Quantile

@@ -57,7 +57,7 @@ def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
 
         reference.save(reference.make(job.specification), Path(job.reference))
     else:
-        from levelbench.networks.benchmark.run import make_record
+        from levelbench.networks.benchmark.measuring import make_record
 
         make_record(
             job.specification,

@@ -18,7 +18,7 @@ from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.sampling import DEFAULT_RULE, Sample, sample
 from levelbench.measure.statistics import holm
-from levelbench.measure.statistics.chi_squared import ChiSquared, chi_squared_survival, chi_squared_test
+from levelbench.measure.statistics.distributions import ChiSquared, chi_squared_survival, chi_squared_test
 from levelbench.measure.stopping import StoppingRule
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.datasets.base import Split

@@ -1,8 +1,7 @@
-import copy
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.measure.environment.trees import with_
 
 from levelbench.measure.environment import Difference, capture, difference, differences, same_machine
 
@@ -21,14 +20,7 @@ BASE = {
 
 
 def changed(**changes):
-    tree = copy.deepcopy(BASE)
-    for path, value in changes.items():
-        *folders, last = path.split("__")
-        here = tree
-        for folder in folders:
-            here = here[folder]
-        here[last] = value
-    return tree
+    return with_(BASE, **changes)
 
 
 def test_an_environment_does_not_differ_from_itself():

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.measure.environment.accelerators import accelerators
 from levelbench.measure.environment.files import Roots, count_cpus, fields, integer, text
-from levelbench.measure.environment.machine import cache_bytes, machine
+from levelbench.measure.environment.machine import accelerators, cache_bytes, machine
 
 CPUINFO = """processor\t: 0
 model name\t: Fast Processor 9000

@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, harmless, settings
-from levelbench.measure.environment.software import libraries, malloc, threads
-from levelbench.measure.environment.source import git
+from levelbench.measure.environment.software import (
+    MALLOC_NAMES,
+    THREAD_NAMES,
+    git,
+    harmless,
+    libraries,
+    malloc,
+    settings,
+    threads,
+)
 
 
 def test_the_numpy_that_runs_and_its_blas_are_named():

@@ -20,7 +20,7 @@ from levelbench.measure.scenarios import (
     find_peak,
     run_scenario,
 )
-from levelbench.measure.scenarios.waiting import wait_until
+from levelbench.measure.scenarios.contract import wait_until
 from levelbench.measure.statistics.early_stopping import queries_needed
 
 MS = 10**6

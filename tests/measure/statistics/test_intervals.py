@@ -1,4 +1,4 @@
-"""Intervals of one sample."""
+"""Intervals of one sample: of means, of quantiles by order statistics, and of shares of runs."""
 
 import math
 
@@ -12,11 +12,19 @@ from levelbench.measure.statistics import (
     Interval,
     estimate,
     estimate_signed,
+    fisher_exact,
+    holm,
     log_mean_interval,
     mean_interval,
     median_interval,
     median_interval_ranks,
     median_interval_ranks_normal,
+    wilson,
+)
+from levelbench.measure.statistics.intervals import (
+    quantile_estimate,
+    quantile_interval_ranks,
+    values_needed,
 )
 
 
@@ -132,3 +140,107 @@ def test_estimate_scales_with_its_unit(values, factor):
 
 def test_interval_knows_its_width():
     assert Interval(1.0, 3.0, 0.95, "").width == 2.0
+
+
+LEVELS = st.sampled_from([0.9, 0.95, 0.99])
+QUANTILES = st.sampled_from([0.1, 0.5, 0.9, 0.95, 0.99])
+
+
+@pytest.mark.parametrize(("q", "needed"), [(0.5, 6), (0.9, 36), (0.99, 368)])
+def test_the_least_number_of_values_is_known(q, needed):
+    assert values_needed(q) == needed
+    assert quantile_interval_ranks(needed, q) is not None
+    assert quantile_interval_ranks(needed - 1, q) is None
+
+
+@given(n=st.integers(1, 3000), q=QUANTILES, level=LEVELS)
+def test_the_ranks_cover_the_quantile_and_none_nearer_would(n, q, level):
+    ranks = quantile_interval_ranks(n, q, level)
+    if ranks is None:
+        assert n < values_needed(q, level)
+        return
+    low, high = ranks
+    tail = (1 - level) / 2 + 1e-9
+    assert stats.binom.cdf(low - 1, n, q) <= tail
+    assert stats.binom.sf(high - 1, n, q) <= tail
+    assert stats.binom.cdf(low, n, q) > tail - 2e-9
+    assert stats.binom.sf(high - 2, n, q) > tail - 2e-9
+
+
+@given(n=st.integers(6, 1000))
+def test_of_the_median_the_ranks_are_those_of_the_medians_own_interval(n):
+    assert quantile_interval_ranks(n, 0.5) == median_interval_ranks(n)
+
+
+def test_the_estimate_is_a_value_that_was_measured_and_lies_in_its_interval():
+    values = np.random.default_rng(1).exponential(size=500).tolist()
+    found = quantile_estimate(values, 0.99)
+    assert found.value in values
+    assert found.value in found.interval
+    assert found.value == pytest.approx(np.quantile(values, 0.99, method="inverted_cdf"))
+    assert found.statistic == "quantile 0.99"
+
+
+def test_too_few_values_have_no_estimate():
+    assert quantile_estimate(range(1, 368), 0.99) is None
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, -1.0, float("nan")])
+def test_a_quantile_lies_between_zero_and_one(q):
+    with pytest.raises(ValueError, match="quantile"):
+        quantile_interval_ranks(10, q)
+
+
+@pytest.mark.parametrize(("k", "low", "high"), [(33, 0.52, 0.78), (30, 0.46, 0.72)])
+def test_the_published_cifar10_reach_shares_have_their_published_intervals(k, low, high):
+    found = wilson(k, 50)
+    assert (round(found.low, 2), round(found.high, 2)) == (low, high)
+
+
+@given(st.integers(1, 200), st.data())
+def test_wilson_is_scipys(n, data):
+    k = data.draw(st.integers(0, n))
+    theirs = stats.binomtest(k, n).proportion_ci(method="wilson")
+    ours = wilson(k, n)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9, abs=1e-12)
+
+
+def test_wilson_has_a_width_at_both_ends():
+    assert wilson(0, 5).low == 0.0
+    assert wilson(0, 5).high > 0.4
+    assert wilson(5, 5).high == 1.0
+
+
+@given(st.integers(1, 25), st.integers(1, 25), st.data())
+def test_fisher_exact_is_scipys(n_a, n_b, data):
+    k_a, k_b = data.draw(st.integers(0, n_a)), data.draw(st.integers(0, n_b))
+    theirs = stats.fisher_exact([[k_a, n_a - k_a], [k_b, n_b - k_b]]).pvalue
+    assert fisher_exact(k_a, n_a, k_b, n_b) == pytest.approx(theirs, rel=1e-6)
+
+
+def test_fisher_exact_knows_the_lady_tasting_tea():
+    assert fisher_exact(4, 4, 0, 4) == pytest.approx(2 / 70)
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 0), (-1, 3), (4, 3)])
+def test_what_is_no_share_is_refused(k, n):
+    with pytest.raises(ValueError, match="not a share"):
+        wilson(k, n)
+
+
+def test_holm_steps_down_and_keeps_the_order():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_lies_between_the_raw_and_bonferronis_values(p_values):
+    for raw, adjusted in zip(p_values, holm(p_values), strict=True):
+        assert raw <= adjusted <= min(1.0, len(p_values) * raw)
+    assert min(holm(p_values)) == pytest.approx(min(1.0, len(p_values) * min(p_values)))
+
+
+def test_holm_refuses_what_is_no_probability():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([1.5])

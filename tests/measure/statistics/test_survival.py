@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.measure.statistics import Arm, expected_time_with_restarts, kaplan_meier, log_rank_p, time_ratio
+from levelbench.measure.statistics import (
+    CensoredTimes,
+    expected_time_with_restarts,
+    kaplan_meier,
+    log_rank_p,
+    time_ratio,
+)
 
 # Freireich et al. 1963, weeks of remission under 6-MP (patients of LOST were still in remission when last seen).
 PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
@@ -121,70 +127,74 @@ def test_restarts_never_end_if_nothing_succeeds():
 
 
 def test_the_log_rank_test_tells_6_mp_from_placebo():
-    treated = Arm(tuple(RELAPSED), (36.0,) * len(LOST))
-    assert log_rank_p(treated, Arm(tuple(map(float, PLACEBO)))) < 1e-3
+    treated = CensoredTimes(tuple(RELAPSED), (36.0,) * len(LOST))
+    assert log_rank_p(treated, CensoredTimes(tuple(map(float, PLACEBO)))) < 1e-3
 
 
 def test_the_exact_permutation_p_counts_arrangements():
-    assert log_rank_p(Arm((1.0, 2.0, 3.0, 4.0)), Arm((5.0, 6.0, 7.0, 8.0))) == pytest.approx(2 / 70)
-    assert log_rank_p(Arm((1.0, 2.0)), Arm((1.0, 2.0))) == 1.0
+    assert log_rank_p(CensoredTimes((1.0, 2.0, 3.0, 4.0)), CensoredTimes((5.0, 6.0, 7.0, 8.0))) == pytest.approx(2 / 70)
+    assert log_rank_p(CensoredTimes((1.0, 2.0)), CensoredTimes((1.0, 2.0))) == 1.0
 
 
 def test_the_arms_are_only_compared_while_both_were_watched():
-    short = Arm((1.0, 2.0, 3.0), (4.0, 4.0, 4.0))
-    long = Arm((1.0, 2.0, 3.0, 50.0, 60.0, 70.0))
+    short = CensoredTimes((1.0, 2.0, 3.0), (4.0, 4.0, 4.0))
+    long = CensoredTimes((1.0, 2.0, 3.0, 50.0, 60.0, 70.0))
     assert log_rank_p(short, long) == pytest.approx(1.0)
 
 
 def test_the_interval_of_the_ratio_excludes_what_the_test_rejects():
-    a, b = Arm((10.0, 12.0, 11.0, 10.5, 13.0), (40.0,)), Arm((5.0, 6.0, 7.0, 6.5, 5.5, 5.2))
+    a, b = CensoredTimes((10.0, 12.0, 11.0, 10.5, 13.0), (40.0,)), CensoredTimes((5.0, 6.0, 7.0, 6.5, 5.5, 5.2))
     found = time_ratio(a, b)
     low, high = found.interval.low, found.interval.high
     assert low < found.ratio < high < 1.0
     for ratio, rejected in ((low * 0.99, True), (found.ratio, False), (high * 1.01, True)):
-        scaled = Arm(tuple(t / ratio for t in b.reached))
+        scaled = CensoredTimes(tuple(t / ratio for t in b.reached))
         assert (log_rank_p(a, scaled) <= 0.05) == rejected
 
 
 def test_three_runs_an_arm_bound_nothing():
-    found = time_ratio(Arm((1.0, 1.1), (5.0,)), Arm((2.0, 2.1, 2.2)))
+    found = time_ratio(CensoredTimes((1.0, 1.1), (5.0,)), CensoredTimes((2.0, 2.1, 2.2)))
     assert (found.interval.low, found.interval.high) == (0.0, math.inf)
 
 
 def test_there_is_no_ratio_if_nobody_arrived():
-    assert time_ratio(Arm((), (5.0, 5.0)), Arm((), (5.0, 5.0))) is None
+    assert time_ratio(CensoredTimes((), (5.0, 5.0)), CensoredTimes((), (5.0, 5.0))) is None
 
 
 def test_a_run_that_could_never_arrive_shortens_no_horizon():
-    a, late, never = Arm((1.0, 2.0, 3.0, 4.0)), Arm((5.0, 6.0, 7.0), (4.5,)), Arm((5.0, 6.0, 7.0), (math.inf,))
+    a, late, never = (
+        CensoredTimes((1.0, 2.0, 3.0, 4.0)),
+        CensoredTimes((5.0, 6.0, 7.0), (4.5,)),
+        CensoredTimes((5.0, 6.0, 7.0), (math.inf,)),
+    )
     assert never.horizon == math.inf
     assert log_rank_p(a, never) == pytest.approx(2 / 70)
-    assert log_rank_p(a, Arm((5.0, 6.0, 7.0), (0.5,))) == 1.0
+    assert log_rank_p(a, CensoredTimes((5.0, 6.0, 7.0), (0.5,))) == 1.0
     assert log_rank_p(a, late) == pytest.approx(2 / 70)
 
 
 def test_a_run_that_could_never_arrive_stays_so_under_any_ratio():
     a, b = [tuple(scale * (1 + i / 20) for i in range(12)) for scale in (10.0, 5.0)]
-    found = time_ratio(Arm(a), Arm(b, (math.inf,)))
+    found = time_ratio(CensoredTimes(a), CensoredTimes(b, (math.inf,)))
     assert 0.0 < found.interval.low <= 0.5 <= found.interval.high < 1.0
 
 
 def test_there_is_no_ratio_if_no_run_of_an_arm_could_have_arrived():
-    assert time_ratio(Arm((1.0, 2.0)), Arm((), (math.inf, math.inf))) is None
-    assert time_ratio(Arm((), (math.inf, math.inf)), Arm((1.0, 2.0))) is None
+    assert time_ratio(CensoredTimes((1.0, 2.0)), CensoredTimes((), (math.inf, math.inf))) is None
+    assert time_ratio(CensoredTimes((), (math.inf, math.inf)), CensoredTimes((1.0, 2.0))) is None
 
 
 @pytest.mark.parametrize("given_up", [-math.inf, math.nan, 0.0])
 def test_give_up_times_that_are_no_times_are_refused(given_up):
     with pytest.raises(ValueError, match="give-up"):
-        time_ratio(Arm((1.0, 2.0)), Arm((1.0,), (given_up,)))
+        time_ratio(CensoredTimes((1.0, 2.0)), CensoredTimes((1.0,), (given_up,)))
 
 
 def test_a_large_comparison_uses_the_normal_tail_and_finds_the_ratio():
     random = np.random.default_rng(3)
     a, b = np.exp(0.1 * random.standard_normal((2, 60)))
     b *= 1.25
-    arms = [Arm(tuple(t[t < 1.3]), (1.3,) * int((t >= 1.3).sum())) for t in (a, b)]
+    arms = [CensoredTimes(tuple(t[t < 1.3]), (1.3,) * int((t >= 1.3).sum())) for t in (a, b)]
     found = time_ratio(*arms)
     assert 1.25 in found.interval
     assert found.interval.width < 0.2

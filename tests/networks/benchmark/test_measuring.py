@@ -1,13 +1,32 @@
 """One case on one arm: each phase once, the result checked before it is timed, and every end an outcome."""
 
-import pytest
-from msgspec.structs import replace
+from collections import Counter
+from dataclasses import replace
 
-from levelbench.errors import MissingError
+import numpy as np
+import pytest
+from msgspec import structs
+
+from levelbench.errors import MissingError, UnsupportedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.meters.base import NullMeter, Reading
+from levelbench.measure.meters.memory import PeakMemoryMeter, memory_meter
+from levelbench.networks import OperatorTime
 from levelbench.networks.benchmark import measuring, reference
-from levelbench.networks.benchmark.measuring import STAGES
-from levelbench.networks.benchmark.parts import repeats_for
+from levelbench.networks.benchmark.cases import Known
+from levelbench.networks.benchmark.measuring import (
+    STAGES,
+    Footprint,
+    costs_of,
+    enough,
+    meter_of,
+    repeats_for,
+    sample_latency,
+)
+from levelbench.networks.zoo import cnn
+from levelbench.operators.cost import Cost
+from levelbench.operators.frameworks import open_framework
 from levelbench.records import Measurement, Samples
 from levelbench.records.networks import PHASES, NetworkCase, NetworkFacts, OperatorSamples, ProfileShares
 
@@ -100,7 +119,9 @@ def test_a_foreign_model_whose_rows_change_each_other_is_run_with_those_alone(
 
 
 def test_without_a_reference_nothing_is_claimed(make_specification, measured):
-    none = reference.Reference(reference.Facts(reason="the process of the reference was killed by signal 11"), {})
+    none = reference.Reference(
+        reference.ReferenceFacts(reason="the process of the reference was killed by signal 11"), {}
+    )
     outcome, _ = measured(make_specification(), wanted=none)
     assert outcome.status == "measured"
     assert outcome.checked == "not checked: the process of the reference was killed by signal 11"
@@ -153,8 +174,8 @@ def test_parameters_that_cannot_fit_are_not_even_drawn(make_specification, measu
 
 def test_a_file_that_changed_since_it_was_planned_is_not_measured(make_specification, measured):
     spec = make_specification()
-    spec = replace(spec, case=replace(spec.case, digest="00"))
-    outcome, _ = measured(spec, wanted=reference.Reference(reference.Facts(reason="none"), {}))
+    spec = structs.replace(spec, case=structs.replace(spec.case, digest="00"))
+    outcome, _ = measured(spec, wanted=reference.Reference(reference.ReferenceFacts(reason="none"), {}))
     assert outcome.status == "failed"
     assert "changed since the benchmark was planned" in outcome.reason
 
@@ -193,7 +214,9 @@ def test_a_batch_that_a_model_cannot_have_is_refused(tmp_path, make_specificatio
     graph.output(graph.node("Relu", graph.input("x", (1, 4))))
     save(graph.build(), tmp_path / "fixed.onnx")
     case = NetworkCase("fixed", "file", 8, path=str(tmp_path / "fixed.onnx"))
-    outcome, _ = measured(make_specification(case=case), wanted=reference.Reference(reference.Facts(reason="none"), {}))
+    outcome, _ = measured(
+        make_specification(case=case), wanted=reference.Reference(reference.ReferenceFacts(reason="none"), {})
+    )
     assert outcome.status == "failed"
     assert "fixed shapes" in outcome.reason
 
@@ -216,3 +239,214 @@ def test_torch_agrees_and_its_profiler_is_asked_where_its_adapter_offers_it(make
     assert outcome.status == "measured"
     assert len(only(events, OperatorSamples)) == 10
     assert len(only(events, ProfileShares)) == 1
+
+
+class Work:
+    """Takes scripted nanoseconds on a fake clock, the last of them for ever."""
+
+    def __init__(self, *durations_ns):
+        self.clock, self.calls = FakeClock(), 0
+        self._durations_ns = durations_ns
+
+    def __call__(self):
+        self.clock.advance(self._durations_ns[min(self.calls, len(self._durations_ns) - 1)])
+        self.calls += 1
+
+
+def sampled(work, samples=500, precision=0.05, budget_s=10.0):
+    return sample_latency(work, enough(samples, precision, budget_s), work.clock)
+
+
+@pytest.mark.parametrize("duration_ns", [100, 1_000_000])
+def test_each_value_is_one_call_however_short(duration_ns):
+    work = Work(duration_ns)
+    found = sampled(work, samples=50)
+    assert len(found.values) + len(found.warmup) == work.calls
+    assert found.values == pytest.approx(np.full(len(found.values), duration_ns * 1e-9))
+
+
+def test_a_steady_call_is_sampled_until_there_are_as_many_values_as_asked_for():
+    found = sampled(Work(1_000_000))
+    assert 500 <= len(found.values) < 700
+    assert "500" in found.stopped_by
+
+
+def test_a_slow_call_ends_with_its_budget():
+    work = Work(100_000_000)
+    found = sampled(work, budget_s=2.0)
+    assert len(found.values) == 20
+    assert found.stopped_by.startswith("budget of 2 s spent")
+
+
+def test_a_call_longer_than_the_budget_still_gives_a_median_an_interval_where_that_is_affordable():
+    assert len(sampled(Work(1_000_000_000), budget_s=3.0).values) == 6
+
+
+def test_a_call_that_takes_forever_gives_what_three_budgets_pay_for():
+    assert len(sampled(Work(10_000_000_000), budget_s=1.0).values) == 1
+
+
+def test_slow_first_calls_are_warm_up_and_are_kept_apart():
+    found = sampled(Work(*[50_000_000] * 5, 1_000_000), samples=100)
+    assert found.warmup[:5] == pytest.approx([0.05] * 5)
+    assert np.median(found.values) == pytest.approx(1e-3)
+
+
+def test_noise_without_end_stops_at_the_most_values():
+    random = np.random.default_rng(0)
+    work = Work(*random.exponential(1000, 60_000).astype(int).tolist())
+    assert len(sampled(work, precision=1e-6).values) <= 50_000
+
+
+MIB = 2**20
+
+
+class Meter:
+    """Reads scripted bytes, one at each stop."""
+
+    def __init__(self, *values):
+        self._values = iter(values)
+
+    def start(self):
+        pass
+
+    def stop(self):
+        return Reading("peak_memory", "B", next(self._values), "scripted")
+
+
+def test_the_peak_is_above_what_was_held_before():
+    found = Footprint(Meter(100.0, 350.0)).of(lambda: None)
+    assert (found.name, found.value, found.unit) == ("peak_memory", 250.0, "B")
+    assert found.method == "scripted, above the start"
+
+
+def test_a_peak_below_the_start_is_nothing():
+    assert Footprint(Meter(100.0, 90.0)).of(lambda: None).value == 0.0
+
+
+def test_without_a_meter_the_reason_is_recorded():
+    found = Footprint(NullMeter("peak_memory", "B", "no way")).of(lambda: None)
+    assert (found.value, found.method, found.reason) == (None, None, "no way")
+
+
+def test_an_accelerator_without_a_meter_says_so():
+    assert "NumpyBackend does not read the memory" in meter_of(NumpyBackend(), "cuda").stop().reason
+
+
+def test_an_accelerators_meter_is_the_frameworks_own():
+    meter = Meter(1.0)
+    backend = type("Backend", (), {"memory_meter": lambda self: meter})()
+    assert meter_of(backend, "cuda:0") is meter
+
+
+@pytest.mark.skipif(not isinstance(memory_meter(), PeakMemoryMeter), reason="this kernel cannot reset the peak")
+def test_an_array_that_is_made_and_dropped_during_the_call_is_in_the_peak():
+    found = Footprint(memory_meter()).of(lambda: np.ones(64 * MIB // 8))
+    assert 60 * MIB < found.value < 100 * MIB
+
+
+@pytest.mark.skipif(not isinstance(memory_meter(), PeakMemoryMeter), reason="this kernel cannot reset the peak")
+def test_what_was_held_before_is_not_in_the_peak():
+    held = np.ones(64 * MIB // 8)
+    assert Footprint(memory_meter()).of(held.sum).value < 20 * MIB
+
+
+NETWORK = cnn((1, 8, 8), 2, 4, 2)
+# Conv, Relu, MaxPool, Conv, Relu, MaxPool, Flatten, Gemm, Relu, Gemm
+COSTS = {at: Cost(10.0**at, 100.0) for at in range(10)}
+VALUES = dict.fromkeys((name for node in NETWORK.nodes for name in node.outputs), 30)
+KNOWN = Known(NetworkFacts(), COSTS, VALUES)
+UNKNOWN = Cost(None, None)
+
+
+def timed(index, output=""):
+    return OperatorTime(index, "title", output, (1.0,))
+
+
+def output_of(at):
+    return NETWORK.nodes[at].outputs[0]
+
+
+def test_a_node_has_its_own_cost():
+    assert costs_of([timed(3)], NETWORK, KNOWN) == [COSTS[3]]
+
+
+def test_a_fused_operator_has_the_operations_of_its_nodes_and_not_the_bytes_that_pass_between_them():
+    found = costs_of([timed(-1, output_of(1)), timed(2), timed(-1, output_of(4))], NETWORK, KNOWN)
+    # What Conv writes and Relu reads, 30 bytes each, never moves.
+    assert found == [Cost(11.0, 140.0), COSTS[2], Cost(11_000.0, 140.0)]
+
+
+def test_a_fused_operator_with_a_part_of_unknown_cost_has_none():
+    known = replace(KNOWN, nodes={**COSTS, 1: UNKNOWN})
+    assert costs_of([timed(-1, output_of(1))], NETWORK, known) == [UNKNOWN]
+
+
+def test_where_a_size_between_fused_nodes_is_unknown_so_are_the_bytes():
+    known = replace(KNOWN, value_bytes={})
+    assert costs_of([timed(-1, output_of(1))], NETWORK, known) == [Cost(11.0, None)]
+
+
+def test_what_is_no_value_of_the_network_has_no_cost():
+    assert costs_of([timed(-1, "a copy")], NETWORK, KNOWN) == [UNKNOWN]
+    assert costs_of([timed(-1, "layer")], None, Known(NetworkFacts(), {}, {})) == [UNKNOWN]
+
+
+REPEATS = 5
+KINDS = {"Conv", "Relu", "MaxPool", "Flatten", "Gemm"}
+
+
+def shares(seconds):
+    whole = sum(seconds.values())
+    return {name: value / whole for name, value in seconds.items()}
+
+
+def told(backend, profile, mode):
+    """The shares by our clock and by the witness; how near they are is for ``benchmarks/shares.py`` to say."""
+    network = cnn((3, 32, 32), 32, 64, 10)
+    executor = backend.executor(network, mode=mode, trains=False)
+    inputs = [backend.array(each) for each in network.make_inputs(16).values()]
+    ours: Counter = Counter()
+    for each in executor.operator_times(*inputs, repeats=REPEATS):
+        ours[each.title] += float(np.median(each.times_s))
+    _, seconds = profile(executor, inputs, REPEATS)
+    return shares(ours), shares(seconds)
+
+
+def test_pytorchs_profiler_accounts_for_the_same_operators_as_our_clock():
+    pytest.importorskip("torch")
+    from levelbench.frameworks.torch.profiling import profile
+
+    ours, theirs = told(open_framework("torch"), profile, "eager")
+    assert set(ours) == set(theirs) == KINDS
+    assert min(theirs.values()) >= 0
+
+
+def test_onnx_runtimes_profiler_accounts_for_the_same_operators_as_our_clock_around_single_ones():
+    pytest.importorskip("onnxruntime")
+    from levelbench.frameworks.onnxruntime.profile import profile
+
+    backend = open_framework("onnxruntime")
+    ours, theirs = told(backend, lambda *given: profile(backend, *given), "unoptimised")
+    assert set(theirs) == KINDS
+    # Its profiler counts whole microseconds, and a Flatten takes less.
+    assert KINDS - {"Flatten"} <= set(ours)
+
+
+def test_a_compiled_network_has_no_operators_to_profile():
+    pytest.importorskip("torch")
+    from levelbench.frameworks.torch.profiling import profile
+
+    executor = open_framework("torch").executor(cnn((1, 8, 8), 2, 4, 2), mode="compiled", trains=False)
+    with pytest.raises(UnsupportedError, match="not those of the network"):
+        profile(executor, [], 1)
+
+
+def test_an_optimised_session_has_other_operators_than_the_network():
+    pytest.importorskip("onnxruntime")
+    from levelbench.frameworks.onnxruntime.profile import profile
+
+    backend = open_framework("onnxruntime")
+    executor = backend.executor(cnn((1, 8, 8), 2, 4, 2), mode="optimised", trains=False)
+    with pytest.raises(UnsupportedError, match="not those of the network"):
+        profile(backend, executor, [], 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from levelbench.networks.fuzz import agreement_on, generate, write_case
+from levelbench.networks.fuzz.generate import agreement_on, generate, write_case
 from levelbench.operators.frameworks import load_framework
 
 IN_CI = settings(

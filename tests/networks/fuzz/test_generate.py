@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from levelbench.frameworks.numpy.backend import NumpyBackend
-from levelbench.networks.fuzz import generate_seeded
+from levelbench.networks.fuzz.generate import generate_seeded
 from levelbench.networks.probes.running import Runner, part_of
 
 SEEDS = range(150)

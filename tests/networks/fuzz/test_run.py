@@ -6,8 +6,8 @@ from click.testing import CliRunner
 
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks.files import load
-from levelbench.networks.fuzz import fuzz
 from levelbench.networks.fuzz.__main__ import command
+from levelbench.networks.fuzz.generate import fuzz
 from levelbench.operators.contract import Operator
 
 

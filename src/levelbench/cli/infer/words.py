@@ -94,7 +94,7 @@ def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> 
 def _server(name: str, given: dict[str, Any], duration_s: float) -> dict[str, Any]:
     if name != "server":
         return {}
-    from levelbench.measure.scenarios.streams import refuse_flood
+    from levelbench.measure.scenarios.driving import refuse_flood
 
     qps, find_peak = given["qps"], given["find_peak"]
     if given["bound"] is None:

@@ -7,10 +7,8 @@ data that travels with the record. No host name, no user name, no folder of a ho
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from levelbench.measure.clocks import utc_now
-from levelbench.measure.environment.accelerators import accelerators
 from levelbench.measure.environment.compare import (
     Difference,
     difference,
@@ -19,11 +17,10 @@ from levelbench.measure.environment.compare import (
     same_machine,
     system_of,
 )
-from levelbench.measure.environment.doubts import doubts
-from levelbench.measure.environment.machine import machine
-from levelbench.measure.environment.software import libraries, malloc, threads
-from levelbench.measure.environment.source import git
-from levelbench.measure.environment.state import frequency, load, others_cores, throttling
+from levelbench.measure.environment.files import Facts
+from levelbench.measure.environment.machine import accelerators, machine
+from levelbench.measure.environment.software import git, libraries, malloc, threads
+from levelbench.measure.environment.state import doubts, frequency, load, others_cores, throttling
 
 __all__ = [
     "Difference",
@@ -38,7 +35,7 @@ __all__ = [
 ]
 
 
-def capture(folder: Path | None = None) -> dict[str, Any]:
+def capture(folder: Path | None = None) -> Facts:
     """The environment now, as JSON-serialisable data; ``folder`` is where the source is (else the current folder).
 
     Takes some tens of milliseconds: call it off the clock, in the process that will be measured.
@@ -58,12 +55,12 @@ def capture(folder: Path | None = None) -> dict[str, Any]:
     return {**facts, "load": now, **_moving()}
 
 
-def capture_after() -> dict[str, Any]:
+def capture_after() -> Facts:
     """The facts that move, again: give it to ``doubts`` beside what ``capture`` gave before."""
     return {"load": load(), **_moving()}
 
 
-def _moving() -> dict[str, Any]:
+def _moving() -> Facts:
     return {
         "frequency": frequency(),
         "throttling": throttling(),

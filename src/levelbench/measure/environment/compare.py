@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Difference", "difference", "differences", "machine_of", "same_machine", "system_of"]
-
 # (prefix of the path, why it matters); the first that fits counts, and the order is the order of weight.
 _RULES: tuple[tuple[str, str], ...] = (
     ("machine.id", "another kind of machine: times do not compare"),

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["HERE", "Roots", "count_cpus", "fields", "integer", "text"]
+Facts = dict[str, Any]
+"""What a machine or program says of itself, JSON-serialisable, by name; ``None`` where it does not say."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""What machine this is: processor, caches, memory, limits, and the settings that decide its speed.
+"""What machine this is: processor, caches, memory, limits, accelerators, and the settings that decide its speed.
 
-``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host
-name, so two machines of one kind compare as one machine and nothing in a record says whose it is.
+``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host name, so two
+machines of one kind compare as one machine and nothing in a record says whose it is. The NVIDIA driver lists its boards
+and its version as text under ``/proc``; reading that loads no framework and touches no device.
 """
 
 from __future__ import annotations
@@ -11,11 +12,8 @@ import json
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
-from levelbench.measure.environment.files import HERE, Roots, count_cpus, fields, integer, text
-
-__all__ = ["cache_bytes", "last_level_cache_bytes", "machine", "memory_left_bytes"]
+from levelbench.measure.environment.files import HERE, Facts, Roots, count_cpus, fields, integer, text
 
 # Instruction sets that decide which kernels a numeric library picks.
 _INSTRUCTIONS = (
@@ -33,7 +31,7 @@ _INSTRUCTIONS = (
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-def machine(roots: Roots = HERE) -> dict[str, Any]:
+def machine(roots: Roots = HERE) -> Facts:
     """The facts about the machine, JSON-serialisable; what it does not give is ``None``."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     hardware = {**_processor(roots), **_topology(cpu), "caches": _caches(cpu), "memory_bytes": _memory_bytes(roots)}
@@ -53,13 +51,13 @@ def machine(roots: Roots = HERE) -> dict[str, Any]:
     }
 
 
-def _digest(hardware: dict[str, Any]) -> str:
+def _digest(hardware: Facts) -> str:
     memory = hardware["memory_bytes"]
     stable = {**hardware, "memory_bytes": f"{memory / 2**30:.2g} GiB" if memory else None}
     return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _processor(roots: Roots) -> dict[str, Any]:
+def _processor(roots: Roots) -> Facts:
     info = fields(roots.proc / "cpuinfo")
     flags = set((info.get("flags") or info.get("Features") or "").split())
     return {
@@ -71,7 +69,7 @@ def _processor(roots: Roots) -> dict[str, Any]:
     }
 
 
-def _topology(cpu: Path) -> dict[str, Any]:
+def _topology(cpu: Path) -> Facts:
     cores, sockets = set(), set()
     for folder in cpu.glob("cpu[0-9]*/topology"):
         socket = text(folder / "physical_package_id")
@@ -81,7 +79,7 @@ def _topology(cpu: Path) -> dict[str, Any]:
     return {"cores_logical": logical, "cores_physical": len(cores) or None, "sockets": len(sockets) or None}
 
 
-def _caches(cpu: Path) -> list[dict[str, Any]]:
+def _caches(cpu: Path) -> list[Facts]:
     """One entry a level and kind: the size of one instance, and how many instances the machine has."""
     instances: dict[tuple[int, str, int], set[str]] = {}
     for folder in cpu.glob("cpu[0-9]*/cache/index[0-9]*"):
@@ -103,7 +101,7 @@ def _memory_bytes(roots: Roots) -> int | None:
     return int(total[0]) * 1024 if total and total[0].isdigit() else None
 
 
-def _cgroup_limits(sys: Path) -> dict[str, Any]:
+def _cgroup_limits(sys: Path) -> Facts:
     """Processors and bytes that a container grants (cgroup v2, then v1); ``None`` is no limit."""
     root = sys / "fs" / "cgroup"
     quota, _, period = (text(root / "cpu.max") or "").partition(" ")
@@ -150,7 +148,7 @@ def _numa_nodes(sys: Path) -> int | None:
     return len(list((sys / "devices" / "system" / "node").glob("node[0-9]*"))) or None
 
 
-def _speed_settings(cpu: Path) -> dict[str, Any]:
+def _speed_settings(cpu: Path) -> Facts:
     governors = {text(each) for each in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
     limits = cpu / "cpu0" / "cpufreq"
     no_turbo, boost = integer(cpu / "intel_pstate" / "no_turbo"), integer(cpu / "cpufreq" / "boost")
@@ -190,7 +188,22 @@ def last_level_cache_bytes(roots: Roots = HERE) -> int:
     return max((each["bytes"] for each in _last_level(roots)), default=0)
 
 
-def _last_level(roots: Roots) -> list[dict[str, Any]]:
+def _last_level(roots: Roots) -> list[Facts]:
     caches = _caches(roots.sys / "devices" / "system" / "cpu")
     last = max((each["level"] for each in caches), default=0)
     return [each for each in caches if each["level"] == last]
+
+
+def accelerators(roots: Roots = HERE) -> Facts:
+    """``nvidia_driver`` (a version or ``None``) and ``names`` (one a board, in PCI order)."""
+    nvidia = roots.proc / "driver" / "nvidia"
+    boards = [fields(each).get("Model", "unknown") for each in sorted(nvidia.glob("gpus/*/information"))]
+    return {"nvidia_driver": _driver(text(nvidia / "version")), "names": boards}
+
+
+def _driver(version: str | None) -> str | None:
+    """The version number in a line such as ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  ...``."""
+    for word in (version or "").split():
+        if word[0].isdigit() and word.replace(".", "").isdigit() and "." in word:
+            return word
+    return None

@@ -1,26 +1,165 @@
-"""Which software runs: versions, numeric libraries and how many threads they use, and the settings that they obey.
+"""Which software runs: versions, numeric libraries with their threads and settings, and the state of the source.
 
-Look, never load. Versions come from package metadata, threads from libraries that are already in this
-process, and settings from a fixed list of variables (``settings``).
+Versions come from package metadata and threads from libraries that are already in this process: nothing is loaded.
+
+Settings are environment variables that change how fast numeric code runs, from a list of exact names, never a pattern,
+so that no secret can fall into a record. Of a value only numbers and words that are known to be harmless are kept; any
+other part (a folder, the serial number of an accelerator) becomes a short digest, which shows that two environments
+differ and not in what.
+
+A commit alone names the wrong code whenever something was edited, so the edit has a digest too. Git is asked read-only,
+with its hooks and helpers off, and for a bounded time; an answer that does not come is a reason.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.metadata
 import os
 import platform
+import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from levelbench.measure.environment.files import HERE, Roots, text
-from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, settings
+from levelbench.measure.environment.files import HERE, Facts, Roots, text
 
-__all__ = ["libraries", "malloc", "threads"]
+# fmt: off
+THREAD_NAMES = frozenset((
+    "OMP_NUM_THREADS", "OMP_DYNAMIC", "OMP_PROC_BIND", "OMP_PLACES", "OMP_SCHEDULE", "OMP_WAIT_POLICY",
+    "OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT",
+    "KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET",
+    "MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_THREADING_LAYER", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR",
+    "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_THREAD_TIMEOUT", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
+    "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS",
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_NTHREADS",
+    "PYTHONHASHSEED", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHON_GIL",
+))
+MALLOC_NAMES = frozenset((
+    "MALLOC_ARENA_MAX", "MALLOC_ARENA_TEST", "MALLOC_CONF", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TCACHE_COUNT", "MALLOC_PERTURB_", "GLIBC_TUNABLES",
+    "LD_PRELOAD", "PYTHONMALLOC", "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+))
+_WORDS = frozenset((
+    "true", "false", "yes", "no", "on", "off", "none", "auto", "default", "enabled", "disabled", "strict", "any",
+    # OpenMP and its implementations
+    "static", "dynamic", "guided", "monotonic", "nonmonotonic", "close", "spread", "master", "primary", "threads",
+    "cores", "sockets", "ll_caches", "numa_domains", "active", "passive", "infinity", "infinite", "granularity",
+    "fine", "thread", "core", "tile", "socket", "compact", "scatter", "balanced", "explicit", "proclist", "verbose",
+    "noverbose", "warnings", "nowarnings", "respect", "norespect", "reset", "noreset", "1s", "2s", "1t", "2t",
+    # kernels of numeric libraries
+    "intel", "gnu", "tbb", "sequential", "sse4_1", "sse41", "sse4_2", "avx", "avx2", "avx2_vnni", "avx2_vnni_2",
+    "avx512", "avx512_e1", "avx512_e2", "avx512_e3", "avx512_e4", "avx512_mic", "avx512_mic_e1", "avx512_core",
+    "avx512_core_vnni", "avx512_core_bf16", "avx512_core_fp16", "avx512_core_amx", "avx512_core_amx_fp16", "avx10",
+    "compatible", "all", "bf16", "f16", "fp16", "tf32", "fp32", "haswell", "skylakex", "cooperlake", "sapphirerapids",
+    "sandybridge", "nehalem", "zen", "excavator", "prescott", "core2", "barcelona", "bulldozer", "generic", "armv8",
+    "neoversen1", "neoversev1", "neoversen2", "cortexa57", "cortexa72", "thunderx2t99", "power8", "power9", "power10",
+    # accelerators
+    "fastest_first", "pci_bus_id", "nodevfiles", "ring", "tree", "collnet", "collnetdirect", "collnetchain", "nvls",
+    "nvlstree", "pat", "ll", "ll128", "simple", "random",
+    # allocators
+    "malloc", "pymalloc", "debug", "malloc_debug", "pymalloc_debug", "mimalloc", "native", "cudamallocasync",
+    "backend", "max_split_size_mb", "roundup_power2_divisions", "garbage_collection_threshold", "expandable_segments",
+    "pinned_use_cuda_host_register", "pinned_num_register_threads", "pinned_use_background_threads",
+    "background_thread", "max_background_threads", "dirty_decay_ms", "muzzy_decay_ms", "narenas", "percpu_arena",
+    "metadata_thp", "thp", "always", "never", "percpu", "phycpu", "oversize_threshold", "tcache", "tcache_max",
+    "lg_tcache_max", "retain", "dss", "secondary", "abort_conf", "prof", "stats_print", "zero", "junk", "xmalloc",
+    "huge_arena_pac_thp", "confirm_conf", "hpa", "lg_extent_max_active_fit",
+    "glibc.malloc.arena_max", "glibc.malloc.arena_test", "glibc.malloc.mmap_max", "glibc.malloc.mmap_threshold",
+    "glibc.malloc.top_pad", "glibc.malloc.trim_threshold", "glibc.malloc.tcache_count", "glibc.malloc.tcache_max",
+    "glibc.malloc.tcache_unsorted_limit", "glibc.malloc.mxfast", "glibc.malloc.hugetlb", "glibc.malloc.perturb",
+    "glibc.malloc.check", "glibc.pthread.rseq", "glibc.pthread.mutex_spin_count", "glibc.cpu.hwcaps",
+    "glibc.cpu.x86_non_temporal_threshold", "glibc.cpu.x86_rep_movsb_threshold", "glibc.mem.tagging",
+))
+# fmt: on
+
+_FOLDERS = re.compile(r"[^\s:=,;]*/")
+_PARTS = re.compile(r"([\s:=,;|{}()\[\]^]+)")
+_HARMLESS = re.compile(
+    r"[-+]?(0x[0-9a-f]{1,8}|\d{1,12}(\.\d{1,6})?)([kmgt]i?b?|b|s|ms)?"
+    # What was made of something else before.
+    r"|#[0-9a-f]{4}"
+    # A range of cores, and how two are told apart in a hardware subset.
+    r"|\d{1,4}-\d{1,4}"
+    # The name of a compiler's flag says what is set; its value is looked at by itself.
+    r"|--xla_[a-z0-9_]{1,60}"
+    r"|lib(jemalloc|tcmalloc\w{0,20}|mimalloc|snmalloc|hugetlbfs|iomp5|gomp|omp|faketime\w{0,5})\.so[.\d]{0,12}",
+    re.IGNORECASE,
+)
+
+
+def settings(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    """The variables of ``names`` that are set, sorted, with what is harmless in their values."""
+    return {name: harmless(environment[name]) for name in sorted(names & set(environment))}
+
+
+def harmless(value: str) -> str:
+    """``value`` with its numbers and known words; four hexadecimal digits after a ``#`` in the place of other parts.
+
+    So few that nobody finds the part by trying: they say that two values differ, mostly, and no more.
+    """
+    parts = _PARTS.split(_FOLDERS.sub("", value))
+    return "".join(part if at % 2 or _known(part) else _shortened(part) for at, part in enumerate(parts))
+
+
+def _known(part: str) -> bool:
+    return not part or part.lower() in _WORDS or _HARMLESS.fullmatch(part) is not None
+
+
+def _shortened(part: str) -> str:
+    return f"#{hashlib.sha256(part.encode(errors='surrogateescape')).hexdigest()[:4]}"
+
+
+# A repository's own settings may name programs to run; measuring must not run them, nor take the index lock.
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
+
+
+def git(folder: Path, timeout_s: float = 2.0) -> Facts:
+    """``commit``, ``dirty`` and ``changes`` (SHA-256 of the edit) around ``folder``, or a ``reason`` why not."""
+    try:
+        status = _ask(folder, timeout_s, "status", "--porcelain=v2", "--branch", "--untracked-files=normal")
+        lines = status.decode(errors="replace").splitlines()
+        oid = next((line.removeprefix("# branch.oid ") for line in lines if line.startswith("# branch.oid ")), "")
+        entries = [line for line in lines if not line.startswith("#")]
+        commit = oid if oid and oid != "(initial)" else None
+        edit = b"" if commit is None else _ask(folder, timeout_s, "diff", "--no-ext-diff", "--no-textconv", "HEAD")
+    except FileNotFoundError:
+        return _unknown("git is not installed, or the folder does not exist")
+    except subprocess.TimeoutExpired:
+        return _unknown(f"git did not answer within {timeout_s:g} s")
+    except subprocess.CalledProcessError:
+        return _unknown("not in a git repository")
+    changes = hashlib.sha256("\n".join(entries).encode() + edit).hexdigest() if entries else None
+    return {
+        "commit": commit,
+        "dirty": bool(entries),
+        "changes": changes,
+        "reason": None if commit else "the repository has no commit yet",
+    }
+
+
+def _ask(folder: Path, timeout_s: float, *words: str) -> bytes:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return subprocess.run(
+        [*_GIT, "-C", str(folder), *words],
+        env=inherited,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout_s,
+        check=True,
+    ).stdout
+
+
+def _unknown(reason: str) -> Facts:
+    return {"commit": None, "dirty": None, "changes": None, "reason": reason}
+
 
 # fmt: off
 _PACKAGES = (
@@ -43,7 +182,7 @@ _THREAD_SYMBOLS = {
 _CORE_SYMBOLS = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename")
 
 
-def libraries() -> dict[str, Any]:
+def libraries() -> Facts:
     """Versions by name: Python with its build, installed packages without an import, and numpy's BLAS."""
     versions = {}
     for package in _PACKAGES:
@@ -67,14 +206,14 @@ def libraries() -> dict[str, Any]:
     }
 
 
-def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) -> dict[str, Any]:
+def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) -> Facts:
     """Threads of each numeric library in this process, the kernel family that it chose, and the settings in force."""
-    found: dict[str, Any] = {"settings": settings(environment, THREAD_NAMES), "loaded": {}}
+    found: Facts = {"settings": settings(environment, THREAD_NAMES), "loaded": {}}
     for path in _loaded(roots.proc / "self" / "maps"):
         family = next((each for each in _THREAD_SYMBOLS if each in path.name), None)
         if family is None:
             continue
-        count, core = _ask(path, _THREAD_SYMBOLS[family])
+        count, core = _ask_library(path, _THREAD_SYMBOLS[family])
         if count is not None:
             found["loaded"][path.name.split(".so")[0]] = {"threads": count, "kernels": core}
     torch = sys.modules.get("torch")
@@ -94,7 +233,7 @@ def _loaded(maps: Path) -> list[Path]:
     return [Path(path) for path in sorted(paths)]
 
 
-def _ask(path: Path, symbols: tuple[str, ...]) -> tuple[int | None, str | None]:
+def _ask_library(path: Path, symbols: tuple[str, ...]) -> tuple[int | None, str | None]:
     """What a library that is loaded already says: its threads, and the processor family of its kernels."""
     try:
         library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_NOLOAD", 0))

@@ -10,8 +10,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-__all__ = ["CounterMeter", "Meter", "NoReading", "NullMeter", "Reading"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from typing import final
 
 from levelbench.measure.meters.base import Meter, Reading
 
-__all__ = ["LifetimePeakMemoryMeter", "PeakMemoryMeter", "memory_meter"]
-
 NAME = "peak_memory"
 UNIT = "B"
 SELF = Path("/proc/self")

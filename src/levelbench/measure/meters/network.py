@@ -12,8 +12,6 @@ from typing import final
 
 from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
 
-__all__ = ["NetworkMeter", "interface_bytes", "loopback_meter", "network_meter"]
-
 PROC = Path("/proc")
 SYS = Path("/sys")
 

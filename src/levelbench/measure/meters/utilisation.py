@@ -15,22 +15,6 @@ from typing import final
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
 
-__all__ = [
-    "LEAST_TICKS",
-    "CpuTicks",
-    "MachineShareMeter",
-    "OtherLoadMeter",
-    "ProcessUtilisationMeter",
-    "available_cores",
-    "busy_meter",
-    "cpu_ticks",
-    "other_load_meter",
-    "others_cores",
-    "own_cpu_s",
-    "steal_meter",
-    "utilisation_meter",
-]
-
 PROC = Path("/proc")
 
 LEAST_TICKS = 8

@@ -7,17 +7,17 @@ LoadGen's seeds it issues LoadGen's queries, so the two can be held against each
 from __future__ import annotations
 
 from levelbench.measure.scenarios.audits import (
-    Audit,
+    AuditVerdict,
     KeepSome,
-    Kept,
+    KeptAnswer,
     audit_caching,
     audit_kept_answers,
     audit_same_result,
 )
-from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
+from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest, VirtualClock, VirtualServers
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
 from levelbench.measure.scenarios.driving import run_scenario
-from levelbench.measure.scenarios.peak import Peak, Trial, find_peak
+from levelbench.measure.scenarios.peak import Peak, RateTrial, find_peak
 from levelbench.measure.scenarios.result import QUANTILES, ScenarioResult
 from levelbench.measure.scenarios.settings import (
     RULES_DURATION_S,
@@ -28,20 +28,20 @@ from levelbench.measure.scenarios.settings import (
     Server,
     SingleStream,
 )
-from levelbench.measure.scenarios.waiting import VirtualClock, VirtualServers
 
 __all__ = [
     "QUANTILES",
     "RULES_DURATION_S",
     "Answering",
-    "Audit",
+    "AuditVerdict",
     "DawnBench",
     "KeepSome",
-    "Kept",
+    "KeptAnswer",
     "MultiStream",
     "Offline",
     "Peak",
     "Query",
+    "RateTrial",
     "SampleOrder",
     "Scenario",
     "ScenarioResult",
@@ -49,7 +49,6 @@ __all__ = [
     "Server",
     "SingleStream",
     "SystemUnderTest",
-    "Trial",
     "VirtualClock",
     "VirtualServers",
     "arrivals_ns",

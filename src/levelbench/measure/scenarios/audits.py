@@ -23,8 +23,6 @@ from levelbench.measure.scenarios.turns import Turns
 from levelbench.measure.statistics.compare import paired_log_ratio
 from levelbench.measure.statistics.values import Interval
 
-__all__ = ["Audit", "KeepSome", "Kept", "audit_caching", "audit_kept_answers", "audit_same_result"]
-
 LIMIT: Final = 1.10
 """MLPerf's limit of all three: 10 %."""
 
@@ -38,7 +36,7 @@ Same = Callable[[object, object], bool]
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditVerdict:
     """What an audit found: ``value`` is the ratio or share that was judged, ``n`` the number of things behind it."""
 
     name: str
@@ -57,7 +55,7 @@ class Returning(Protocol):
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptAnswer:
     """One answer that was given while the clock ran."""
 
     index: int
@@ -82,18 +80,18 @@ class KeepSome:
         self._keep: list[bool] = (np.random.default_rng(seed).random(_DRAWS) < share).tolist()
         self._number = count()
         self._most = most
-        self.kept: list[Kept] = []
+        self.kept: list[KeptAnswer] = []
 
     def answer(self, indices: Sequence[int]) -> None:
         """Have the samples answered, and keep the answers if the draw says so."""
         answers = self._answer(indices)
         if self._keep[next(self._number) % _DRAWS] and len(self.kept) < self._most:
-            self.kept.extend(map(Kept, indices, answers))
+            self.kept.extend(map(KeptAnswer, indices, answers))
 
 
 def audit_kept_answers(
-    kept: Sequence[Kept], reference: Mapping[int, object], same: Same | None = None, tolerance: float = 0.0
-) -> Audit:
+    kept: Sequence[KeptAnswer], reference: Mapping[int, object], same: Same | None = None, tolerance: float = 0.0
+) -> AuditVerdict:
     """Whether answers given under the clock are those of the accuracy run, ``reference`` by index (MLPerf TEST01).
 
     ``same`` compares two answers (default: equal; arrays: within 1e-5 relative and 1e-6 absolute). ``tolerance`` is the
@@ -105,15 +103,15 @@ def audit_kept_answers(
     unknown = [each.index for each in kept if each.index not in reference]
     if not kept or unknown:
         found = f"no reference for sample {unknown[0]}" if unknown else "no answer was kept"
-        return Audit(name, "unclear", found)
+        return AuditVerdict(name, "unclear", found)
     wrong = [each.index for each in kept if not agree(each.answer, reference[each.index])]
     share, n = len(wrong) / len(kept), len(kept)
     detectable = 1.0 - 0.05 ** (1.0 / n)
     if share > tolerance:
         found = f"{len(wrong)} of {n} answers differ from the accuracy run, the first for sample {wrong[0]}"
-        return Audit(name, "failed", found, share, n=n)
+        return AuditVerdict(name, "failed", found, share, n=n)
     found = f"{len(wrong)} of {n} answers differ; false answers above {detectable:.2%} would be found with 95 %"
-    return Audit(name, "passed", found, share, n=n)
+    return AuditVerdict(name, "passed", found, share, n=n)
 
 
 def audit_caching(
@@ -126,7 +124,7 @@ def audit_caching(
     block: int = 16,
     limit: float = LIMIT,
     timeout_s: float = 120.0,
-) -> Audit:
+) -> AuditVerdict:
     """Whether the same sample again is answered faster (MLPerf TEST04), on a system that has not been asked before.
 
     ``pairs`` pairs of blocks, of ``block`` different samples and of one sample ``block`` times, in turns A B B A, so
@@ -139,7 +137,7 @@ def audit_caching(
     if pairs < _LEAST_PAIRS or block < _LEAST_BLOCK:
         needed = max(pairs, _LEAST_PAIRS) * (_LEAST_BLOCK + 2)
         found = f"{samples} samples in {pairs} pairs of blocks; {_LEAST_PAIRS} pairs and {needed} samples are needed"
-        return Audit(name, "unclear", found)
+        return AuditVerdict(name, "unclear", found)
     blocks = _blocks(samples, pairs, block, seed)
     turns = Turns(clock, "caching audit", timeout_s)
     queries = [[index] for indices in blocks for index in indices]
@@ -155,10 +153,10 @@ def audit_caching(
         f"different samples take {ratio.ratio:.3f} [{ratio.interval.low:.3f}, {ratio.interval.high:.3f}] times as long "
         f"as the same one again; the limit is {limit:g}"
     )
-    return Audit(name, verdict, found, ratio.ratio, ratio.interval, pairs)
+    return AuditVerdict(name, verdict, found, ratio.ratio, ratio.interval, pairs)
 
 
-def audit_same_result(first: ScenarioResult, second: ScenarioResult, limit: float = LIMIT) -> Audit:
+def audit_same_result(first: ScenarioResult, second: ScenarioResult, limit: float = LIMIT) -> AuditVerdict:
     """Whether ``second`` (other seeds, or with answers kept) is as good as ``first`` (MLPerf TEST05; speed of TEST01).
 
     The ratio is second over first. Single- and multi-stream: of the scenario's quantile, whose intervals in both runs
@@ -176,18 +174,20 @@ def audit_same_result(first: ScenarioResult, second: ScenarioResult, limit: floa
     if first.scenario == "server":
         valid = "valid" if second.valid else f"not valid: {'; '.join(second.reasons)}"
         verdict: Verdict = "unclear" if not first.valid else "passed" if second.valid else "failed"
-        return Audit(_SAME_RESULT, verdict, f"the second run is {valid}; {at}", ratio, n=2)
+        return AuditVerdict(_SAME_RESULT, verdict, f"the second run is {valid}; {at}", ratio, n=2)
     if first.early is not None:
         if a.interval is None or b.interval is None:
-            return Audit(_SAME_RESULT, "unclear", f"{at}, and too few queries for an interval", ratio, n=2)
+            return AuditVerdict(_SAME_RESULT, "unclear", f"{at}, and too few queries for an interval", ratio, n=2)
         interval = Interval(
             b.interval.low / a.interval.high, b.interval.high / a.interval.low, 0.90, "of two order statistics"
         )
         found = f"{at} [{interval.low:.3f}, {interval.high:.3f}]; the limit is {limit:g}"
-        return Audit(_SAME_RESULT, _above(interval, limit), found, ratio, interval, first.queries + second.queries)
+        return AuditVerdict(
+            _SAME_RESULT, _above(interval, limit), found, ratio, interval, first.queries + second.queries
+        )
     ratio = first.throughput_per_s / second.throughput_per_s if second.throughput_per_s else math.inf
     found = f"a sample takes {ratio:.3f} times as long, from one run each; the limit is {limit:g}"
-    return Audit(_SAME_RESULT, "failed" if ratio > limit else "passed", found, ratio, n=2)
+    return AuditVerdict(_SAME_RESULT, "failed" if ratio > limit else "passed", found, ratio, n=2)
 
 
 def _above(interval: Interval, limit: float) -> Verdict:

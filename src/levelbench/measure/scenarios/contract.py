@@ -1,16 +1,23 @@
-"""What a scenario drives: a system under test, and the queries that it is given.
+"""What a scenario drives (a system under test, and the queries that it is given), and waiting for a scheduled instant.
 
-The driver sees nothing of the work but indices of samples going in and the news that they are answered.
-A system either answers at once (:class:`Answering`) or takes queries and completes them when it likes
-(:class:`SystemUnderTest`); the clock is read when the answer is reported, before anything else happens.
+The driver sees nothing of the work but indices of samples going in and the news that they are answered. A system either
+answers at once (:class:`Answering`) or takes queries and completes them when it likes (:class:`SystemUnderTest`); the
+clock is read when the answer is reported, before anything else happens.
+
+A sleep alone ends a hundred microseconds late and a spin alone takes a core from the system that is measured, so a wait
+sleeps until shortly before and spins through the rest, giving way to other threads. What is late all the same is
+recorded by the caller. On a :class:`VirtualClock` time jumps to the next event, and nobody waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import heapq
+from collections.abc import Callable, Sequence
+from select import select
+from time import sleep
+from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["Answering", "Completion", "Query", "SystemUnderTest"]
+from levelbench.measure.clocks import Clock, FakeClock
 
 
 class Completion(Protocol):
@@ -60,3 +67,100 @@ class Answering(Protocol):
 
     def answer(self, indices: Sequence[int]) -> None:
         """Answer these samples."""
+
+
+SPIN_NS: Final = 200_000
+_LONGEST_SLEEP_NS: Final = 50_000_000
+
+
+def wait_until(clock: Clock, at_ns: int, stop: Callable[[], bool] | None = None) -> int:
+    """Return once ``clock`` shows ``at_ns`` or later, or ``stop`` says so, with what it shows then.
+
+    ``stop`` is asked every 50 ms. A :class:`FakeClock` is moved on.
+    """
+    now = clock.now_ns()
+    if isinstance(clock, FakeClock):
+        clock.advance(max(0, at_ns - now))
+        return clock.now_ns()
+    while now < at_ns:
+        left = at_ns - now
+        if left > SPIN_NS:
+            sleep(min(left - SPIN_NS, _LONGEST_SLEEP_NS) * 1e-9)
+            if stop is not None and stop():
+                return clock.now_ns()
+        else:
+            _give_way()
+        now = clock.now_ns()
+    return now
+
+
+def _give_way() -> None:
+    """Let another thread have the interpreter: a microsecond, where ``sleep(0)`` takes the timer's slack of fifty."""
+    select([], [], [], 0)
+
+
+class VirtualClock(FakeClock):
+    """A fake clock with a calendar: moving it on makes what is due happen, each thing at its own time.
+
+    A whole server scenario runs on it in milliseconds and the same each time.
+    """
+
+    def __init__(self, start_ns: int = 0) -> None:
+        super().__init__(start_ns)
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._made = 0
+
+    def at(self, when_ns: int, action: Callable[[], None]) -> None:
+        """Have ``action`` called when the clock shows ``when_ns`` (now, if that has passed)."""
+        self._made += 1
+        heapq.heappush(self._due, (when_ns, self._made, action))
+
+    def advance(self, ns: int) -> None:
+        """Let ``ns`` pass, and what is due in them happen."""
+        until = self.now_ns() + ns
+        while self._due and self._due[0][0] <= until:
+            self._happen()
+        super().advance(max(0, until - self.now_ns()))
+
+    def step(self) -> bool:
+        """Jump to the next thing that is due; ``False`` if there is none."""
+        if self._due:
+            self._happen()
+            return True
+        return False
+
+    def _happen(self) -> None:
+        when, _, action = heapq.heappop(self._due)
+        super().advance(max(0, when - self.now_ns()))
+        action()
+
+
+class VirtualServers:
+    """A system under test on a :class:`VirtualClock`: ``servers`` behind one queue, first come first served.
+
+    ``service_ns`` gives the time to serve a query: one number, a list that is gone through over and over, or a
+    function of the query.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, service_ns: int | Sequence[int] | Callable[[Query], int], servers: int = 1
+    ) -> None:
+        self._clock = clock
+        self._service_ns = service_ns
+        self._free_at = [clock.now_ns()] * servers
+        self._issued = 0
+
+    def issue(self, query: Query) -> None:
+        """Queue ``query``; it is completed when a server has served it."""
+        begin = max(self._clock.now_ns(), heapq.heappop(self._free_at))
+        end = begin + self._service(query)
+        heapq.heappush(self._free_at, end)
+        self._issued += 1
+        self._clock.at(end, query.complete)
+
+    def _service(self, query: Query) -> int:
+        if isinstance(self._service_ns, int):
+            return self._service_ns
+        if isinstance(self._service_ns, Sequence):
+            return int(self._service_ns[self._issued % len(self._service_ns)])
+        return self._service_ns(query)

@@ -13,8 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SampleOrder", "Seeds", "arrivals_ns"]
-
 Indices = NDArray[np.int64]
 
 _WORD: Final = 2**32

@@ -9,7 +9,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 from threading import Condition, Thread
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -17,10 +16,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.measure.clocks import Clock
-from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
-from levelbench.measure.scenarios.waiting import VirtualClock
-
-__all__ = ["Direct", "Ledger", "Workers", "blame"]
+from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest, VirtualClock
 
 _LISTEN_S = 0.25
 
@@ -46,9 +42,9 @@ class Ledger:
 
     def opened(self, number: int, indices: Sequence[int]) -> Query:
         """A query that is about to be issued."""
-        with self._news:
-            self._open += 1
-        return Query(number, indices, self)
+        query = self.made(number, indices)
+        self.open(query)
+        return query
 
     def made(self, number: int, indices: Sequence[int]) -> Query:
         """A query that is not issued yet, and may never be."""
@@ -163,9 +159,8 @@ class Direct:
 class Workers:
     """Makes a system that answers at once into one that is issued queries: threads that take them from a queue."""
 
-    def __init__(self, sut: Answering, workers: int, batch: int | None = None) -> None:
+    def __init__(self, sut: Answering, workers: int) -> None:
         self._sut = sut
-        self._batch = batch
         self._queue: queue.SimpleQueue[Query | None] = queue.SimpleQueue()
         # Daemons: a system that hangs must not keep the process from ending.
         self._threads = [Thread(target=self._work, daemon=True, name=f"scenario-{i}") for i in range(workers)]
@@ -179,9 +174,7 @@ class Workers:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         while error is not None and not self._queue.empty():
             try:
                 self._queue.get_nowait()
@@ -195,7 +188,7 @@ class Workers:
     def _work(self) -> None:
         while (query := self._queue.get()) is not None:
             try:
-                answer_in_batches(self._sut, query, self._batch)
+                answer_in_batches(self._sut, query, None)
             except BaseException as error:  # noqa: BLE001  the system is not ours: whatever it raises ends the run
                 query.fail(error)
 

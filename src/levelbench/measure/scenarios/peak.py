@@ -20,13 +20,11 @@ from levelbench.measure.scenarios.result import ScenarioResult
 from levelbench.measure.scenarios.settings import Server
 from levelbench.measure.statistics.early_stopping import BoundTest, least_queries
 
-__all__ = ["Peak", "Trial", "find_peak"]
-
 _MOST_STEPS: Final = 10
 
 
 @dataclass(frozen=True)
-class Trial:
+class RateTrial:
     """One rate that was tried, and whether its run was valid."""
 
     qps: float
@@ -41,7 +39,7 @@ class Peak:
     qps: float
     failed_qps: float
     result: ScenarioResult
-    trials: tuple[Trial, ...]
+    trials: tuple[RateTrial, ...]
     tolerance: float
 
 
@@ -53,7 +51,7 @@ def find_peak(
     seed: int | Seeds = 0,
     clock: Clock = HOST,
     tolerance: float = 0.05,
-    progress: Callable[[Trial], None] | None = None,
+    progress: Callable[[RateTrial], None] | None = None,
 ) -> Peak:
     """Bisect the rate of ``server``, from ``server.qps``, until pass and fail are within ``1 + tolerance``.
 
@@ -65,12 +63,12 @@ def find_peak(
     """
     if not tolerance > 0:
         raise UsageError(f"find the peak within {tolerance}", "a bracket has a width", "give a tolerance such as 0.05")
-    trials: list[Trial] = []
+    trials: list[RateTrial] = []
     server = replace(server, min_queries=max(server.min_queries, least_queries(server.quantile)))
 
     def runs(qps: float) -> ScenarioResult:
         result = run_scenario(replace(server, qps=qps), sut, samples=samples, seed=seed, clock=clock)
-        trials.append(Trial(qps, result.valid, result.reasons))
+        trials.append(RateTrial(qps, result.valid, result.reasons))
         if progress is not None:
             progress(trials[-1])
         return result
@@ -105,7 +103,9 @@ def _refuse_limited(result: ScenarioResult) -> None:
         )
 
 
-def _bracket(qps: float, runs: Callable[[float], ScenarioResult], trials: list[Trial]) -> tuple[ScenarioResult, float]:
+def _bracket(
+    qps: float, runs: Callable[[float], ScenarioResult], trials: list[RateTrial]
+) -> tuple[ScenarioResult, float]:
     """A run that is valid, and a rate above it that is not."""
     first = runs(qps)
     _refuse_limited(first)

@@ -21,10 +21,8 @@ from levelbench.measure.statistics.early_stopping import (
     nearest_rank,
     stream_estimate,
 )
-from levelbench.measure.statistics.quantiles import quantile_interval_ranks
+from levelbench.measure.statistics.intervals import quantile_interval_ranks
 from levelbench.measure.statistics.values import Estimate, Interval
-
-__all__ = ["EVERY_SAMPLE", "QUANTILES", "Raw", "ScenarioResult", "judge"]
 
 QUANTILES: Final = (0.5, 0.9, 0.95, 0.97, 0.99, 0.999)
 """The quantiles that LoadGen reports."""

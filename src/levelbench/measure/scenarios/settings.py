@@ -12,8 +12,6 @@ from typing import ClassVar, Final
 
 from levelbench.errors import UsageError
 
-__all__ = ["RULES_DURATION_S", "DawnBench", "MultiStream", "Offline", "Scenario", "Server", "SingleStream"]
-
 RULES_DURATION_S: Final = 600.0
 """The least duration under MLPerf's rules; pass it as ``min_duration_s`` for a run of that length."""
 
@@ -48,8 +46,8 @@ class Scenario:
 
     @property
     def percentile(self) -> float | None:
-        """The quantile of the latencies that the scenario reports or bounds; ``None`` where it has none."""
-        return None
+        """The ``quantile`` of the latencies that the scenario reports or bounds; ``None`` where it has none."""
+        return getattr(self, "quantile", None)
 
     @property
     def stride(self) -> int:
@@ -76,11 +74,6 @@ class SingleStream(Scenario):
     quantile: float = 0.9
     name: ClassVar[str] = "single-stream"
 
-    @property
-    def percentile(self) -> float:
-        """``quantile``."""
-        return self.quantile
-
 
 @dataclass(frozen=True, kw_only=True)
 class MultiStream(Scenario):
@@ -93,11 +86,6 @@ class MultiStream(Scenario):
     quantile: float = 0.99
     min_queries: int = 662
     name: ClassVar[str] = "multi-stream"
-
-    @property
-    def percentile(self) -> float:
-        """``quantile``."""
-        return self.quantile
 
     @property
     def stride(self) -> int:
@@ -118,11 +106,6 @@ class Server(Scenario):
     quantile: float = 0.99
     workers: int = 1
     name: ClassVar[str] = "server"
-
-    @property
-    def percentile(self) -> float:
-        """``quantile``."""
-        return self.quantile
 
 
 @dataclass(frozen=True, kw_only=True)

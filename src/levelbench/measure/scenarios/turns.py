@@ -17,8 +17,6 @@ from levelbench.measure.clocks import Clock
 from levelbench.measure.scenarios.contract import Answering, SystemUnderTest
 from levelbench.measure.scenarios.ledger import Ledger, blame
 
-__all__ = ["Ending", "ProgressCallback", "Reporter", "Taken", "Turns"]
-
 ProgressCallback = Callable[[int, float], None]
 """Told the queries so far and the seconds since the start, about five times a second."""
 

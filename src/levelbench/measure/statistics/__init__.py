@@ -6,7 +6,7 @@ error rates) are held by simulation in the tests.
 
 from __future__ import annotations
 
-from levelbench.measure.statistics.accelerated import Arm, TimeRatio, log_rank_p, time_ratio
+from levelbench.measure.statistics.accelerated import CensoredTimes, TimeRatio, log_rank_p, time_ratio
 from levelbench.measure.statistics.compare import (
     LogRatio,
     MeanTest,
@@ -28,11 +28,13 @@ from levelbench.measure.statistics.intervals import (
     estimate,
     estimate_median,
     estimate_signed,
+    fisher_exact,
     log_mean_interval,
     mean_interval,
     median_interval,
     median_interval_ranks,
     median_interval_ranks_normal,
+    wilson,
 )
 from levelbench.measure.statistics.means import (
     amdahl_bound,
@@ -42,15 +44,13 @@ from levelbench.measure.statistics.means import (
     harmonic_mean,
     olympic_mean,
 )
-from levelbench.measure.statistics.multiplicity import holm
-from levelbench.measure.statistics.planning import more_runs, runs_needed, runs_needed_t, settling_error
-from levelbench.measure.statistics.proportions import fisher_exact, wilson
+from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
 from levelbench.measure.statistics.survival import KaplanMeier, expected_time_with_restarts, kaplan_meier
 from levelbench.measure.statistics.values import RANGE, Estimate, Interval
 
 __all__ = [
     "RANGE",
-    "Arm",
+    "CensoredTimes",
     "Estimate",
     "Interval",
     "KaplanMeier",

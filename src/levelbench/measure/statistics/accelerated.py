@@ -22,8 +22,6 @@ import numpy as np
 from levelbench.measure.statistics.distributions import normal_cdf
 from levelbench.measure.statistics.values import Interval, Vector, check_share, positive, watched
 
-__all__ = ["Arm", "TimeRatio", "log_rank_p", "time_ratio"]
-
 _MOST_ARRANGEMENTS = 20_000
 _MOST_CANDIDATES = 400
 
@@ -31,7 +29,7 @@ _Indices = np.ndarray[tuple[int, int], np.dtype[np.intp]]
 
 
 @dataclass(frozen=True)
-class Arm:
+class CensoredTimes:
     """One arm of runs: the times of those that reached the target, and when the others were given up (one unit).
 
     A run that could never have arrived is given up at infinity: it is at risk at every time, and shortens no horizon.
@@ -59,7 +57,7 @@ class TimeRatio:
     interval: Interval
 
 
-def log_rank_p(a: Arm, b: Arm) -> float:
+def log_rank_p(a: CensoredTimes, b: CensoredTimes) -> float:
     """Two-sided permutation p value that both arms take equally long, by the log-rank test (Peto & Peto 1972).
 
     All arrangements of the labels if there are 20,000 or fewer, else the permutation mean and variance with a normal
@@ -68,14 +66,14 @@ def log_rank_p(a: Arm, b: Arm) -> float:
     return _permutation_p(_scores(a, b), a.n)
 
 
-def log_rank_sign(a: Arm, b: Arm) -> int:
+def log_rank_sign(a: CensoredTimes, b: CensoredTimes) -> int:
     """1 if b arrives sooner or more often than a by the log-rank scores, -1 if later or less often, 0 if neither."""
     scores = _scores(a, b)
     difference = float(scores[a.n :].mean() - scores[: a.n].mean())
     return 0 if abs(difference) < 1e-12 else int(math.copysign(1, difference))
 
 
-def _scores(a: Arm, b: Arm) -> Vector:
+def _scores(a: CensoredTimes, b: CensoredTimes) -> Vector:
     """The log-rank score of each run, a's first: event (0 or 1) minus the cumulative hazard at its time.
 
     Both arms are cut at the earlier of their horizons.
@@ -110,7 +108,7 @@ def _arrangements(n: int, k: int) -> _Indices:
     return np.array(list(combinations(range(n), k)), dtype=np.intp)
 
 
-def time_ratio(a: Arm, b: Arm, level: float = 0.95) -> TimeRatio | None:
+def time_ratio(a: CensoredTimes, b: CensoredTimes, level: float = 0.95) -> TimeRatio | None:
     """The ratio of times b / a and the interval that inverts :func:`log_rank_p`.
 
     ``None`` if no run reached the target, or if no run of one arm could have: there is no time to set against another.
@@ -138,11 +136,11 @@ def time_ratio(a: Arm, b: Arm, level: float = 0.95) -> TimeRatio | None:
     return TimeRatio(ratio, Interval(low, high, level, "inverted log-rank permutation test"))
 
 
-def _times(arm: Arm) -> Vector:
+def _times(arm: CensoredTimes) -> Vector:
     """The finite times of an arm: those that a ratio can move."""
     given_up = watched(arm.given_up)
     return np.concatenate([positive(arm.reached, 0), given_up[np.isfinite(given_up)]])
 
 
-def _scaled(arm: Arm, ratio: float) -> Arm:
-    return Arm(tuple(t / ratio for t in arm.reached), tuple(t / ratio for t in arm.given_up))
+def _scaled(arm: CensoredTimes, ratio: float) -> CensoredTimes:
+    return CensoredTimes(tuple(t / ratio for t in arm.reached), tuple(t / ratio for t in arm.given_up))

@@ -19,19 +19,6 @@ from numpy.typing import NDArray
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile
 from levelbench.measure.statistics.values import check_share
 
-__all__ = [
-    "CONFIDENCE",
-    "BoundTest",
-    "StreamEstimate",
-    "allowed_late",
-    "bound_test",
-    "least_queries",
-    "nearest_rank",
-    "queries_needed",
-    "stream_estimate",
-    "suggested_queries",
-]
-
 CONFIDENCE: Final = 0.99
 _MOST_QUERIES: Final = 2**53
 _BLOCK: Final = 8192

@@ -1,13 +1,16 @@
-"""Confidence intervals of one sample: exact for the median, Student's t for means.
+"""Confidence intervals of one sample: exact for quantiles, Student's t for means, Wilson's for shares.
 
 Times are summarised by their geometric mean, which is what verdicts compare; a median is for latencies and for what is
-named a median. No percentile bootstrap is offered: below some twenty values it covers far less than it claims.
+named a median. No percentile bootstrap is offered: below some twenty values it covers far less than it claims. An
+interval from order statistics assumes nothing about the distribution, so it exists only from some number of values on
+(368 for the 99th percentile at 95 %). Runs are few and shares are often 0 or 1, where p +- z s has no width at all;
+Wilson's interval stays honest there, and Fisher's test that two shares are one is exact for any size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -15,17 +18,6 @@ import numpy as np
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.values import RANGE, Estimate, Interval, check_share, exponential, finite, positive
-
-__all__ = [
-    "estimate",
-    "estimate_median",
-    "estimate_signed",
-    "log_mean_interval",
-    "mean_interval",
-    "median_interval",
-    "median_interval_ranks",
-    "median_interval_ranks_normal",
-]
 
 INTERVAL_FROM = 6
 """Values from which a typical value has an interval."""
@@ -116,3 +108,82 @@ def estimate_signed(values: Sequence[float], level: float = 0.95) -> Estimate:
     n = len(vector)
     mean = math.fsum(vector) / n
     return Estimate(mean, mean_interval(values, level) if n > 1 else None, n, "mean" if n > 1 else "single value")
+
+
+@lru_cache(maxsize=1024)
+def quantile_interval_ranks(n: int, q: float, level: float = 0.95) -> tuple[int, int] | None:
+    """The 1-based ranks of an exact interval of the ``q`` quantile with equal tails; ``None`` if ``n`` is too small.
+
+    Rank l is the largest with P(Bin(n, q) < l) <= (1 - level) / 2, rank u the smallest with P(Bin(n, q) >= u) of at
+    most as much (David & Nagaraja, *Order Statistics*, 7.1).
+    """
+    check_share("the level", level)
+    check_share("the quantile", q)
+    tail = (1.0 - level) / 2.0
+    low = _largest(lambda rank: binomial_cdf(rank - 1, n, q) <= tail, n)
+    # P(Bin(n, q) >= u) = P(Bin(n, 1 - q) <= n - u): the same question asked from the other end.
+    high = _largest(lambda rank: binomial_cdf(rank - 1, n, 1.0 - q) <= tail, n)
+    return None if not low or not high else (low, n + 1 - high)
+
+
+def _largest(holds: Callable[[int], bool], n: int) -> int:
+    """The largest rank from 1 to ``n`` for which a condition holds that holds up to some rank; 0 if for none."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+@lru_cache(maxsize=64)
+def values_needed(q: float, level: float = 0.95) -> int:
+    """The least number of values for which the ``q`` quantile has an exact interval: 6, 36 and 368 for 0.5, 0.9, 0.99.
+
+    All values lie on one side of the quantile with probability max(q, 1 - q)^n.
+    """
+    far = max(check_share("the quantile", q), 1.0 - q)
+    return math.ceil(math.log((1.0 - check_share("the level", level)) / 2.0) / math.log(far))
+
+
+def quantile_estimate(values: Sequence[float], q: float, level: float = 0.95) -> Estimate | None:
+    """The ``q`` quantile with its exact interval, or ``None`` for fewer values than :func:`values_needed`.
+
+    The value is the order statistic of rank ceil(q n), the inverse of the empirical distribution function, so it is a
+    value that was measured. The values must be independent for the interval to hold.
+    """
+    ordered = np.sort(finite(values))
+    ranks = quantile_interval_ranks(len(ordered), q, level)
+    if ranks is None:
+        return None
+    interval = Interval(float(ordered[ranks[0] - 1]), float(ordered[ranks[1] - 1]), level, "exact order statistics")
+    return Estimate(float(ordered[math.ceil(q * len(ordered)) - 1]), interval, len(ordered), f"quantile {q:g}")
+
+
+def wilson(k: int, n: int, level: float = 0.95) -> Interval:
+    """Wilson's score interval of a share of ``k`` in ``n`` (Wilson 1927); ``ValueError`` unless 0 <= k <= n, n >= 1."""
+    _check(k, n)
+    z = normal_quantile(0.5 + 0.5 * check_share("the level", level))
+    share, square = k / n, z * z
+    centre = (share + square / (2 * n)) / (1 + square / n)
+    reach = z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    low = 0.0 if k == 0 else max(0.0, centre - reach)
+    high = 1.0 if k == n else min(1.0, centre + reach)
+    return Interval(low, high, level, "Wilson score")
+
+
+def fisher_exact(k_a: int, n_a: int, k_b: int, n_b: int) -> float:
+    """The two-sided p value that ``k_a`` of ``n_a`` and ``k_b`` of ``n_b`` have one share in common (Fisher 1935).
+
+    The sum over all tables with the same margins that are no more probable than the one seen, in whole numbers.
+    """
+    _check(k_a, n_a)
+    _check(k_b, n_b)
+    k, n = k_a + k_b, n_a + n_b
+    ways = [math.comb(n_a, i) * math.comb(n_b, k - i) for i in range(max(0, k - n_b), min(k, n_a) + 1)]
+    seen = math.comb(n_a, k_a) * math.comb(n_b, k_b)
+    return sum(way for way in ways if way <= seen) / math.comb(n, k)
+
+
+def _check(k: int, n: int) -> None:
+    if n < 1 or not 0 <= k <= n:
+        raise ValueError(f"{k} of {n} is not a share")

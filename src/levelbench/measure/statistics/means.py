@@ -12,15 +12,6 @@ from collections.abc import Sequence
 
 from levelbench.measure.statistics.values import finite, positive
 
-__all__ = [
-    "amdahl_bound",
-    "arithmetic_mean",
-    "coefficient_of_variation",
-    "geometric_mean",
-    "harmonic_mean",
-    "olympic_mean",
-]
-
 
 def arithmetic_mean(costs: Sequence[float]) -> float:
     """The mean of costs: seconds, joules, bytes. Not for rates or ratios."""

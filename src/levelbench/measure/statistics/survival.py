@@ -16,8 +16,6 @@ import numpy as np
 from levelbench.measure.statistics.distributions import normal_quantile
 from levelbench.measure.statistics.values import Estimate, Interval, check_share, finite
 
-__all__ = ["KaplanMeier", "expected_time_with_restarts", "kaplan_meier"]
-
 
 @dataclass(frozen=True)
 class KaplanMeier:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["RANGE", "Estimate", "Interval", "Vector"]
-
 RANGE = "lowest to highest"
 """The method of an interval that is no more than the extremes of two to five values."""
 

@@ -1,28 +1,34 @@
-"""Makes the network that a specification names: of the zoo, of a file or native, transformed, and with a loss to train.
+"""Makes the network that a specification names, and says what is known of it before it is measured: sizes and costs.
 
-Whatever it is made from, what is measured is known before it runs: which network, which inputs, and which
-network without the transforms it has to agree with.
+It is of the zoo, of a file or native, transformed, and with a loss to train. Whatever it is made from, what is measured
+is known before it runs: which network, which inputs, and which network without the transforms it has to agree with.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
+from msgspec import structs
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError, UsageError
+from levelbench.errors import DefinitionError, LevelbenchError, UsageError
+from levelbench.networks.cost import network_cost, signature_of
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.native import NativeModel, load_native
 from levelbench.networks.network import Network
-from levelbench.networks.values import Value
-from levelbench.records.networks import NetworkCase, NetworkSpecification
+from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.values import Value, dtype_of
+from levelbench.operators.cost import Cost
+from levelbench.records.networks import NetworkCase, NetworkFacts, NetworkSpecification
 
-__all__ = ["Made", "apply_transforms", "batch_axis", "build_base", "digest_of", "make_case", "read_inputs", "trained"]
-
+if TYPE_CHECKING:
+    from levelbench.networks.transforms import Transform
 
 OUTPUT_TOLERANCE = 1e-4
 """Of outputs in float32, relative to the tensor's largest magnitude."""
@@ -69,11 +75,9 @@ def make_case(specification: NetworkSpecification) -> Made:
     made = apply_transforms(base, specification)
     assert made.transformed is not None
     network = made.transformed
-    return replace(made, network=trained(network, specification.loss) if _trains(specification) else network)
-
-
-def _trains(specification: NetworkSpecification) -> bool:
-    return specification.direction == "backward"
+    return replace(
+        made, network=trained(network, specification.loss) if specification.direction == "backward" else network
+    )
 
 
 def trained(network: Network, loss: str = "", *, training: bool = True) -> Network:
@@ -114,22 +118,8 @@ def refuse_fixed_batch(network: Network, case: NetworkCase) -> None:
 
 def read_inputs(network: Network) -> list[str]:
     """The inputs on which the outputs but the loss depend, in the network's order: those that ``infer`` takes."""
-    wanted = {each.name for each in network.outputs}
-    for node in reversed(network.model.graph.node):
-        if wanted.intersection(node.output):
-            wanted |= _reads(node)
-    return [each.name for each in network.inputs if each.name in wanted]
-
-
-def _reads(node: onnx.NodeProto) -> set[str]:
-    """What a node reads, and what its subgraphs read of the values around them."""
-    found = set(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                found |= _reads(inner)
-            found |= {each.name for each in graph.output}
-    return found
+    _, read = needed_nodes(network.model.graph, [each.name for each in network.outputs])
+    return [each.name for each in network.inputs if each.name in read]
 
 
 def _same_file(case: NetworkCase, path: Path) -> None:
@@ -160,7 +150,7 @@ def apply_transforms(base: Network, specification: NetworkSpecification) -> Made
     )
 
 
-def _transform(word: str, case: NetworkCase) -> Any:
+def _transform(word: str, case: NetworkCase) -> Transform:
     """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, which learns batch and sizes too."""
     from levelbench.networks.transforms import make, parse, settings
 
@@ -175,3 +165,60 @@ def _transform(word: str, case: NetworkCase) -> Any:
             make(name, **{key: value})
         common[key] = value
     return parse(first, **{key: value for key, value in common.items() if key in known})[0]
+
+
+_TRAINING = 3
+"""A training step counts as three forwards, the usual convention: a product has two gradients, each another product."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The facts for the record, the cost of each node by its place in the network, and each value's bytes by name."""
+
+    facts: NetworkFacts
+    nodes: Mapping[int, Cost]
+    value_bytes: Mapping[str, int]
+
+
+def known_of(made: Made, specification: NetworkSpecification, framework: dict[str, Any], mode: str) -> Known:
+    """The facts of what is measured; what nobody can tell (of a native model, of a shape that is open) is ``None``."""
+    network, facts = made.transformed, NetworkFacts(framework=framework, mode=mode, transforms=made.said)
+    if network is None:
+        return Known(facts, {}, {})
+    dtype = dtype_of_network(network)
+    sizes = [math.prod(each.shape) * dtype_of(each.dtype).itemsize for each in network.parameters]
+    common = {"parameters": network.parameter_count(), "parameter_bytes": sum(sizes), "nodes": len(network.nodes)}
+    try:
+        cost = network_cost(network, specification.case.batch, specification.case.sizes)
+    except LevelbenchError:
+        return Known(structs.replace(facts, dtype=dtype, **common), {}, {})
+    backward = specification.direction == "backward"
+    times = _TRAINING if backward else 1
+    facts = structs.replace(
+        facts,
+        dtype=dtype,
+        flops=cost.flops * times,
+        multiply_adds=cost.multiply_adds * times,
+        # What a training step must move at least depends on what is kept and what is computed again.
+        bytes=None if backward else cost.bytes,
+        activation_bytes=cost.training_activation_bytes if backward else cost.activation_bytes,
+        unknown=dict(cost.unknown),
+        **common,
+    )
+    sized = infer_shapes(network, {**specification.case.sizes, "batch": specification.case.batch})
+    value_bytes = {name: found.bytes for name, each in sized.items() if (found := signature_of(each)) is not None}
+    return Known(facts, {each.index: each.cost for each in cost.nodes}, value_bytes)
+
+
+def dtype_of_network(network: Network) -> str:
+    """The dtype of most of its parameters, ``int8`` and ``uint8`` included; without any, that of its first input."""
+    counts: Counter[str] = Counter()
+    for each in network.parameters:
+        counts[each.dtype] += each.size
+    held = {each.name for each in network.parameters}
+    for each in network.model.graph.initializer:
+        if each.name not in held and each.data_type in (2, 3):
+            counts["int8"] += math.prod(each.dims)
+    if counts:
+        return counts.most_common(1)[0][0]
+    return next((each.dtype for each in network.inputs if each.dtype.startswith(("float", "bfloat"))), "float32")

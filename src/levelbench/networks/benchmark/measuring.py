@@ -1,43 +1,374 @@
 """Measures one case on one arm in this process: each phase once, then memory, correctness, latencies and operators.
 
-Whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can
-only be had once in a process (imports, compilation, a peak) is taken first, and what needs many calls comes after it.
+Whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can only be had
+once in a process (imports, compilation, a peak) is taken first, and what needs many calls comes after it.
+
+- A mean over several calls has no tail, so each latency is one call, however short; what reading the clock costs is
+  kept beside the values.
+- The peak memory of a call is how far it rose above what the process held before the executor was made. On the CPU the
+  kernel counts what is resident, whatever allocator a framework brings, and its high-water mark can be lowered before
+  the call; so the difference holds parameters, inputs, activations and workspaces, and neither the libraries nor the
+  compiler's own peak. Freed memory that an allocator keeps for later counts, as no other process can use it; what the
+  C library keeps is given back first. On an accelerator the framework's own count is read.
+- Our clock stands around each operator, so where the framework has a profiler, its shares are recorded beside ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import ctypes
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 from msgspec import structs
 from numpy.typing import NDArray
 
+from levelbench import __version__
+from levelbench.checks.arrays import Host
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Clock, utc_now
+from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
-from levelbench.networks.benchmark.cases import make_case
-from levelbench.networks.benchmark.checking import Finding
-from levelbench.networks.benchmark.facts import Known, known_of
-from levelbench.networks.benchmark.latency import Latency, enough, sample_latency
-from levelbench.networks.benchmark.memory import Footprint, meter_of
-from levelbench.networks.benchmark.parts import record_operators
-from levelbench.networks.benchmark.reference import Reference
-from levelbench.networks.benchmark.trial import Trial
-from levelbench.networks.executor import Backend
+from levelbench.measure.loops import Timer, Work, measure_timer, time_ns
+from levelbench.measure.meters.base import Meter, NullMeter, Reading
+from levelbench.measure.meters.memory import LifetimePeakMemoryMeter, memory_meter
+from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
+from levelbench.measure.warmup import find_warmup
+from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, read_inputs
+from levelbench.networks.benchmark.reference import (
+    Correctness,
+    KeptTensor,
+    Reference,
+    ReferenceFacts,
+    compare,
+    cut,
+    first_rows,
+    load,
+    tensor_of,
+    to_be_checked,
+)
+from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
+from levelbench.networks.network import Network
 from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
-from levelbench.records.networks import NetworkEvent, NetworkOutcome, NetworkSpecification
+from levelbench.records.networks import (
+    NETWORK_SCHEMA,
+    NetworkEnd,
+    NetworkEvent,
+    NetworkHeader,
+    NetworkOutcome,
+    NetworkSpecification,
+    NetworkWriter,
+    OperatorSamples,
+    ProfileShares,
+    network_key,
+)
 from levelbench.records.redaction import redact
 from levelbench.records.schema import Measurement, Samples
 
-__all__ = ["STAGES", "measure_network"]
+_MOST = 50_000
+_FEW = 6
+_OVERRUN = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Latency:
+    """Raw latencies in seconds, shape (n,), after warm-up; ``warmup`` holds what came before.
+
+    ``timer`` is what reading the clock costs: it is in each value, and not subtracted.
+    """
+
+    values: NDArray[np.float64]
+    warmup: NDArray[np.float64]
+    warmup_reason: str
+    stopped_by: str
+    timer: Timer
+
+
+def enough(samples: int, precision: float, budget_s: float) -> StoppingRule:
+    """``samples`` values and a median known to ``precision``, or the budget spent, or 50,000 values.
+
+    Where a call is slow the budget is overrun up to three times for six values, from which a median has an interval.
+    """
+    return (FixedCount(samples) & Precision(precision)) | FixedCount(_MOST) | Budget(budget_s, _FEW, _OVERRUN)
+
+
+def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Latency:
+    """Call ``work``, which ends when its result is there, until ``until`` is met."""
+    timer = measure_timer(clock)
+    started_ns = clock.now_ns()
+    values_ns: list[int] = [time_ns(work, clock)]
+    while True:
+        values = np.asarray(values_ns, np.float64) * 1e-9
+        found = find_warmup(values)
+        progress = SampleSoFar(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
+        check = until.check(progress)
+        if check.met:
+            return Latency(values[found.cut :], values[: found.cut], found.reason, check.text, timer)
+        # At most a third more before the next look: each look is another chance to stop on a lucky agreement.
+        block = min(until.more(progress), max(2, len(values) // 3))
+        values_ns += [time_ns(work, clock) for _ in range(block)]
+
+
+PEAK = "peak_memory"
+
+
+def meter_of(backend: Backend, device: str) -> Meter:
+    """The meter whose mark ``start`` lowers to what is held now: the kernel's on the CPU, else the framework's.
+
+    Where there is none, a twin says why.
+    """
+    if device == "cpu":
+        found = memory_meter()
+        if isinstance(found, LifetimePeakMemoryMeter):
+            return NullMeter(PEAK, "B", "this system cannot reset the peak of a process")
+        return found
+    return backend.memory_meter()
+
+
+class Footprint:
+    """Measures the peak of calls above what was held when this was made: make it before the executor."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._before = self._now()
+
+    def of(self, work: Callable[[], object]) -> Measurement:
+        """The peak during one call of ``work`` above the start, in bytes."""
+        _give_back()
+        self._meter.start()
+        work()
+        peak = self._meter.stop()
+        if peak.value is None or self._before.value is None:
+            reason = peak.reason or self._before.reason
+            return Measurement(PEAK, "B", None, None, reason)
+        return Measurement(PEAK, "B", max(0.0, peak.value - self._before.value), f"{peak.method}, above the start")
+
+    def _now(self) -> Reading:
+        """What is held now: a peak over nothing."""
+        _give_back()
+        self._meter.start()
+        return self._meter.stop()
+
+
+def _give_back() -> None:
+    """Let go of what is garbage, and let the C library return what it keeps (glibc; others have no such call)."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+class PreparedCase:
+    """Makes the executor and its inputs; the host's copies of both are let go of, so that no peak holds them."""
+
+    def __init__(self, backend: Backend, made: Made, specification: NetworkSpecification, mode: str) -> None:
+        self.backend, self.made, self.specification, self.mode = backend, made, specification, mode
+        self._trains = specification.direction == "backward"
+        self.executor = self._executor(made.network, self._trains)
+        self.inputs = self._native(self._hosted_inputs())
+        self._found: Any = None
+        self._kept: dict[str, KeptTensor] = {}
+
+    def work(self) -> None:
+        """The measured call: it ends when its results are there, and lets go of them."""
+        self._finished()
+
+    def first(self) -> None:
+        """The first call; what it gave waits to be kept."""
+        self._found = self._finished()
+
+    def _finished(self) -> Any:
+        if not self._trains:
+            outputs = self.executor.infer(*self.inputs)
+            self.backend.finish(outputs)
+            return outputs
+        loss, gradients = self.executor.infer_and_backprop(*self.inputs)
+        self.backend.finish([loss, *gradients.values()])
+        return loss, gradients
+
+    def parameter_count(self) -> int:
+        """Trainable scalars that the executor holds."""
+        return sum(math.prod(each.shape) for each in self.executor.parameters.values())
+
+    def keep(self, reference: Reference) -> None:
+        """Keep of the first call's results what is compared, and let go of them: no peak shall hold them."""
+        found, self._found = self._found, None
+        wanted = reference.tensors
+        if self._trains:
+            named = [("loss", found[0]), *((f"gradient of {name}", each) for name, each in found[1].items())]
+        else:
+            named = [(f"output {at}", each) for at, each in enumerate(found)]
+        for name, each in named:
+            if name in wanted:
+                self._kept[name] = tensor_of(_like(self._host(each), wanted[name].shape, reference.facts.rows))
+
+    def check(self, reference: Reference) -> Correctness:
+        """Compare what was kept of the first call with the reference."""
+        facts, kept, case = reference.facts, self._kept, self.specification.case
+        if facts.reason or self.made.transformed is None:
+            return Correctness(checked=f"not checked: {facts.reason}")
+        allowed = self.made.output_tolerance, self.made.gradient_tolerance
+        if self._trains and (facts.rows != case.batch or facts.evaluation):
+            kept = self._step_of(facts.rows)
+        finding = compare(reference, kept, allowed)
+        # Rows of the whole batch first: that is what is measured. In the zoo each row is known to stand for itself; a
+        # foreign model whose rows change each other is run with those alone.
+        if not finding.wrong or self._trains or facts.rows == case.batch or case.kind == "zoo":
+            return finding
+        alone = compare(reference, self._alone(facts.rows), allowed)
+        said = f"{alone.checked}, run alone: within a batch of {case.batch} the rows change each other"
+        return finding if alone.wrong else Correctness("", said, alone.errors)
+
+    def _host(self, array: Array) -> Host:
+        return np.asarray(self.backend.host(array))
+
+    def _alone(self, rows: int) -> dict[str, KeptTensor]:
+        network = self.made.network
+        assert network is not None
+        outputs = self.executor.infer(*self._native(first_rows(network, self._hosted_inputs(), rows)))
+        return {f"output {at}": tensor_of(self._host(each)) for at, each in enumerate(outputs)}
+
+    def _step_of(self, rows: int) -> dict[str, KeptTensor]:
+        """A training step of the first rows, as the reference made it."""
+        base = self.made.transformed
+        assert base is not None
+        network, _ = to_be_checked(base, self.specification)
+        case = self.specification.case
+        inputs = first_rows(network, network.make_inputs(case.batch, 0, case.sizes), rows)
+        executor = self._executor(network, trains=True)
+        loss, gradients = executor.infer_and_backprop(*self._native(inputs))
+        found = {f"gradient of {name}": tensor_of(self._host(each)) for name, each in gradients.items()}
+        return {"loss": tensor_of(self._host(loss)), **found}
+
+    def _executor(self, network: Network | None, trains: bool) -> Executor:
+        if network is None:
+            return self.backend.native(self.made.native, self.mode)
+        values = network.initialise(0) if self.made.parameters is None else self.made.parameters
+        return self.backend.executor(network, values, mode=self.mode, trains=trains)
+
+    def _hosted_inputs(self) -> dict[str, Host]:
+        """The inputs that the measured call takes, in its order."""
+        case, network, native = self.specification.case, self.made.network, self.made.native
+        if network is not None:
+            made = network.make_inputs(case.batch, 0, case.sizes)
+            return made if self._trains else {name: made[name] for name in read_inputs(network)}
+        assert native is not None
+        found = native.make_inputs(case.batch, 0, case.sizes)
+        if self._trains:
+            outputs = self.executor.infer(*self._native(found))
+            found["labels"] = native.make_labels(np.shape(self._host(outputs[0])))
+        return found
+
+    def _native(self, inputs: Mapping[str, Host]) -> list[Array]:
+        return [self.backend.array(each) for each in inputs.values()]
+
+
+def _like(array: Host, shape: tuple[int, ...], rows: int) -> Host:
+    """The first rows along the one axis on which ``array`` is longer than ``shape``; itself where there is none."""
+    if array.ndim != len(shape):
+        return array
+    longer = [axis for axis, (a, b) in enumerate(zip(array.shape, shape, strict=True)) if a != b]
+    return cut(array, longer[0], rows) if len(longer) == 1 else array
+
+
+_FEWEST_REPEATS, _MOST_REPEATS = 5, 50
+_BUDGET_SHARE = 0.5
+
+
+def repeats_for(call_s: float, budget_s: float) -> int:
+    """How many instrumented calls half the budget pays for, from 5 to 50."""
+    return min(_MOST_REPEATS, max(_FEWEST_REPEATS, int(_BUDGET_SHARE * budget_s / max(call_s, 1e-9))))
+
+
+def record_operators(
+    trial: PreparedCase,
+    known: Known,
+    call_s: float,
+    specification: NetworkSpecification,
+    record: Callable[[NetworkEvent], None],
+) -> None:
+    """Record times of all operators, then the profiler's shares; ``UnsupportedError`` where the mode has no operators.
+
+    ``call_s`` is what a whole call takes, by which the number of repetitions is chosen.
+    """
+    repeats = repeats_for(call_s, specification.budget_s)
+    found = trial.executor.operator_times(*trial.inputs, repeats=repeats)
+    for each, cost in zip(found, costs_of(found, trial.made.network, known), strict=True):
+        record(OperatorSamples(each.index, each.title, each.output, each.times_s, cost.flops, cost.bytes))
+    record(_profiled(trial, repeats))
+
+
+def costs_of(found: Sequence[OperatorTime], network: Network | None, known: Known) -> list[Cost]:
+    """The cost of each: of the node that it is or, where the framework fused nodes, of all that lead to its output.
+
+    A fused operator has its nodes' operations, and their bytes but for those of values that only pass between them.
+    """
+    covered = {each.index for each in found if each.index >= 0}
+    nodes = () if network is None else network.model.graph.node
+    makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    answer = []
+    for each in found:
+        if each.index >= 0:
+            answer.append(known.nodes.get(each.index, Cost(None, None)))
+            continue
+        mine = _leading_to(each.output, nodes, makers, covered)
+        covered |= mine
+        answer.append(_fused(mine, each.output, nodes, known))
+    return answer
+
+
+def _fused(mine: set[int], output: str, nodes: Sequence[onnx.NodeProto], known: Known) -> Cost:
+    costs = [known.nodes.get(at, Cost(None, None)) for at in mine]
+    made = {name for at in mine for name in nodes[at].output if name} - {output}
+    # Written by one of them and read by another, and neither in the fused operator.
+    passed = [name for at in mine for name in (*nodes[at].output, *nodes[at].input) if name in made]
+    flops, moved = [each.flops for each in costs], [each.bytes for each in costs]
+    if not mine or None in flops:
+        return Cost(None, None)
+    whole = sum(each for each in flops if each is not None)
+    if None in moved or any(name not in known.value_bytes for name in passed):
+        return Cost(whole, None)
+    return Cost(
+        whole, sum(each for each in moved if each is not None) - sum(known.value_bytes[name] for name in passed)
+    )
+
+
+def _leading_to(output: str, nodes: Sequence[onnx.NodeProto], makers: Mapping[str, int], covered: set[int]) -> set[int]:
+    """The nodes that compute ``output`` and are in nobody else's time."""
+    found: set[int] = set()
+    waiting = [output]
+    while waiting:
+        at = makers.get(waiting.pop(), -1)
+        if at >= 0 and at not in covered and at not in found:
+            found.add(at)
+            waiting.extend(nodes[at].input)
+    return found
+
+
+def _profiled(trial: PreparedCase, repeats: int) -> ProfileShares:
+    backend = trial.backend
+    try:
+        method, seconds = backend.profile(trial.executor, trial.inputs, repeats)
+    except UnsupportedError as error:
+        return ProfileShares(reason=error.found)
+    whole = sum(seconds.values())
+    if whole <= 0:
+        return ProfileShares(method, reason="the profiler saw no operator")
+    return ProfileShares(method, {name: value / whole for name, value in seconds.items()})
+
 
 STAGES = ("open", "build", "prepare", "first", "memory", "check", "latency", "operators")
 """What a process is at, in order; the first four are phases of the record."""
 
 Record = Callable[[NetworkEvent], None]
-Host = NDArray[Any]
 
 _MEMORY_SHARE = 0.8
 _COPIES = {"forward": 3, "backward": 5}
@@ -115,7 +446,7 @@ def _measured(
     _check_fit(known, specification)
     footprint = Footprint(meter_of(backend, arm.device))
     with phases.phase("prepare"):
-        trial = Trial(backend, made, specification, mode)
+        trial = PreparedCase(backend, made, specification, mode)
     if made.native is not None:
         # Only its executor knows them; a reader takes the last facts.
         record(structs.replace(known.facts, parameters=trial.parameter_count()))
@@ -128,19 +459,26 @@ def _measured(
     finding = trial.check(reference)
     phases.begin("latency")
     clock = HOST if arm.device == "cpu" else backend.clock()
-    taken = sample_latency(trial.work, _until(specification), clock)
+    until = enough(specification.samples, specification.precision, specification.budget_s)
+    taken = sample_latency(trial.work, until, clock)
     record(Samples("warmup", "s", taken.warmup.tolist()))
     record(Samples("latency", "s", taken.values.tolist()))
     phases.begin("operators")
     reason = _operators(trial, known, taken, specification, record)
-    return _outcome(finding, taken, reason)
+    return NetworkOutcome(
+        "wrong" if finding.wrong else "measured",
+        finding.wrong,
+        finding.errors,
+        finding.checked,
+        taken.stopped_by,
+        taken.warmup_reason,
+        reason,
+    )
 
 
-def _until(specification: NetworkSpecification) -> Any:
-    return enough(specification.samples, specification.precision, specification.budget_s)
-
-
-def _operators(trial: Trial, known: Known, taken: Latency, specification: NetworkSpecification, record: Record) -> str:
+def _operators(
+    trial: PreparedCase, known: Known, taken: Latency, specification: NetworkSpecification, record: Record
+) -> str:
     """Record times of operators and the profiler's shares; why there are none, where there are none."""
     if specification.direction == "backward":
         return "the operators of a training step are not timed one by one"
@@ -151,21 +489,61 @@ def _operators(trial: Trial, known: Known, taken: Latency, specification: Networ
     return ""
 
 
-def _outcome(finding: Finding, taken: Latency, operators_reason: str) -> NetworkOutcome:
-    return NetworkOutcome(
-        "wrong" if finding.wrong else "measured",
-        finding.wrong,
-        finding.errors,
-        finding.checked,
-        taken.stopped_by,
-        taken.warmup_reason,
-        operators_reason,
-    )
-
-
 def _check_fit(known: Known, specification: NetworkSpecification) -> None:
     """Refuse, before anything is drawn, parameters that cannot fit the memory."""
     held = (known.facts.parameter_bytes or 0) * _COPIES[specification.direction]
     left = memory_left_bytes()
     if left is not None and held > _MEMORY_SHARE * left:
         raise _Skipped(f"needs about {held / 2**30:.1f} GiB for parameters where {left / 2**30:.1f} GiB are left")
+
+
+OnStage = Callable[[Path, str, NetworkOutcome | None], None]
+
+
+def make_record(
+    specification: NetworkSpecification,
+    seed: int,
+    identity: str,
+    store: Path,
+    ceilings: dict[str, Any],
+    reference: Path | str,
+    on_stage: OnStage,
+    crashed: str = "",
+) -> Path:
+    """Measure the case, write the record and answer with its path.
+
+    ``seed`` is the number of the replicate; parameters and inputs are the same in all. ``reference`` is the file that
+    the case is checked against, or text that says why there is none. ``on_stage`` gets the record's path with each
+    stage as it begins, and the outcome with an empty one. ``crashed`` says how a process before this one was brought
+    down: it is recorded, and not tried again.
+    """
+    environment = capture()
+    header = NetworkHeader(
+        schema=NETWORK_SCHEMA,
+        id=identity,
+        key=network_key(specification),
+        seed=seed,
+        started=utc_now().isoformat(timespec="milliseconds"),
+        specification=specification,
+        environment=environment,
+        ceilings=ceilings,
+        version=__version__,
+    )
+    wanted = load(reference) if isinstance(reference, Path) else Reference(ReferenceFacts(reason=reference), {})
+    gc.collect()
+    gc.freeze()
+    with NetworkWriter.begin(store, header) as writer:
+
+        def begin(stage: str) -> None:
+            on_stage(writer.path, stage, None)
+
+        begin("")
+        if crashed:
+            outcome = NetworkOutcome("failed", crashed)
+        else:
+            outcome = measure_network(specification, wanted, writer.add, begin)
+        writer.add(outcome)
+        on_stage(writer.path, "", outcome)
+        after = capture_after()
+        writer.add(NetworkEnd(list(doubts(environment, after)), after))
+        return writer.path

@@ -1,44 +1,32 @@
-"""What a case must give: outputs or gradients of the reference, computed once and kept in a file for all processes.
+"""What a case must give, computed once and kept in a file for all processes, and whether what was measured is that.
 
-The reference is NumPy's executor on the network before any transform, in a process of its own, so what it
-costs in time and memory is in nobody's figures. Where a whole batch would take too long it computes the first rows, and
-of large tensors it keeps evenly spaced elements: both are said beside the error. It is computed again with parameters
-and inputs moved by a rounding each: what that does to a tensor (a ReLU at zero that turns over) is no fault of anybody.
+The reference is NumPy's executor on the network before any transform, in a process of its own, so what it costs in time
+and memory is in no figure. Where a whole batch would take too long it computes the first rows, and of large tensors it
+keeps evenly spaced elements: both are said beside the error.
+
+An error is relative to the size of its tensor, since a sum's rounding is relative to its terms: the largest difference
+of an output to its largest magnitude, the norm of a gradient's difference to its norm. What exceeds the tolerance is a
+fault only if roundings of parameters and inputs (a ReLU at zero that turns over) do not move the reference as far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from levelbench.checks.arrays import is_float, unit_roundoff
+from levelbench.checks.arrays import Host, difference, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
 from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
 from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Backend
 from levelbench.networks.network import Network
 from levelbench.operators.frameworks import open_framework
+from levelbench.operators.node import OperatorNode
 from levelbench.records.networks import NetworkSpecification
-
-__all__ = [
-    "LIMIT_FLOPS",
-    "Reference",
-    "Tensor",
-    "cut",
-    "first_rows",
-    "kept",
-    "load",
-    "make",
-    "save",
-    "tensor_of",
-    "to_be_checked",
-]
 
 LIMIT_FLOPS = 1e10
 """Floating-point operations that the reference of one case may take, about, each time it is computed."""
@@ -48,11 +36,9 @@ _LEAST_TRAINED = 4
 """Rows that a training step is checked with: the variance of fewer is too often zero."""
 _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"})
 
-Host = NDArray[Any]
-
 
 @dataclass(frozen=True)
-class Tensor:
+class KeptTensor:
     """A tensor's shape, its largest finite magnitude, and its elements, or some of them, evenly spaced.
 
     ``moved`` is how far roundings of parameters and inputs move it, as :func:`distance` has it: the most that was seen.
@@ -64,7 +50,7 @@ class Tensor:
     moved: float = 0.0
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ReferenceFacts(msgspec.Struct, frozen=True):
     """``rows`` of the batch were computed ``by`` a framework; ``reason`` says why there is no reference.
 
     ``evaluation`` tells that a training step was computed as in evaluation, as it would draw random numbers.
@@ -83,8 +69,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Reference:
     """The wanted tensors: ``output 0``, ``output 1``, ..., or ``loss`` and ``gradient of NAME``."""
 
-    facts: Facts
-    tensors: Mapping[str, Tensor]
+    facts: ReferenceFacts
+    tensors: Mapping[str, KeptTensor]
 
 
 def kept(array: Host) -> Host:
@@ -98,11 +84,11 @@ def kept(array: Host) -> Host:
     return flat.astype(np.float64) if flat.dtype.kind not in "biu" else flat
 
 
-def tensor_of(array: Host) -> Tensor:
+def tensor_of(array: Host) -> KeptTensor:
     """What is kept of a tensor."""
     values = kept(array)
     finite = np.abs(array[np.isfinite(array)].astype(np.float64)) if array.dtype.kind not in "biu" else np.zeros(0)
-    return Tensor(array.shape, float(finite.max(initial=0.0)), values)
+    return KeptTensor(array.shape, float(finite.max(initial=0.0)), values)
 
 
 def first_rows(network: Network, inputs: Mapping[str, Host], rows: int) -> dict[str, Host]:
@@ -126,7 +112,7 @@ def to_be_checked(network: Network, specification: NetworkSpecification) -> tupl
     return found, False
 
 
-def _draws(node: Any) -> bool:
+def _draws(node: OperatorNode) -> bool:
     return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2]))
 
 
@@ -137,7 +123,7 @@ def make(specification: NetworkSpecification) -> Reference:
     """
     case = specification.case
     if case.kind == "native":
-        return Reference(Facts(reason="a native model has no other to be compared with"), {})
+        return Reference(ReferenceFacts(reason="a native model has no other to be compared with"), {})
     base = build_base(case)
     network, evaluation = to_be_checked(base, specification)
     rows = _rows(base, specification)
@@ -152,11 +138,11 @@ def make(specification: NetworkSpecification) -> Reference:
         except (LevelbenchError, MemoryError) as error:
             reasons.append(error.found if isinstance(error, LevelbenchError) else "it ran out of memory")
             continue
-        return Reference(Facts(rows, name, "", evaluation), tensors)
-    return Reference(Facts(reason=f"the reference has none ({reasons[0] if reasons else 'no framework'})"), {})
+        return Reference(ReferenceFacts(rows, name, "", evaluation), tensors)
+    return Reference(ReferenceFacts(reason=f"the reference has none ({reasons[0] if reasons else 'no framework'})"), {})
 
 
-def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, Tensor]:
+def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, KeptTensor]:
     """The wanted tensors, and how far roundings move each."""
     parameters = network.initialise(0)
     found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction)}
@@ -187,10 +173,7 @@ def distance(name: str, a: Host, b: Host) -> float:
     """
     if a.dtype.kind in "biu":
         return float(np.mean(a != b)) if a.size else 0.0
-    with np.errstate(invalid="ignore"):
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-    apart = np.where(np.isnan(apart), np.inf, apart)
-    return size(name, apart)
+    return size(name, difference(a, b))
 
 
 def size(name: str, values: Host) -> float:
@@ -246,9 +229,94 @@ def save(reference: Reference, path: Path) -> None:
 def load(path: Path) -> Reference:
     """The reference that :func:`save` wrote."""
     with np.load(path, allow_pickle=False) as stored:
-        facts = msgspec.json.decode(stored["facts"].tobytes(), type=Facts)
+        facts = msgspec.json.decode(stored["facts"].tobytes(), type=ReferenceFacts)
         tensors = {
-            name: Tensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
+            name: KeptTensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
             for at, (name, shape) in enumerate(facts.shapes.items())
         }
     return Reference(facts, tensors)
+
+
+_LEAST_GRADIENT = 1e-3
+"""A gradient that is zero but for rounding (of a bias before a norm) is held against this share of the largest."""
+_FACTOR = 4.0
+"""Roundings happen at each operator, and not at parameters and inputs alone."""
+
+
+@dataclass(frozen=True)
+class Correctness:
+    """``wrong`` is empty where nothing is; ``errors`` are the largest of ``output``, ``loss`` and ``gradient``."""
+
+    wrong: str = ""
+    checked: str = ""
+    errors: dict[str, float | None] = field(default_factory=dict)
+
+
+def compare(reference: Reference, found: Mapping[str, KeptTensor], allowed: tuple[float, float | None]) -> Correctness:
+    """``found`` has the reference's names, and of outputs its rows.
+
+    ``allowed`` are the relative errors of outputs (and the loss) and of gradients; without the second, gradients are
+    not compared. Nor is that of a parameter that a transform removed.
+    """
+    wrong: list[str] = []
+    errors: dict[str, float | None] = {}
+    beyond: dict[str, float] = {}
+    scales = _scales(reference)
+    slack = _slack(reference, scales)
+    for name, wanted in reference.tensors.items():
+        kind = name.split()[0]
+        tolerance = allowed[1] if kind == "gradient" else allowed[0]
+        if tolerance is None or (name not in found and kind == "gradient"):
+            continue
+        error, said = _error(name, wanted, found.get(name), scales[name])
+        before = errors.get(kind)
+        errors[kind] = error if before is None or (error is not None and error > before) else before
+        if error is not None and tolerance < error <= tolerance + slack[name]:
+            beyond[kind] = max(beyond.get(kind, 0.0), error)
+        elif error is None or not error <= tolerance:
+            wrong.append(said or f"{name} is off by {error:.2g} of its size, {tolerance:.2g} allowed")
+    facts = reference.facts
+    used = allowed if "gradient" in errors else allowed[:1]
+    within = " and ".join(f"{each:.2g}" for each in dict.fromkeys(used) if each is not None)
+    mode = ", in evaluation: training draws random numbers" if facts.evaluation else ""
+    checked = f"against {facts.by} on {facts.rows} rows{mode}, within {within} of each tensor's size"
+    checked += "".join(f"; {kind} off by {most:.2g}, as roundings alone do" for kind, most in beyond.items())
+    shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+    return Correctness(shown, checked, errors)
+
+
+def _scales(reference: Reference) -> dict[str, float]:
+    """What each error is relative to."""
+    found = {
+        name: size(name, each.values) if name.startswith("gradient") else each.largest
+        for name, each in reference.tensors.items()
+    }
+    least = _LEAST_GRADIENT * max((each for name, each in found.items() if name.startswith("gradient")), default=0.0)
+    return {name: max(each, least) if name.startswith("gradient") else each for name, each in found.items()}
+
+
+def _slack(reference: Reference, scales: Mapping[str, float]) -> dict[str, float]:
+    """How far roundings move each tensor, relative.
+
+    Of gradients the most that they move any: which ReLU turns over is chance, and it changes all that come before it.
+    """
+    moved = {
+        name: _FACTOR * (each.moved / scales[name] if scales[name] > 0 else each.moved)
+        for name, each in reference.tensors.items()
+    }
+    most = max((each for name, each in moved.items() if name.startswith("gradient")), default=0.0)
+    return {name: most if name.startswith("gradient") else each for name, each in moved.items()}
+
+
+def _error(name: str, wanted: KeptTensor, found: KeptTensor | None, scale: float) -> tuple[float | None, str]:
+    """The relative error, or ``None`` and what is the matter."""
+    if found is None:
+        return None, "an output is missing"
+    if tuple(found.shape) != tuple(wanted.shape):
+        return None, f"a result has the shape {tuple(found.shape)}, {tuple(wanted.shape)} expected"
+    apart = distance(name, found.values, wanted.values)
+    if wanted.values.dtype.kind in "biu":
+        return apart, f"{apart:.2%} of an integer result differ" if apart else ""
+    if not np.array_equal(np.isnan(found.values), np.isnan(wanted.values)):
+        return None, "a result has NaN where the reference has none, or none where it has"
+    return (apart / scale if scale > 0 else apart), ""

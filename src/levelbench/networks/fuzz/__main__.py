@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from levelbench.errors import LevelbenchError
-from levelbench.networks.fuzz.run import fuzz
+from levelbench.networks.fuzz.generate import fuzz
 from levelbench.operators.frameworks import open_framework
 
 

@@ -1,31 +1,34 @@
-"""Generates networks of 2 to 12 operators that are well conditioned by construction, and shrinks those that fail.
+"""Generates networks of 2 to 12 operators, runs them on several frameworks, and shrinks and writes those that diverge.
 
 Operators are put on values that exist, so every graph is valid; what would make it ill-conditioned is guarded where it
 is put, so a disagreement of frameworks is a fault and not rounding. What comes before a fault is not needed if its
 values are: a node is cut off by giving the reference's values of its outputs as inputs, or bypassed where an input of
-it has its output's shape.
+it has its output's shape. What is found is a model, its inputs and a sentence; ``levelbench check`` takes them as any
+other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper
 
-from levelbench.errors import LevelbenchError
+from levelbench.checks.arrays import Host
+from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.files import save
 from levelbench.networks.fuzz.operators import ELEMENTWISE, LAYERS, MOVING
 from levelbench.networks.fuzz.sketch import Draws, SeededDraws, Sketch
 from levelbench.networks.network import Network
+from levelbench.networks.probes import Agreement, compare_network
 from levelbench.networks.probes.running import Runner, part_of
 from levelbench.networks.values import element_type
-
-__all__ = ["Specimen", "generate", "generate_seeded", "shrunk"]
+from levelbench.operators.contract import OperatorBackend
 
 FEWEST, MOST_NODES = 2, 12
 _SHAPES = ((2, 3), (2, 3, 4), (1, 2, 4, 4), (4,), (2, 4, 3, 3), (3, 1, 5), (2, 2, 5, 4))
@@ -36,8 +39,8 @@ class Specimen:
     """A network with the parameters and inputs it is to be run on."""
 
     network: Network
-    parameters: Mapping[str, NDArray[Any]]
-    inputs: Mapping[str, NDArray[Any]]
+    parameters: Mapping[str, Host]
+    inputs: Mapping[str, Host]
 
 
 def generate_seeded(seed: int) -> Specimen:
@@ -115,7 +118,7 @@ def _smaller(case: Specimen, reference: Runner) -> Iterator[Specimen]:
             yield _bypassed(case, at, alike[0])
 
 
-def _values(case: Specimen, reference: Runner) -> dict[str, Any]:
+def _values(case: Specimen, reference: Runner) -> dict[str, Host]:
     names = [name for node in case.network.nodes for name in node.outputs if name]
     try:
         return reference.outputs(part_of(case.network, names), case.parameters, case.inputs)
@@ -123,13 +126,13 @@ def _values(case: Specimen, reference: Runner) -> dict[str, Any]:
         return {}
 
 
-def _alike(name: str, other: str, case: Specimen, values: dict[str, Any]) -> bool:
+def _alike(name: str, other: str, case: Specimen, values: dict[str, Host]) -> bool:
     one = values.get(name, case.inputs.get(name, case.parameters.get(name)))
     two = values.get(other)
     return one is not None and two is not None and (one.shape, one.dtype) == (two.shape, two.dtype)
 
 
-def _of(network: Network, case: Specimen, more: dict[str, Any] | None = None) -> Specimen:
+def _of(network: Network, case: Specimen, more: dict[str, Host] | None = None) -> Specimen:
     """The case of what is left of its network."""
     given = {**case.inputs, **(more or {})}
     inputs = {each.name: np.asarray(given[each.name]) for each in network.inputs}
@@ -137,7 +140,7 @@ def _of(network: Network, case: Specimen, more: dict[str, Any] | None = None) ->
     return Specimen(network, parameters, inputs)
 
 
-def _cut(case: Specimen, names: Sequence[str], values: dict[str, Any]) -> Specimen:
+def _cut(case: Specimen, names: Sequence[str], values: dict[str, Host]) -> Specimen:
     model = onnx.ModelProto()
     model.CopyFrom(case.network.model)
     kept = [each for each in model.graph.node if not set(each.output) & set(names)]
@@ -161,3 +164,90 @@ def _bypassed(case: Specimen, index: int, name: str) -> Specimen:
                 node.input[at] = name
     outputs = [each.name for each in case.network.outputs]
     return _of(part_of(case.network.replace(model=model), outputs), case)
+
+
+@dataclass
+class FuzzCounts:
+    """How many cases agree, by framework how many it could not run, and the agreements that failed, by seed."""
+
+    agree: int = 0
+    unsupported: dict[str, int] = field(default_factory=dict)
+    failed: list[tuple[int, Agreement]] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+
+def agreement_on(
+    case: Specimen,
+    backends: Mapping[str, OperatorBackend],
+    reference: OperatorBackend,
+    *,
+    gradients: bool = True,
+    locate: bool = True,
+) -> Agreement:
+    """The case on each of ``backends`` against ``reference``."""
+    return compare_network(
+        case.network, backends, reference, case.inputs, case.parameters, gradients=gradients, locate=locate
+    )
+
+
+def fuzz(
+    count: int,
+    seed: int,
+    backends: Mapping[str, OperatorBackend],
+    reference: OperatorBackend,
+    *,
+    folder: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> FuzzCounts:
+    """``count`` cases from ``seed`` on; each that fails is shrunk and written to ``folder``."""
+    tally = FuzzCounts()
+    for each in range(seed, seed + count):
+        case = generate_seeded(each)
+        found = agreement_on(case, backends, reference)
+        for one in found.backends:
+            if one.lacks:
+                tally.unsupported[one.backend] = tally.unsupported.get(one.backend, 0) + 1
+        if not found.failed:
+            tally.agree += 1
+            continue
+        wrong = {one.backend: backends[one.backend] for one in found.failed}
+        small = shrunk(case, partial(_fails, backends=wrong, reference=reference), Runner("", reference))
+        found = agreement_on(small, wrong, reference)
+        tally.failed.append((each, found))
+        if folder is not None:
+            tally.files.append(write_case(small, found, folder, f"fuzz-{each}"))
+        tell(f"seed {each}: {said(found)}")
+    return tally
+
+
+def _fails(case: Specimen, backends: Mapping[str, OperatorBackend], reference: OperatorBackend) -> bool:
+    try:
+        return bool(agreement_on(case, backends, reference, locate=False).failed)
+    except LevelbenchError:
+        # What is left may be no network: then it is no smaller example.
+        return False
+
+
+def said(found: Agreement) -> str:
+    """What is wrong, in a sentence; empty if nothing is."""
+    try:
+        found.raise_for_findings()
+    except CheckFailedError as error:
+        return f"{error.asked}: {error.found}"
+    return ""
+
+
+def write_case(case: Specimen, found: Agreement, folder: Path, name: str) -> Path:
+    """Write ``name.onnx`` with its parameters, ``name.npz`` with its inputs and ``name.txt``; the model's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = folder / f"{name}.onnx"
+    save(case.network, model, case.parameters)
+    np.savez(folder / f"{name}.npz", allow_pickle=False, **dict(case.inputs))
+    frameworks = ",".join(each.backend for each in found.backends)
+    command = f"levelbench check {name}.onnx --inputs {name}.npz --framework {frameworks}"
+    nodes = "\n".join(
+        f"  {each.title}({', '.join(each.inputs)}) -> {', '.join(each.outputs)}  {dict(each.attributes) or ''}".rstrip()
+        for each in case.network.nodes
+    )
+    (folder / f"{name}.txt").write_text(f"{said(found)}\n\n{nodes}\n\n{command}\n", encoding="utf-8")
+    return model

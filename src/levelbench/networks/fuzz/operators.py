@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from levelbench.networks.fuzz.sketch import MOST, Item, Sketch
 
-__all__ = ["ELEMENTWISE", "LAYERS", "MOVING"]
-
-
 _LARGEST_EXPONENT = 4.0
 _LEAST_DIVISOR = 0.5
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.values import Draw
 
-__all__ = ["MOST", "Draws", "Item", "SeededDraws", "Sketch"]
-
 MOST = 50.0
 """The largest magnitude that a value may have before it is squashed."""
 

@@ -27,22 +27,6 @@ from levelbench.networks.network import Network
 from levelbench.networks.probes.running import Arrays, Runner
 from levelbench.networks.values import dtype_of
 
-__all__ = [
-    "Agreement",
-    "BackendAgreement",
-    "Conditioning",
-    "DivergencePoint",
-    "Kind",
-    "RoundingEffect",
-    "TensorAgreement",
-    "coarsest_dtype",
-    "judge",
-    "largest",
-    "limit_for",
-    "noise",
-]
-
-
 TensorStatus = Literal["agrees", "wrong", "rounding", "not compared"]
 Cause = Literal["operator", "accumulated", "whole"]
 
@@ -66,7 +50,7 @@ class TensorAgreement:
     errors: Errors | None = None
     detail: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON types only."""
         return asdict(self)
 
@@ -101,7 +85,7 @@ class DivergencePoint:
         }[self.cause]
         return f"{text}. {self.detail}" if self.detail else text
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON types only."""
         return asdict(self)
 
@@ -157,7 +141,7 @@ class BackendAgreement:
         findings += [failed(str(each), probe=each.phase) for each in self.divergences]
         return Report(network, tuple(findings), self.backend)
 
-    def to_dict(self, network: str) -> dict[str, Any]:
+    def to_dict(self, network: str) -> dict[str, object]:
         """The report's JSON, and by tensor what it is made of."""
         return {
             **self.report(network).to_dict(),
@@ -204,7 +188,7 @@ class Agreement:
             "correct the operator that is named, or the network where it asks for what ONNX leaves open",
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON types only."""
         return {
             "passed": not self.failed,
@@ -242,7 +226,7 @@ def limit_for(kind: Kind, dtype: DTypeLike) -> float:
     return 25 * unit_roundoff(found)
 
 
-def coarsest_dtype(network: Network, known: Iterable[str] = ()) -> np.dtype[Any]:
+def coarsest_dtype(network: Network, known: Iterable[str] = ()) -> np.dtype[np.generic]:
     """The floating-point dtype with the fewest digits in which the network computes; float32 where none is known.
 
     Weights that are stored in half precision and cast before they are used do not count. ``known`` are further names of
@@ -340,7 +324,7 @@ def judge(
     return TensorAgreement(status="wrong", detail=_said(name, actual, expected, apart, bad, limit, size), **found)
 
 
-def _tiny(dtype: np.dtype[Any]) -> float:
+def _tiny(dtype: np.dtype[np.generic]) -> float:
     if not is_float(dtype):
         return 0.0
     return float(ml_dtypes.finfo(dtype).tiny) if unit_roundoff(dtype) else 0.0

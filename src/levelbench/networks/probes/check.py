@@ -40,9 +40,6 @@ from levelbench.networks.probes.divergence import (
 from levelbench.networks.probes.running import Arrays, Runner, with_probe
 from levelbench.operators.contract import OperatorBackend
 
-__all__ = ["check_network", "compare_network"]
-
-
 _NOT_ASKED = "they were not asked for"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from levelbench.checks.arrays import Host, difference, is_float
 from levelbench.errors import LevelbenchError
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
     Conditioning,
@@ -28,13 +29,10 @@ from levelbench.networks.probes.agreement import (
     limit_for,
     noise,
 )
-from levelbench.networks.probes.running import Arrays, Runner, needed_nodes, node_alone, part_of, reads_of, with_probe
+from levelbench.networks.probes.running import Arrays, Runner, node_alone, part_of, reads_of, with_probe
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import Oracle, fault_of
 from levelbench.operators.probes.subject import HostOperator
-
-__all__ = ["BUDGET", "Pairing", "audit", "first_divergence", "first_wrong_gradient", "random_values"]
-
 
 BUDGET = 256 * 2**20
 """Bytes of values of each framework that are held at a time."""

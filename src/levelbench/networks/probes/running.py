@@ -11,7 +11,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -19,15 +18,12 @@ from numpy.typing import DTypeLike
 from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.networks.inspect import needed_nodes, outer_reads
 from levelbench.networks.network import Network
 from levelbench.networks.values import Parameter, element_type
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OperatorNode, structural
-from levelbench.operators.program import reads
-
-__all__ = ["Arrays", "Runner", "needed_nodes", "node_alone", "part_of", "reads_of", "with_probe"]
-
 
 Arrays = Mapping[str, Host]
 
@@ -84,30 +80,12 @@ class Runner:
         given = [self.backend.array(inputs[each.name]) for each in network.inputs if each.name in read]
         return self._hosted(names, executor.infer(*given))
 
-    def _hosted(self, names: Sequence[str], values: Iterable[Any]) -> dict[str, Host]:
+    def _hosted(self, names: Sequence[str], values: Iterable[Array]) -> dict[str, Host]:
         return {
             name: np.asarray(self.backend.host(value))
             for name, value in zip(names, values, strict=True)
             if value is not None and not isinstance(value, list)
         }
-
-
-def needed_nodes(graph: onnx.GraphProto, outputs: Iterable[str]) -> tuple[list[int], set[str]]:
-    """The places of the nodes that ``outputs`` depend on, in order, and the names of all values on the way."""
-    made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
-    found: set[int] = set()
-    read: set[str] = set()
-    wanted = list(outputs)
-    while wanted:
-        name = wanted.pop()
-        if not name or name in read:
-            continue
-        read.add(name)
-        at = made.get(name)
-        if at is not None and at not in found:
-            found.add(at)
-            wanted.extend(reads(graph.node[at]))
-    return sorted(found), read
 
 
 def part_of(network: Network, outputs: Sequence[str]) -> Network:
@@ -139,10 +117,7 @@ class SingleNode:
 
 def reads_of(network: Network, index: int) -> list[str]:
     """Names of the values of the top graph that a node reads, those that its subgraphs read included."""
-    graph = network.model.graph
-    made = {name for node in graph.node for name in node.output}
-    made |= {each.name for each in (*graph.input, *graph.initializer)}
-    return [name for name in dict.fromkeys(reads(graph.node[index])) if name and name in made]
+    return list(dict.fromkeys(outer_reads(network.model.graph.node[index])))
 
 
 def node_alone(

@@ -85,7 +85,7 @@ def _rebake(graph: EditableGraph, axes: dict[str, int], old: int, new: Size) -> 
     """Change the sizes in constant inputs that follow from the batch; how many."""
     network = graph.network
     values = known_values(network)
-    shapes = {name: _sizes(each) for name, each in values.items()}
+    shapes = {name: each.sizes for name, each in values.items()}
     reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
     inputs: dict[str, Carry] = {name: Carried(axis) for name, axis in axes.items()}
     tracked = track(network.nodes, reads, inputs, shapes, graph.constant, old)
@@ -150,9 +150,3 @@ def _culprit(network: Network, old: Size) -> onnx.NodeProto | None:
 def _refusal(node: onnx.NodeProto, why: str) -> DefinitionError:
     name = node.name or node.output[0]
     return DefinitionError(f"another batch for {node.op_type} {name!r}", why, "keep its batch, or change the model")
-
-
-def _sizes(value: Value) -> tuple[int, ...] | None:
-    if value.shape is None or not all(isinstance(size, int) for size in value.shape):
-        return None
-    return tuple(int(size) for size in value.shape if isinstance(size, int))

@@ -81,6 +81,10 @@ class NodeContext:
         """Whether input ``at`` is there."""
         return at < len(self.node.inputs) and bool(self.node.inputs[at])
 
+    def axis(self, rank: int) -> int:
+        """The attribute ``axis``, counted from 0 of ``rank`` axes."""
+        return int(self.node["axis"]) % rank
+
     def only_first(self, output: Carried, *more: Carried) -> Independence | None:
         """Independent with the first input cut, where no other input carries the batch."""
         first = self.carried()
@@ -94,6 +98,18 @@ class NodeContext:
 
 
 Rule = Callable[[NodeContext], Independence | BatchMixing | None]
+Shape = tuple[int, ...]
+RuleOfFirst = Callable[[NodeContext, Carried, Shape], Independence | BatchMixing | None]
+
+
+def _of_first(rule: RuleOfFirst) -> Rule:
+    """A rule for where the first input carries the batch, of how it carries it and its shape; ``None`` elsewhere."""
+
+    def found(context: NodeContext) -> Independence | BatchMixing | None:
+        first, shape = context.carried(), context.shape()
+        return None if first is None or shape is None else rule(context, first, shape)
+
+    return found
 
 
 @dataclass(frozen=True)
@@ -162,11 +178,12 @@ def constant_axes(context: NodeContext, at: int) -> list[int] | None:
     return None if value is None else [int(each) % len(shape) for each in value.reshape(-1)]
 
 
-def _reshape(context: NodeContext) -> Independence | None:
-    first, old, new, target = context.carried(), context.shape(), context.outputs[0], context.value(1)
-    if first is None or old is None or new is None or target is None:
+@_of_first
+def _reshape(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    new, target = context.outputs[0], context.value(1)
+    if new is None or target is None:
         return None
-    before = math.prod(old[: first.axis])
+    before = math.prod(shape[: first.axis])
     places = [at for at, size in enumerate(new) if math.prod(new[:at]) == before and size % context.batch == 0]
     if not places:
         return None
@@ -183,10 +200,8 @@ def _reshape(context: NodeContext) -> Independence | None:
     return Independence((first, None), (carried,), baked)
 
 
-def _flatten(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None:
-        return None
+@_of_first
+def _flatten(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     cut = int(context.node["axis"])
     cut = cut + len(shape) if cut < 0 else cut
     start, end, axis = (0, cut, 0) if first.axis < cut else (cut, len(shape), 1)
@@ -196,38 +211,37 @@ def _flatten(context: NodeContext) -> Independence | None:
     return context.only_first(Carried(axis, rows))
 
 
-def _expand(context: NodeContext) -> Independence | None:
-    first, old, new, target = context.carried(), context.shape(), context.outputs[0], context.value(1)
-    if first is None or old is None or new is None or target is None:
+@_of_first
+def _expand(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    new, target = context.outputs[0], context.value(1)
+    if new is None or target is None:
         return None
-    carried = Carried(first.axis + len(new) - len(old), first.multiple)
+    carried = Carried(first.axis + len(new) - len(shape), first.multiple)
     entry = carried.axis - (len(new) - len(target))
     baked = ((1, entry, first.multiple),) if entry >= 0 and int(target[entry]) != 1 else ()
     return Independence((first, None), (carried,), baked)
 
 
-def _transpose(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None:
-        return None
+@_of_first
+def _transpose(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     order = context.node.get("perm") or list(range(len(shape)))[::-1]
     return context.only_first(Carried(list(order).index(first.axis), first.multiple))
 
 
-def _squeeze(context: NodeContext) -> Independence | None:
-    first, axes = context.carried(), constant_axes(context, 1)
-    if first is None or axes is None or first.axis in axes:
+@_of_first
+def _squeeze(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    axes = constant_axes(context, 1)
+    if axes is None or first.axis in axes:
         return None
     return context.only_first(Carried(first.axis - sum(each < first.axis for each in axes), first.multiple))
 
 
-def _unsqueeze(context: NodeContext) -> Independence | None:
-    first, new = context.carried(), context.outputs[0]
-    value = context.node.get("axes")
-    given = context.value(1)
-    if first is None or new is None or (value is None and given is None):
+@_of_first
+def _unsqueeze(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    new, given = context.outputs[0], context.value(1)
+    entries = context.node.get("axes", None if given is None else given.reshape(-1))
+    if new is None or entries is None:
         return None
-    entries = value if value is not None else [] if given is None else given.reshape(-1)
     axes = {int(each) % len(new) for each in entries}
     kept = [at for at in range(len(new)) if at not in axes]
     return context.only_first(Carried(kept[first.axis], first.multiple))
@@ -239,22 +253,13 @@ def _concat(context: NodeContext) -> Independence | None:
     if new is None or len(targets) != 1:
         return None
     (target,) = targets
-    if int(context.node["axis"]) % len(new) == target.axis:
+    if context.axis(len(new)) == target.axis:
         return None
     return Independence(tuple(target for _ in context.carries), (target,))
 
 
-def _split(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None or int(context.node["axis"]) % len(shape) == first.axis:
-        return None
-    return context.only_first(*[first] * len(context.node.outputs))
-
-
-def _slice(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None:
-        return None
+@_of_first
+def _slice(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     starts = context.value(1)
     axes = constant_axes(context, 3) if context.given(3) else None
     if not context.given(3) and starts is not None:
@@ -268,7 +273,7 @@ def _gather(context: NodeContext) -> Independence | None:
     data, indices = context.shape(0), context.shape(1)
     if data is None or indices is None:
         return None
-    axis = int(context.node["axis"]) % len(data)
+    axis = context.axis(len(data))
     first, second = context.carried(0), context.carried(1)
     if first is not None and second is None and first.axis != axis:
         moved = first.axis if first.axis < axis else first.axis - 1 + len(indices)
@@ -278,11 +283,9 @@ def _gather(context: NodeContext) -> Independence | None:
     return None
 
 
-def _gather_elements(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(0), context.shape()
-    if first is None or shape is None or context.carried(1) != first:
-        return None
-    if int(context.node["axis"]) % len(shape) == first.axis:
+@_of_first
+def _gather_elements(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    if context.carried(1) != first or context.axis(len(shape)) == first.axis:
         return None
     return Independence((first, first), (first,))
 
@@ -294,7 +297,7 @@ def _reduce(context: NodeContext) -> Independence | None:
 
 def _arg_reduce(context: NodeContext) -> Independence | None:
     shape = context.shape()
-    return None if shape is None else _without(context, [int(context.node["axis"]) % len(shape)])
+    return None if shape is None else _without(context, [context.axis(len(shape))])
 
 
 def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
@@ -306,10 +309,8 @@ def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
     return context.only_first(Carried(first.axis - moved, first.multiple))
 
 
-def _pad(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None:
-        return None
+@_of_first
+def _pad(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     pads = context.node.get("pads")
     value = context.value(1) if pads is None else None
     axes = constant_axes(context, 3) if context.given(3) else list(range(len(shape)))
@@ -323,19 +324,18 @@ def _pad(context: NodeContext) -> Independence | None:
     return context.only_first(first)
 
 
-def _tile(context: NodeContext) -> Independence | None:
-    first, repeats = context.carried(), context.value(1)
-    if first is None or repeats is None or int(repeats[first.axis]) != 1:
-        return None
-    return context.only_first(first)
+@_of_first
+def _tile(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    repeats = context.value(1)
+    return None if repeats is None or int(repeats[first.axis]) != 1 else context.only_first(first)
 
 
-def _one_hot(context: NodeContext) -> Independence | None:
-    first, new = context.carried(), context.outputs[0]
-    if first is None or new is None:
+@_of_first
+def _one_hot(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    new = context.outputs[0]
+    if new is None:
         return None
-    axis = int(context.node["axis"]) % len(new)
-    return context.only_first(Carried(first.axis + (axis <= first.axis), first.multiple))
+    return context.only_first(Carried(first.axis + (context.axis(len(new)) <= first.axis), first.multiple))
 
 
 def _einsum(context: NodeContext) -> Independence | None:
@@ -356,33 +356,6 @@ def _einsum(context: NodeContext) -> Independence | None:
     if any(context.carried(at) not in (None, needs[at]) for at in range(len(operands))):
         return None
     return Independence(needs, (Carried(result.index(letter), multiple),))
-
-
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
-
-MOVING_RULES: dict[str, Rule] = {
-    **{f"Reduce{each}": _reduce for each in _REDUCTIONS.split()},
-    "ArgMax": _arg_reduce,
-    "ArgMin": _arg_reduce,
-    "Concat": _concat,
-    "Einsum": _einsum,
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "OneHot": _one_hot,
-    "Pad": _pad,
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Split": _split,
-    "Squeeze": _squeeze,
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-}
-
-
-Shape = tuple[int, ...]
 
 
 def _elementwise(context: NodeContext) -> Independence | None:
@@ -423,69 +396,63 @@ def _need(context: NodeContext, at: int, carry: object, target: Carried, rank: i
     return shape[axis] == context.batch * target.multiple, Carried(axis, target.multiple)
 
 
-def _first_axis(context: NodeContext) -> Independence | None:
+@_of_first
+def _first_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """Samples on axis 0, one output, everything else shared."""
-    first = context.carried()
-    if first is None or first.axis != 0 or len([name for name in context.node.outputs if name]) != 1:
+    if first.axis != 0 or len([name for name in context.node.outputs if name]) != 1:
         return None
     return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
 
 
-def _batch_normalization(context: NodeContext) -> Independence | BatchMixing | None:
-    first = context.carried()
-    if first is None:
-        return None
+@_of_first
+def _batch_normalization(context: NodeContext, first: Carried, shape: Shape) -> Independence | BatchMixing | None:
     if context.node.get("training_mode", 0) or len(context.node.outputs) > 1:
         others: list[Carry] = [MIXED for _ in context.node.outputs[1:]]
         return BatchMixing((first, *others))
     return _first_axis(context)
 
 
-def _dropout(context: NodeContext) -> Independence | BatchMixing | None:
-    first = context.carried()
+@_of_first
+def _dropout(context: NodeContext, first: Carried, shape: Shape) -> Independence | BatchMixing | None:
     training = context.value(2)
     off = not context.given(2) or (training is not None and not bool(training.reshape(-1)[0]))
-    if first is None:
-        return None
     return context.only_first(first, first) if off else BatchMixing(tuple(first for _ in context.node.outputs))
 
 
-def _softmax(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None:
-        return None
-    axis = int(context.node["axis"]) % len(shape)
+@_of_first
+def _softmax(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    axis = context.axis(len(shape))
     # Before opset 13 all axes from this one on are normalised together.
     over = [axis] if context.node.opset >= 13 else range(axis, len(shape))
     return None if first.axis in over else context.only_first(first)
 
 
-def _normalised_from_axis(context: NodeContext) -> Independence | None:
+@_of_first
+def _normalised_from_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """LayerNormalization, RMSNormalization: over ``axis`` and all axes after it."""
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None or first.axis >= int(context.node["axis"]) % len(shape):
-        return None
-    return context.only_first(first, first, first)
+    return None if first.axis >= context.axis(len(shape)) else context.only_first(first, first, first)
 
 
-def _one_axis(context: NodeContext) -> Independence | None:
+@_of_first
+def _one_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """An operator along one axis, which must not be that of the batch."""
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None or first.axis == int(context.node["axis"]) % len(shape):
+    if first.axis == context.axis(len(shape)):
         return None
     return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
 
 
-def _cumulative_sum(context: NodeContext) -> Independence | None:
-    first, shape, axis = context.carried(), context.shape(), context.value(1)
-    if first is None or shape is None or axis is None or int(axis.reshape(-1)[0]) % len(shape) == first.axis:
+@_of_first
+def _cumulative_sum(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    axis = context.value(1)
+    if axis is None or int(axis.reshape(-1)[0]) % len(shape) == first.axis:
         return None
     return context.only_first(first)
 
 
-def _gemm(context: NodeContext) -> Independence | None:
-    first, out = context.carried(), context.outputs[0]
-    if first is None or out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
+@_of_first
+def _gemm(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    out = context.outputs[0]
+    if out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
         return None
     needs: list[Carried | None] = [first, None]
     if len(context.carries) > 2:
@@ -527,12 +494,12 @@ def _matmul(context: NodeContext) -> Independence | None:
     return Independence(tuple(need for _, need in answers), (target,))
 
 
-def _recurrent(context: NodeContext) -> Independence | None:
+@_of_first
+def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """LSTM, GRU, RNN: X (length, batch, size), initial states (directions, batch, hidden); layout 1: batch first."""
-    first = context.carried()
     layout = int(context.node.get("layout", 0))
     x_axis, y_axis, state_axis = (0, 0, 0) if layout else (1, 2, 1)
-    if first is None or first.axis != x_axis:
+    if first.axis != x_axis:
         return None
     needs: list[Carried | None] = [first]
     for at in range(1, len(context.carries)):
@@ -550,28 +517,29 @@ def _recurrent(context: NodeContext) -> Independence | None:
     return Independence(tuple(needs), outputs[: len(context.node.outputs)])
 
 
-def _attention(context: NodeContext) -> Independence | None:
+@_of_first
+def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """Attention of opset 23 on query, key and value with the batch first, and a mask that broadcasts."""
-    first = context.carried()
-    if len(context.node.outputs) != 1 or len(context.carries) > 4 or first is None or first.axis != 0:
+    if len(context.node.outputs) != 1 or len(context.carries) > 4 or first.axis != 0:
         return None
     if any(context.carried(at) != first for at in (1, 2)) or not context.given(2):
         return None
     needs: list[Carried | None] = [first, first, first]
     if len(context.carries) == 4:
-        shape = context.shape(3)
+        mask = context.shape(3)
         # The mask is broadcast to (batch, heads, query, key).
         ok, need = _need(context, 3, context.carries[3], first, 4)
-        if not ok or shape is None or need not in (None, Carried(len(shape) - 4, first.multiple)):
+        if not ok or mask is None or need not in (None, Carried(len(mask) - 4, first.multiple)):
             return None
         needs.append(need)
     return Independence(tuple(needs), (first,))
 
 
-def _scaled(context: NodeContext) -> Independence | None:
+@_of_first
+def _scaled(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on another axis than the batch's."""
-    first, shape, scale = context.carried(), context.shape(), context.shape(1)
-    if first is None or shape is None or scale is None or len(scale) > 1:
+    scale = context.shape(1)
+    if scale is None or len(scale) > 1:
         return None
     per_axis = len(scale) == 1 and scale != (1,)
     if per_axis and int(context.node.get("axis", 1)) % len(shape) == first.axis:
@@ -579,26 +547,24 @@ def _scaled(context: NodeContext) -> Independence | None:
     return context.only_first(first)
 
 
-def _dynamic_quantize(context: NodeContext) -> BatchMixing | None:
-    first = context.carried()
-    return None if first is None else BatchMixing((first, MIXED, MIXED))
+@_of_first
+def _dynamic_quantize(context: NodeContext, first: Carried, shape: Shape) -> BatchMixing:
+    return BatchMixing((first, MIXED, MIXED))
 
 
-def _resize(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
+@_of_first
+def _resize(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     scales = context.value(2)
-    if first is None or shape is None or scales is None or scales.size != len(shape) or context.given(3):
+    if scales is None or scales.size != len(shape) or context.given(3):
         return None
     if context.node.get("axes") or context.given(1) or scales[first.axis] != 1:
         return None
     return context.only_first(first)
 
 
-def _trilu(context: NodeContext) -> Independence | None:
-    first, shape = context.carried(), context.shape()
-    if first is None or shape is None or first.axis >= len(shape) - 2:
-        return None
-    return context.only_first(first)
+@_of_first
+def _trilu(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    return None if first.axis >= len(shape) - 2 else context.only_first(first)
 
 
 _ELEMENTWISE = (
@@ -612,10 +578,29 @@ _SAMPLES_FIRST = (
     "InstanceNormalization LRN LpPool MaxPool SpaceToDepth"
 )
 
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
+
 RULES: dict[str, Rule] = {
+    **{f"Reduce{each}": _reduce for each in _REDUCTIONS.split()},
+    "ArgMax": _arg_reduce,
+    "ArgMin": _arg_reduce,
+    "Concat": _concat,
+    "Einsum": _einsum,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _one_axis,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
     **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
     **dict.fromkeys(_SAMPLES_FIRST.split(), _first_axis),
-    **MOVING_RULES,
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised_from_axis),

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Host, difference
 from levelbench.errors import CheckFailedError
 from levelbench.networks.executor import Backend
-from levelbench.networks.inspect import outer_reads
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.graph import batch_axes
 from levelbench.networks.transforms.transform import (
@@ -54,7 +55,6 @@ def random_parameters(network: Network, seed: int = 0) -> dict[str, NDArray[Any]
     return found
 
 
-Host = NDArray[Any]
 _BATCHES = (1, 2, 5)
 _CANCELLED = 1e-4
 """The scale of a gradient is at least this share of the largest of all gradients."""
@@ -150,7 +150,8 @@ class _Comparison:
             given = self._before.make_inputs(batch, self._seed, self._sizes)
             answers = []
             for executor, network in ((first, self._before), (second, self._after)):
-                read = _inputs_read(network.for_inference)
+                plain = network.for_inference
+                _, read = needed_nodes(plain.model.graph, [each.name for each in plain.outputs])
                 native = [backend.array(given[name]) for name in given if name in read]
                 answers.append([backend.host(each) for each in executor.infer(*native)])
             for value, expected, found in zip(self._before.outputs, *answers, strict=True):
@@ -216,10 +217,7 @@ class _Comparison:
         if not expected.size:
             return TensorDifference(kind, name, batch, 0.0, 0.0, (), allowed)
         a, b = np.asarray(expected, np.float64), np.asarray(found, np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        with np.errstate(invalid="ignore"):
-            gap = np.where(same, 0.0, np.abs(a - b))
-        gap = np.where(np.isnan(gap), np.inf, gap)
+        gap = difference(a, b)
         index = tuple(int(each) for each in np.unravel_index(int(np.argmax(gap)), gap.shape))
         scale = max(_largest(a), least) or 1.0
         absolute, relative = float(gap[index]), float(gap[index]) / scale
@@ -260,12 +258,3 @@ def _first_floating(network: Network) -> str:
         if value.dtype and dtype_of(value.dtype).kind not in "iubOS" and value.shape is not None:
             return value.name
     return ""
-
-
-def _inputs_read(network: Network) -> set[str]:
-    """The values that the network's outputs depend on."""
-    needed = {each.name for each in network.outputs}
-    for node in reversed(network.model.graph.node):
-        if any(name in needed for name in node.output if name):
-            needed.update(outer_reads(node))
-    return needed

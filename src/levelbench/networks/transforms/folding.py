@@ -17,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.networks.inspect import outer_reads
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.graph import EditableGraph, bind, is_standard, known_values
 from levelbench.networks.transforms.transform import (
@@ -320,14 +320,9 @@ class DeadNodes(Transform):
     def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
         """The network without them."""
         graph = EditableGraph(network, parameters)
-        needed = graph.kept()
-        alive = []
-        for node in reversed(graph.nodes):
-            if any(name in needed for name in node.output if name):
-                needed.update(outer_reads(node))
-                alive.append(node)
+        alive, _ = needed_nodes(graph.model.graph, graph.kept())
         dead = len(graph.nodes) - len(alive)
-        graph.nodes = alive[::-1]
+        graph.nodes = [graph.nodes[at] for at in alive]
         gone = graph.drop_unread()
         changed = []
         if dead:

@@ -7,7 +7,7 @@ values, so these stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper, version_converter
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.networks.inspect import outer_reads, sort_nodes
+from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Parameter, Value, bound_shape, value_info, value_of
+from levelbench.networks.values import Parameter, Value, bound_shape, free_name, value_info, value_of
 from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
@@ -49,13 +49,8 @@ class EditableGraph:
         self._taken.update(_names(self.model.graph))
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that is free; it is taken from now on."""
-        found, at = name, 0
-        while found in self._taken:
-            at += 1
-            found = f"{name}_{at}"
-        self._taken.add(found)
-        return found
+        """``name``, or one like it that is free; it is taken from now on."""
+        return free_name(name, self._taken)
 
     def makers(self) -> dict[str, onnx.NodeProto]:
         """The node that makes each value."""
@@ -107,7 +102,7 @@ class EditableGraph:
             self._values[name] = array
         return name
 
-    def retype(self, name: str, dtype: np.dtype[Any], cast: Any) -> None:
+    def retype(self, name: str, dtype: np.dtype[Any], cast: Callable[[Array], Array]) -> None:
         """Give a parameter or initialiser another dtype; ``cast`` makes the new array of the old one."""
         if name in self.initialisers:
             array = cast(numpy_helper.to_array(self.initialisers[name]))
@@ -121,7 +116,9 @@ class EditableGraph:
             if self._values is not None:
                 self._values[name] = cast(np.asarray(self._values[name]))
 
-    def make(self, op_type: str, inputs: Iterable[str], output: str, *, domain: str = "", **attributes: Any) -> Any:
+    def make(
+        self, op_type: str, inputs: Iterable[str], output: str, *, domain: str = "", **attributes: Any
+    ) -> onnx.NodeProto:
         """A node of one output, which is not yet in the list."""
         return helper.make_node(op_type, list(inputs), [output], name=output, domain=domain, **attributes)
 
@@ -187,10 +184,9 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     """What the nodes of a graph make, and all names inside of their subgraphs: none of them may be taken again."""
     for node in graph.node:
         yield from node.output
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from (each.name for each in (*inner.input, *inner.initializer))
-                yield from _names(inner)
+        for inner in subgraphs(node):
+            yield from (each.name for each in (*inner.input, *inner.initializer))
+            yield from _names(inner)
 
 
 def _copy(message: Any) -> Any:

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError
-from levelbench.networks.executor import Backend
+from levelbench.networks.executor import Array, Backend
 from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, Independence, Tracked, track
 from levelbench.networks.transforms.folding import FoldConstants
 from levelbench.networks.transforms.graph import EditableGraph, known_values
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Value, dtype_of
+from levelbench.networks.values import dtype_of
 from levelbench.operators.cost import Signature, cost_of
 from levelbench.operators.node import OperatorNode
 
@@ -125,7 +125,7 @@ def measure_times(
     return TimeTable(found)
 
 
-def _native(backend: Backend, network: Network, batch: int) -> list[Any]:
+def _native(backend: Backend, network: Network, batch: int) -> list[Array]:
     made = network.make_inputs(batch)
     return [backend.array(made[each.name]) for each in network.inputs if network.loss == "" or each.name in made]
 
@@ -173,7 +173,7 @@ class Profile:
         self.nodes: tuple[OperatorNode, ...] = network.nodes
         self.reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
         self._known = known_values(network)
-        shapes = {name: _sizes(each) for name, each in self._known.items()}
+        shapes = {name: each.sizes for name, each in self._known.items()}
         graph = EditableGraph(network)
         inputs: dict[str, Carry] = {name: Carried(axis) for name, axis in axes.items()}
         self.tracked: Tracked = track(self.nodes, self.reads, inputs, shapes, graph.constant, batch)
@@ -190,7 +190,7 @@ class Profile:
         if not name:
             return None
         value = self._known.get(name)
-        shape = None if value is None else _sizes(value)
+        shape = None if value is None else value.sizes
         if value is None or shape is None:
             raise UnsupportedError(
                 f"the memory of {self.network.name}", f"the shape of {name!r} is not known", "bind all of its sizes"
@@ -319,13 +319,6 @@ class Profile:
             self._used.append((*(roots.get(name, name) for name in read), *(roots[name] for name in made)))
             self._made.append(tuple(lives[name] for name in made))
         self._spans = [(lives[name].made, end, lives[name].bytes) for name, end in self._ends.items() if name in lives]
-
-
-def _sizes(value: Value) -> tuple[int, ...] | None:
-    shape = value.shape
-    if shape is None or not all(isinstance(size, int) for size in shape):
-        return None
-    return tuple(int(size) for size in shape if isinstance(size, int))
 
 
 def piece_peaks(

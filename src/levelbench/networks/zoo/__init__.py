@@ -1,4 +1,4 @@
-"""The zoo: networks by name, each with its paper and its published size, and small ones that take their sizes."""
+"""The zoo: networks by name, with their papers and published sizes (``published.toml``), and small ones of any size."""
 
 from levelbench.networks.zoo.entry import Architecture, Published, build, entry, names
 from levelbench.networks.zoo.small import cnn, mlp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +12,7 @@ from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import batch_norm, conv, embedding, linear, normal, uniform, xavier
-from levelbench.networks.zoo.entry import Published, register
 
-PAPER_DQN = "Mnih et al. 2015: Human-level control through deep reinforcement learning, Nature 518, 529-533"
-PAPER_A3C = "Mnih et al. 2016: Asynchronous methods for deep reinforcement learning, arXiv:1602.01783"
 _Layers = tuple[tuple[int, int, int], ...]
 
 
@@ -62,31 +58,6 @@ def a3c(*, name: str = "a3c", actions: int = 4) -> Network:
     return g.build()
 
 
-register(
-    "dqn",
-    dqn,
-    PAPER_DQN,
-    Published(
-        1_686_180,
-        None,
-        "with 4 actions (Breakout): Keras's and torchinfo's summaries of the network; the paper prints no count",
-    ),
-    "reinforcement learning",
-    "three convolutions and two layers: the value of each action",
-)
-register(
-    "a3c",
-    a3c,
-    PAPER_A3C,
-    Published(None, None, PAPER_A3C, "the paper prints no count"),
-    "reinforcement learning",
-    "two convolutions and a layer: a policy and a value",
-)
-
-
-ALPHAGO_PAPER = "Silver et al. 2017: Mastering the game of Go without human knowledge, Nature 550, 354-359"
-
-
 def alphago_zero(
     *, name: str = "alphago-zero", board: int = 19, planes: int = 17, filters: int = 256, blocks: int = 19
 ) -> Network:
@@ -126,27 +97,6 @@ def _conv_norm(g: GraphBuilder, name: str, x: str, channels: tuple[int, int], ke
         return batch_norm(g, "norm", x, channels[1])
 
 
-register(
-    "alphago-zero",
-    alphago_zero,
-    ALPHAGO_PAPER,
-    Published(None, None, ALPHAGO_PAPER, "the paper prints no count"),
-    "reinforcement learning",
-    "19 residual blocks of 256 filters, a policy and a value, for a board of 19 x 19",
-)
-register(
-    "alphago-zero-tiny",
-    partial(alphago_zero, name="alphago-zero-tiny", board=9, filters=16, blocks=2),
-    ALPHAGO_PAPER,
-    Published(None, None, ALPHAGO_PAPER, "ours, for tests: the paper has no model of this size"),
-    "reinforcement learning",
-    "2 residual blocks of 16 filters for a board of 9 x 9, for tests",
-)
-
-
-NCF_PAPER = "He, Liao, Zhang, Nie, Hu, Chua 2017: Neural collaborative filtering, arXiv:1708.05031"
-
-
 def ncf(
     *,
     name: str = "ncf",
@@ -180,18 +130,6 @@ def ncf(
     g.output(linear(g, "score", both, width, 1, xavier(width, 1)), "logit")
     return g.build()
 
-
-register(
-    "ncf",
-    ncf,
-    NCF_PAPER,
-    Published(31_832_577, None, "MLPerf training v0.5, recommendation on MovieLens 20M: NVIDIA's PyTorch code"),
-    "recommendation",
-    "NeuMF on MovieLens 20M: 64 factors beside a perceptron of four layers",
-)
-
-
-DLRM_PAPER = "Naumov et al. 2019: Deep learning recommendation model for personalization, arXiv:1906.00091"
 
 CRITEO_KAGGLE = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194),
@@ -242,18 +180,3 @@ def _perceptron(g: GraphBuilder, name: str, x: str, widths: Sequence[int], last:
             behind = last if at == len(widths) - 2 else "Relu"
             x = g.node(behind, x) if behind else x
     return x
-
-
-register(
-    "dlrm",
-    dlrm,
-    DLRM_PAPER,
-    Published(
-        540_000_000,
-        None,
-        "section 5 of the paper: about 540 million on the Criteo Kaggle data",
-        "540,677,217 to the scalar: the paper rounds; MLPerf's own takes the terabyte data and needs 100 GB",
-    ),
-    "recommendation",
-    "26 tables of width 16, their dot products, and two perceptrons",
-)

@@ -108,15 +108,9 @@ class ImageBuilder(GraphBuilder):
             y = self.node("ConvTranspose", x, weight, bias, kernel_shape=[kernel] * 2, strides=[kernel] * 2)
         return self.shaped(y, (channels, kernel * height, kernel * width))
 
-    def batch_norm(self, x: str, *, name: str, epsilon: float = 1e-5) -> str:
-        """Batch normalisation; its running statistics keep 0.9 of what they were (0.1 in PyTorch's words)."""
-        channels = self.shape(x)[:1]
-        with self.scope(name):
-            scale, bias = self.parameter("weight", channels, ONES), self.parameter("bias", channels, ZEROS)
-            mean = self.parameter("running_mean", channels, ZEROS, trainable=False)
-            variance = self.parameter("running_var", channels, ONES, trainable=False)
-            y = self.node("BatchNormalization", x, scale, bias, mean, variance, epsilon=epsilon, momentum=0.9)
-        return self.shaped(y, self.shape(x))
+    def batch_norm(self, x: str, *, name: str) -> str:
+        """Batch normalisation with running statistics."""
+        return self.shaped(batch_norm(self, name, x, self.shape(x)[0]), self.shape(x))
 
     def relu(self, x: str) -> str:
         """max(x, 0)."""
@@ -157,14 +151,12 @@ class ImageBuilder(GraphBuilder):
     def linear(self, x: str, outputs: int, *, name: str, draw: Draw | None = None, bias: Draw = ZEROS) -> str:
         """A fully connected layer with bias; drawn as ``torch_default`` by default."""
         (inputs,) = self.shape(x)
-        with self.scope(name):
-            weight = self.parameter("weight", (outputs, inputs), torch_default(inputs) if draw is None else draw)
-            y = self.node("Gemm", x, weight, self.parameter("bias", (outputs,), bias), transB=1)
-        return self.shaped(y, (outputs,))
+        drawn = torch_default(inputs) if draw is None else draw
+        return self.shaped(linear(self, name, x, inputs, outputs, drawn, bias), (outputs,))
 
     def dropout(self, x: str, ratio: float = 0.5) -> str:
         """Dropout, which does nothing before :meth:`Network.training`; no node at all for a ratio of 0."""
-        return self.shaped(self.node("Dropout", x, self.constant(ratio)), self.shape(x)) if ratio else x
+        return self.shaped(dropout(self, x, ratio), self.shape(x))
 
     def add(self, x: str, y: str) -> str:
         """X + y, of the same shape."""
@@ -230,7 +222,10 @@ def layer_norm(g: GraphBuilder, name: str, x: str, width: int, epsilon: float) -
 
 
 def batch_norm(g: GraphBuilder, name: str, x: str, channels: int, scale: Draw = ONES) -> str:
-    """Batch normalisation over axis 1 (Ioffe & Szegedy 2015) with running statistics, a tenth of each batch in them."""
+    """Batch normalisation over axis 1 (Ioffe & Szegedy 2015).
+
+    Its running statistics keep 0.9 of what they were: a momentum of 0.1 in PyTorch's words.
+    """
     with g.scope(name):
         weight, bias = g.parameter("weight", (channels,), scale), g.parameter("bias", (channels,), ZEROS)
         mean = g.parameter("running_mean", (channels,), ZEROS, trainable=False)

@@ -7,16 +7,10 @@ LeNet-5 is there as in the paper, with its sparse third layer, and as it is usua
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, torch_default, xavier_fan_in
-from levelbench.networks.zoo.entry import Published, register
-
-LENET_PAPER = (
-    "LeCun, Bottou, Bengio, Haffner 1998: Gradient-based learning applied to document recognition, Proc. IEEE 86"
-)
 
 
 def lenet5(*, classes: int = 10) -> Network:
@@ -92,40 +86,6 @@ def _third(g: ImageBuilder, x: str) -> str:
     return g.concat(*parts)
 
 
-register(
-    "lenet5",
-    lenet5,
-    LENET_PAPER,
-    Published(
-        60_000,
-        None,
-        "section II.B of the paper: 60,000 trainable parameters",
-        "60,850: the 850 more are those of the linear layer in the place of fixed pictures of the classes",
-    ),
-    "vision",
-    "the paper's, with its sparse third layer and trained subsampling",
-)
-register(
-    "lenet5-dense",
-    dense_lenet5,
-    LENET_PAPER,
-    Published(
-        61_706,
-        None,
-        "mnchapel.github.io/deep_learning_models, LeNet: the sizes of its layers, 61,706 in all",
-        "not the paper's network: all maps are connected and subsampling has no parameters",
-    ),
-    "vision",
-    "LeNet-5 as nearly everybody builds it",
-)
-
-
-ALEXNET_PAPER = (
-    "Krizhevsky, Sutskever, Hinton 2012: ImageNet classification with deep convolutional neural networks, NIPS"
-)
-OWT_PAPER = "Krizhevsky 2014: One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997"
-
-
 def alexnet(*, classes: int = 1000, size: int = 227, width: int = 4096, dropout: float = 0.5) -> Network:
     """(batch, 3, size, size) to logits (batch, classes); ``width`` is that of the two hidden matrices.
 
@@ -166,32 +126,6 @@ def one_tower(*, classes: int = 1000, size: int = 224, width: int = 4096, dropou
     return g.build()
 
 
-register(
-    "alexnet",
-    alexnet,
-    ALEXNET_PAPER,
-    Published(
-        60_965_224,
-        724e6,
-        "60,965,224: Caffe's bvlc_alexnet; 724 M: Sze, Chen, Yang, Emer 2017 (arXiv:1703.09039), table II",
-        "the paper says 60 million",
-    ),
-    "vision",
-    "the paper's, with two groups and local response normalisation",
-)
-register(
-    "alexnet-owt",
-    one_tower,
-    OWT_PAPER,
-    Published(61_100_840, 0.714e9, "torchvision's documentation of alexnet: 61,100,840 and 0.71 G"),
-    "vision",
-    "the single tower, as in torchvision",
-)
-
-
-VGG_PAPER = (
-    "Simonyan, Zisserman 2014: Very deep convolutional networks for large-scale image recognition, arXiv:1409.1556"
-)
 _CHANNELS = (64, 128, 256, 512, 512)
 _DEPTHS = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
@@ -221,18 +155,6 @@ def vgg_stage(g: ImageBuilder, x: str, stage: int, channels: int, convolutions: 
     return x
 
 
-for _depth, _count, _operations in ((16, 138_357_544, 15.47e9), (19, 143_667_240, 19.632e9)):
-    register(
-        f"vgg{_depth}",
-        partial(vgg, _depth),
-        VGG_PAPER,
-        Published(_count, _operations, f"torchvision's documentation of vgg{_depth}; the paper's table 2: millions"),
-        "vision",
-        f"{_depth} layers with weights",
-    )
-
-
-SQUEEZENET_PAPER = "Iandola, Han, Moskewicz, Ashraf, Dally, Keutzer 2016: SqueezeNet, arXiv:1602.07360"
 # Channels squeezed to and of each of the two expansions, by table 1; 0: max pooling.
 _FIRES = ((16, 64), (16, 64), (32, 128), (0, 0), (32, 128), (48, 192), (48, 192), (64, 256), (0, 0), (64, 256))
 
@@ -269,21 +191,6 @@ def _fire_conv(
     return g.relu(g.conv(x, channels, kernel, name=name, stride=stride, padding=padding, draw=draw, bias=ZEROS))
 
 
-register(
-    "squeezenet",
-    squeezenet,
-    SQUEEZENET_PAPER,
-    Published(
-        1_248_424,
-        0.819e9,
-        "table 1 of the paper and torchvision's documentation of squeezenet1_0: 1,248,424; torchvision: 0.82 G",
-    ),
-    "vision",
-    "version 1.0",
-)
-
-
-INCEPTION_PAPER = "Szegedy et al. 2014: Going deeper with convolutions, arXiv:1409.4842"
 # Table 1: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, projection of the pool; an empty row is max pooling.
 _MODULES: dict[str, tuple[int, ...]] = {
     "3a": (64, 96, 128, 16, 32, 32),
@@ -333,23 +240,6 @@ def _inception_conv(g: ImageBuilder, x: str, channels: int, kernel: int, name: s
     return g.relu(g.conv(x, channels, kernel, name=name, stride=stride, padding=kernel // 2, draw=draw, bias=bias))
 
 
-register(
-    "inceptionv1",
-    inception_v1,
-    INCEPTION_PAPER,
-    Published(
-        6_797_700,
-        1.5e9,
-        "table 1 of the paper, added up: 6,797.7 K and 1.5 G",
-        "6,998,552, as Caffe's bvlc_googlenet: the table counts in 1024s (which makes 6.96 million), rounds, leaves"
-        " biases out, and prints 2.7 K for the first convolution, which has 9,472. 1.583 G: the sum of its layers",
-    ),
-    "vision",
-    "GoogLeNet without its two auxiliary classifiers",
-)
-
-
-MOBILENET_PAPER = "Sandler, Howard, Zhu, Zhmoginov, Chen 2018: MobileNetV2, inverted residuals, arXiv:1801.04381"
 # Table 2: expansion, channels, repetitions, stride of the first.
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
@@ -385,25 +275,6 @@ def _normed(g: ImageBuilder, x: str, name: str) -> str:
     return g.relu6(g.batch_norm(x, name=name))
 
 
-register(
-    "mobilenetv2",
-    mobilenetv2,
-    MOBILENET_PAPER,
-    Published(
-        3_504_872,
-        0.301e9,
-        "torchvision's documentation of mobilenet_v2; table 4 of the paper: 3.4 million and 300 M",
-    ),
-    "vision",
-    "width 1, 224 pixels",
-)
-
-
-DENSENET_PAPER = (
-    "Huang, Liu, van der Maaten, Weinberger 2016: Densely connected convolutional networks, arXiv:1608.06993"
-)
-
-
 def densenet(
     *, blocks: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32, classes: int = 1000, size: int = 224
 ) -> Network:
@@ -428,13 +299,3 @@ def _convolved(g: ImageBuilder, x: str, channels: int, kernel: int, at: str) -> 
     """Normalisation, ReLU and convolution."""
     y, fan = g.relu(g.batch_norm(x, name=f"norm{at}")), g.shape(x)[0] * kernel * kernel
     return g.conv(y, channels, kernel, name=f"conv{at}", padding=kernel // 2, draw=he(fan))
-
-
-register(
-    "densenet121",
-    densenet,
-    DENSENET_PAPER,
-    Published(7_978_856, 2.834e9, "torchvision's documentation of densenet121"),
-    "vision",
-    "121 layers in four dense blocks, growth 32",
-)

@@ -1,23 +1,23 @@
-"""The register of the zoo: a network's name, how it is built, its paper, and the sizes that were published of it.
+"""The zoo's networks by name: how each is built, its paper, and the sizes that were published of it.
 
-An entry says what ours must equal, so a network that is subtly wrong fails a test and not a benchmark.
+``published.toml`` lists them by paper. What it says of a network is what ours must equal, so a network that is subtly
+wrong fails a test and not a benchmark.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any
 
 from levelbench import plugins
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
-
-Build = Callable[..., Network]
 
 
 @dataclass(frozen=True)
@@ -38,43 +38,40 @@ class Architecture:
     """A network of the zoo. ``build`` takes options by keyword, all with defaults."""
 
     name: str
-    build: Build
+    build: Callable[..., Network]
     paper: str
     published: Published
     kind: str
     summary: str
 
 
-_ENTRIES: dict[str, Architecture] = {}
-
-
-def register(name: str, build: Build, paper: str, published: Published, kind: str, summary: str) -> None:
-    """Add an architecture; ``ValueError`` for a name that is taken."""
-    if name in _ENTRIES:
-        raise ValueError(f"the zoo has two networks of name {name!r}")
-    _ENTRIES[name] = Architecture(name, build, paper, published, kind, summary)
-
-
 @cache
-def _load() -> None:
-    package = importlib.import_module("levelbench.networks.zoo")
-    for module in pkgutil.iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+def _table() -> dict[str, Mapping[str, Any]]:
+    """The rows of ``published.toml`` by name, each with the title and kind of its paper."""
+    text = files(__package__).joinpath("published.toml").read_text(encoding="utf-8")
+    papers = tomllib.loads(text)["papers"]
+    return {name: {**paper, **row} for paper in papers for name, row in paper["networks"].items()}
 
 
 def names() -> list[str]:
     """The names of all entries, in the order of the alphabet."""
-    _load()
-    return sorted(_ENTRIES)
+    return sorted(_table())
 
 
+@cache
 def entry(name: str) -> Architecture:
     """The entry of that name; an unknown one answers with the nearest."""
-    _load()
-    if name not in _ENTRIES:
-        raise UnknownNameError("network", name, _ENTRIES, "see what there is: levelbench list networks")
-    return _ENTRIES[name]
+    if name not in _table():
+        raise UnknownNameError("network", name, _table(), "see what there is: levelbench list networks")
+    row = _table()[name]
+    module, function = row["build"].split(".")
+    make = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    if "args" in row or "options" in row:
+        make = partial(make, *row.get("args", ()), **row.get("options", {}))
+    published = Published(
+        row.get("parameters"), row.get("multiply_adds"), row.get("source", row["title"]), row.get("note", "")
+    )
+    return Architecture(name, make, row["title"], published, row["kind"], row["summary"])
 
 
 def build(name: str, **options: Any) -> Network:

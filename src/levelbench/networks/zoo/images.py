@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
 from levelbench.networks.builder import GraphBuilder
@@ -26,12 +25,6 @@ from levelbench.networks.zoo.blocks import (
     xavier,
 )
 from levelbench.networks.zoo.convolutional import vgg_stage
-from levelbench.networks.zoo.entry import Published, register
-
-VIT_PAPER = "Dosovitskiy et al. 2020: An image is worth 16x16 words, arXiv:2010.11929"
-TINY_PAPER = (
-    "Touvron, Cord, Douze, Massa, Sablayrolles, Jégou 2020: DeiT, data-efficient transformers, arXiv:2012.12877"
-)
 
 
 def vit(
@@ -74,34 +67,6 @@ def vit(
     x = g.node("Gather", sequences(g, x, sizes, width), g.constant(0), axis=1)
     g.output(linear(g, "head", x, width, classes, draw), "logits")
     return g.build()
-
-
-register(
-    "vit-b16",
-    vit,
-    VIT_PAPER,
-    Published(86_567_656, 17.564e9, "torchvision's documentation of vit_b_16; table 1 of the paper: 86 million"),
-    "vision",
-    "12 layers of 768, patches of 16 pixels",
-)
-register(
-    "vit-tiny",
-    partial(vit, name="vit-tiny", width=192, heads=3),
-    TINY_PAPER,
-    Published(
-        5_700_000,
-        1.3e9,
-        "Wang et al. 2021: Pyramid vision transformer, arXiv:2102.12122, table 2: 5.7 million and 1.3 G",
-        "5,717,416: the table prints two digits. DeiT-Ti without distillation",
-    ),
-    "vision",
-    "12 layers of 192, patches of 16 pixels: DeiT-Ti",
-)
-
-
-UNET_PAPER = (
-    "Ronneberger, Fischer, Brox 2015: U-Net, convolutional networks for biomedical segmentation, arXiv:1505.04597"
-)
 
 
 def unet(
@@ -150,25 +115,6 @@ def _cropped(g: ImageBuilder, x: str, like: tuple[int, ...]) -> str:
     return g.slice(x, starts, [at + size for at, size in zip(starts, like[1:], strict=True)], (2, 3), (1, 1))
 
 
-register(
-    "unet",
-    unet,
-    UNET_PAPER,
-    Published(None, None, UNET_PAPER, "31,030,658 by the paper's figure 1; the paper gives no count"),
-    "vision",
-    "five levels from 64 channels, 572 pixels",
-)
-register(
-    "unet-tiny",
-    partial(unet, name="unet-tiny", width=4, levels=3, size=44),
-    UNET_PAPER,
-    Published(None, None, UNET_PAPER, "ours, for tests: the paper has no network of this size"),
-    "vision",
-    "three levels from 4 channels, 44 pixels, for tests",
-)
-
-
-SSD_PAPER = "Liu, Anguelov, Erhan, Szegedy, Reed, Fu, Berg 2016: SSD, single shot multibox detector, arXiv:1512.02325"
 # Squeezed channels, channels, stride and padding of the four stages behind VGG's.
 _EXTRAS = ((256, 512, 2, 1), (128, 256, 2, 1), (128, 256, 1, 0), (128, 256, 1, 0))
 _BOXES = (4, 6, 6, 6, 4, 4)
@@ -238,22 +184,8 @@ def _predicted(g: ImageBuilder, x: str, name: str, width: int, boxes: int) -> st
     return str(g.node("Reshape", last, g.constant([0, height * columns * boxes, width])))
 
 
-register(
-    "ssd300",
-    ssd300,
-    SSD_PAPER,
-    Published(35_641_826, 34.858e9, "torchvision's documentation of ssd300_vgg16"),
-    "vision",
-    "on VGG-16, for COCO",
-)
-
-
-GAN_PAPER = "Arjovsky, Chintala, Bottou 2017: Wasserstein GAN, arXiv:1701.07875"
 _DRAW = normal(0.02)
 _SCALE = Draw("normal", 0.02, 1.0)
-_SOURCE = (
-    "torchsummary of DCGAN's networks in PyTorch's examples (Radford et al. 2016, arXiv:1511.06434); none in the paper"
-)
 
 
 def generator(*, name: str = "wgan-generator", latent: int = 100, features: int = 64, channels: int = 3) -> Network:
@@ -285,30 +217,6 @@ def critic(*, name: str = "wgan-critic", features: int = 64, channels: int = 3) 
         x = g.node("LeakyRelu", x, alpha=0.2)
     g.output(conv(g, "score", x, (widths[-1], 1), (4, 4), _DRAW, bias=None), "score")
     return g.build()
-
-
-register(
-    "wgan-generator",
-    generator,
-    GAN_PAPER,
-    Published(3_576_704, None, _SOURCE),
-    "generative",
-    "five transposed convolutions from noise to 64 x 64",
-)
-register(
-    "wgan-critic",
-    critic,
-    GAN_PAPER,
-    Published(2_765_568, None, _SOURCE),
-    "generative",
-    "five convolutions from 64 x 64 to a score",
-)
-
-
-PAPER_DEEP = (
-    "Hinton, Salakhutdinov 2006: Reducing the dimensionality of data with neural networks, Science 313, 504-507"
-)
-PAPER_VAE = "Kingma, Welling 2014: Auto-encoding variational Bayes, arXiv:1312.6114"
 
 
 def autoencoder(*, name: str = "autoencoder", widths: Sequence[int] = (784, 1000, 500, 250, 30)) -> Network:
@@ -360,25 +268,3 @@ def _bound(g: GraphBuilder, x: str, logits: str, mean: str, log_variance: str) -
     last = g.constant([1])
     sums = (g.node("ReduceSum", each, last, keepdims=0) for each in (pixels, divergence))
     return str(g.node("ReduceMean", g.node("Add", *sums), keepdims=0))
-
-
-register(
-    "autoencoder",
-    autoencoder,
-    PAPER_DEEP,
-    Published(
-        2_837_314,
-        None,
-        "the same network in Reddi et al. 2021, arXiv:2003.00295 (summary in its code); the paper prints none",
-    ),
-    "generative",
-    "784-1000-500-250-30 and back",
-)
-register(
-    "vae",
-    vae,
-    PAPER_VAE,
-    Published(None, None, PAPER_VAE, "the paper prints no count"),
-    "generative",
-    "variational autoencoder 784-500-20 with its loss",
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,7 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Published, register
 
-TRANSFORMER_PAPER = "Vaswani et al. 2017: Attention is all you need, arXiv:1706.03762"
 _TRANSFORMER_EPSILON = 1e-6
 
 
@@ -115,46 +112,7 @@ class _Coder:
         return layer_norm(self._g, name, both, self._how.width, _TRANSFORMER_EPSILON)
 
 
-register(
-    "transformer-base",
-    partial(transformer, name="transformer-base"),
-    TRANSFORMER_PAPER,
-    Published(
-        65_000_000,
-        None,
-        "table 3 of the paper: 65 million",
-        "63,045,632, 3 % less: the paper says a shared vocabulary of about 37,000 and does not count by parts",
-    ),
-    "translation",
-    "encoder and decoder of 6 layers each, width 512, 8 heads",
-)
-register(
-    "transformer-big",
-    partial(transformer, name="transformer-big", width=1024, heads=16, inner=4096, dropout_ratio=0.3),
-    TRANSFORMER_PAPER,
-    Published(
-        213_000_000,
-        None,
-        "table 3 of the paper: 213 million",
-        "214,171,648, 0.6 % more: the paper says a shared vocabulary of about 37,000 and does not count by parts",
-    ),
-    "translation",
-    "encoder and decoder of 6 layers each, width 1024, 16 heads",
-)
-register(
-    "transformer-tiny",
-    partial(transformer, name="transformer-tiny", layers=2, width=32, heads=2, inner=64, vocabulary=500, positions=128),
-    TRANSFORMER_PAPER,
-    Published(None, None, TRANSFORMER_PAPER, "ours, for tests: the paper has no model of this size"),
-    "translation",
-    "encoder and decoder of 2 layers each, width 32, for tests",
-)
-
-
 HEADS = ("none", "masked-lm", "question-answering", "classification")
-BERT_PAPER = (
-    "Devlin, Chang, Lee, Toutanova 2019: BERT, pre-training of deep bidirectional transformers, arXiv:1810.04805"
-)
 _BERT_EPSILON = 1e-12
 _DRAW = normal(0.02)
 
@@ -245,43 +203,6 @@ def _finish(
     g.output(pooled, "pooled")
 
 
-_BERT_SIZES = {
-    "bert-base": (
-        (12, 768, 12),
-        Published(
-            109_482_240,
-            11.25e9,
-            "parameters: transformers' BertModel of bert-base-uncased (the paper prints 110M); multiply-adds: half of "
-            "the 22.5 GFLOP for 128 tokens in Sun et al. 2020 (MobileBERT), arXiv:2004.02984, table 4",
-            "multiply-adds 0.7 % less than half of those FLOP, which count additions and activations as well",
-        ),
-    ),
-    "bert-large": (
-        (24, 1024, 16),
-        Published(335_141_888, None, "transformers' BertModel of bert-large-uncased (the paper prints 340M)"),
-    ),
-    "bert-tiny": (
-        (2, 128, 2),
-        Published(
-            4_385_920,
-            None,
-            "transformers' BertModel of google/bert_uncased_L-2_H-128_A-2 (Turc et al. 2019, arXiv:1908.08962: 4.4M)",
-        ),
-    ),
-}
-
-for _name, ((_layers, _width, _heads), _published) in _BERT_SIZES.items():
-    register(
-        _name,
-        partial(bert, name=_name, layers=_layers, width=_width, heads=_heads),
-        BERT_PAPER,
-        _published,
-        "language",
-        f"encoder of {_layers} layers, width {_width}, {_heads} heads",
-    )
-
-
-GPT2_PAPER = "Radford, Wu, Child, Luan, Amodei, Sutskever 2019: Language models are unsupervised multitask learners"
 _GPT2_EPSILON = 1e-5
 
 
@@ -333,31 +254,6 @@ def _block(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> st
         return str(g.node("Add", x, dropout(g, y, how.dropout)))
 
 
-register(
-    "gpt2-small",
-    partial(gpt2, name="gpt2-small"),
-    GPT2_PAPER,
-    Published(
-        124_439_808,
-        None,
-        "the released model of 124M, counted in transformers' GPT2LMHeadModel of gpt2 (the paper prints 117M)",
-    ),
-    "language",
-    "causal decoder of 12 layers, width 768, 12 heads",
-)
-register(
-    "gpt2-tiny",
-    partial(gpt2, name="gpt2-tiny", layers=2, width=64, heads=2, vocabulary=1000, positions=128),
-    GPT2_PAPER,
-    Published(None, None, GPT2_PAPER, "ours, for tests: the paper has no model of this size"),
-    "language",
-    "causal decoder of 2 layers, width 64, 2 heads, for tests",
-)
-
-
-LSTM_PAPER = "Zaremba, Sutskever, Vinyals 2014: Recurrent neural network regularization, arXiv:1409.2329"
-
-
 def lstm_lm(
     *,
     name: str = "lstm-lm",
@@ -396,48 +292,6 @@ def lstm_lm(
         for value, called in last:
             g.output(value, called)
     return g.build()
-
-
-_LSTM_SIZES = {
-    "lstm-lm-small": (
-        200,
-        0.1,
-        0.0,
-        Published(None, None, LSTM_PAPER, "the paper prints no count of its small model"),
-    ),
-    "lstm-lm-medium": (
-        650,
-        0.05,
-        0.5,
-        Published(
-            20_000_000,
-            None,
-            "Merity et al. 2017, arXiv:1708.02182, table 1: 20M",
-            "19,775,200 to the scalar: the table rounds to millions",
-        ),
-    ),
-    "lstm-lm-large": (
-        1500,
-        0.04,
-        0.65,
-        Published(
-            66_000_000,
-            None,
-            "Merity et al. 2017, arXiv:1708.02182, table 1: 66M",
-            "66,022,000 to the scalar: the table rounds to millions",
-        ),
-    ),
-}
-
-for _name, (_width, _scale, _ratio, _published) in _LSTM_SIZES.items():
-    register(
-        _name,
-        partial(lstm_lm, name=_name, width=_width, scale=_scale, dropout_ratio=_ratio),
-        LSTM_PAPER,
-        _published,
-        "language",
-        f"word language model of Penn Treebank: 2 LSTM layers of {_width}",
-    )
 
 
 def word_bag(

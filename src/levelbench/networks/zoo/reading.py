@@ -30,7 +30,6 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Published, register
 from levelbench.networks.zoo.language import sinusoids
 
 _AWAY = -10000.0
@@ -58,7 +57,6 @@ class Words:
     def __init__(
         self,
         g: GraphBuilder,
-        *,
         words: int,
         word_width: int,
         characters: int,
@@ -130,11 +128,6 @@ def attend_both(g: GraphBuilder, h: str, u: str, passage: EncodedText, question:
     return str(g.node("Concat", h, to_question, g.node("Mul", h, to_question), g.node("Mul", h, to_context), axis=2))
 
 
-BIDAF_PAPER = (
-    "Seo, Kembhavi, Farhadi, Hajishirzi 2017: Bidirectional attention flow for machine comprehension, arXiv:1611.01603"
-)
-
-
 def bidaf(
     *,
     name: str = "bidaf",
@@ -160,16 +153,7 @@ def bidaf(
     g = GraphBuilder(name)
     g.size("context", context)
     g.size("question", question)
-    texts = Words(
-        g,
-        words=words,
-        word_width=word_width,
-        characters=characters,
-        character_width=character_width,
-        filters=filters,
-        letters=letters,
-        dropout_ratio=dropout_ratio,
-    )
+    texts = Words(g, words, word_width, characters, character_width, filters, letters, dropout_ratio)
     parts = _Bidaf(g, hidden, dropout_ratio)
     passage, question_text = texts.read("context"), texts.read("question")
     h, u = parts.contextual([passage, question_text], texts.width)
@@ -234,16 +218,6 @@ class _Bidaf:
         return str(g.node("Reshape", g.node("Transpose", y, perm=[2, 0, 1, 3]), g.constant([0, 0, 2 * hidden])))
 
 
-register(
-    "bidaf",
-    bidaf,
-    BIDAF_PAPER,
-    Published(2_600_000, None, "section 4 of the paper: about 2.6 million, without the fixed word vectors"),
-    "language",
-    "BiDAF: LSTMs with attention in both directions, to point at an answer",
-)
-
-
 _EPSILON = 1e-6
 
 
@@ -270,16 +244,7 @@ def small_qanet(
     g = GraphBuilder(name)
     g.size("context", context)
     g.size("question", question)
-    texts = Words(
-        g,
-        words=words,
-        word_width=word_width,
-        characters=characters,
-        character_width=character_width,
-        filters=filters,
-        letters=letters,
-        dropout_ratio=dropout_ratio,
-    )
+    texts = Words(g, words, word_width, characters, character_width, filters, letters, dropout_ratio)
     parts = _Encoder(g, Attention(width, heads, xavier(width, width), dropout=dropout_ratio))
     read = []
     for label, length in (("context", context), ("question", question)):
@@ -347,9 +312,6 @@ class _Encoder:
         return str(self.g.node("Add", x, dropout(self.g, y, self.how.dropout)))
 
 
-MEMNET_PAPER = "Sukhbaatar, Szlam, Weston, Fergus 2015: End-to-end memory networks, arXiv:1503.08895"
-
-
 def position_encoding(words: int, width: int) -> NDArray[np.float32]:
     """(words, width): the weight of word j in a sentence, (1 - j/J) - (k/d)(1 - 2j/J) from 1 (section 4.1)."""
     j, k = np.arange(1, words + 1)[:, None] / words, np.arange(1, width + 1) / width
@@ -399,13 +361,3 @@ def _sentence(g: GraphBuilder, table: str, ids: str, kept: str, encoding: str) -
     """The sum of the embeddings of words, each weighted by its position."""
     weighted = g.node("Mul", g.node("Mul", g.node("Gather", table, ids), kept), encoding)
     return str(g.node("ReduceSum", weighted, g.constant([-2]), keepdims=0))
-
-
-register(
-    "memnet",
-    memory_network,
-    MEMNET_PAPER,
-    Published(None, None, MEMNET_PAPER, "the paper prints no count"),
-    "question answering",
-    "three hops over 50 sentences of bAbI",
-)

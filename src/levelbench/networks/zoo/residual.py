@@ -6,16 +6,12 @@ convolution; the paper's shrinks it in the first 1x1 (``resnet50-v1``), cheaper 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.networks.zoo.blocks import ImageBuilder, torch_default
-from levelbench.networks.zoo.entry import Published, register
 
-PAPER = "He, Zhang, Ren, Sun 2015: Deep residual learning for image recognition, arXiv:1512.03385"
-PREACTIVATION_PAPER = "He, Zhang, Ren, Sun 2016: Identity mappings in deep residual networks, arXiv:1603.05027"
 _DEPTHS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 Version = Literal["1", "1.5"]
 
@@ -96,54 +92,6 @@ def _preactivated(g: ImageBuilder, x: str, channels: int, stride: int, bottlenec
     return g.add(y, shortcut)
 
 
-_COUNTS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
-_OPERATIONS = {18: 1.814e9, 34: 3.664e9, 50: 4.089e9, 101: 7.801e9, 152: 11.514e9}
-for _depth in _DEPTHS:
-    register(
-        f"resnet{_depth}",
-        partial(resnet, _depth),
-        PAPER,
-        Published(_COUNTS[_depth], _OPERATIONS[_depth], f"torchvision's documentation of resnet{_depth}"),
-        "vision",
-        f"{_depth} layers" + (", version 1.5: the 3x3 convolutions have the strides" if _depth >= 50 else ""),
-    )
-for _depth, _printed, _note in (
-    (50, 3.8e9, "3.858 G multiply-adds: the paper prints 3.8, which is cut off and not rounded"),
-    (101, 7.6e9, ""),
-    (152, 11.3e9, ""),
-):
-    register(
-        f"resnet{_depth}-v1",
-        partial(resnet, _depth, "1"),
-        PAPER,
-        Published(
-            _COUNTS[_depth],
-            _printed,
-            f"torchvision's documentation of resnet{_depth}; table 1 of the paper",
-            _note,
-        ),
-        "vision",
-        f"{_depth} layers as in the paper: the first 1x1 convolutions have the strides",
-    )
-for _depth, _count, _ours in ((18, 11_687_848, "11,687,720"), (50, 25_549_480, "25,549,352")):
-    register(
-        f"preresnet{_depth}",
-        partial(preactivation, _depth),
-        PREACTIVATION_PAPER,
-        Published(
-            _count,
-            None,
-            f"pytorchcv's preresnet{_depth}: the paper has none of this depth",
-            f"{_ours}, 128 fewer: pytorchcv normalises the first convolution's output twice, the paper once",
-        ),
-        "vision",
-        f"{_depth} layers, normalisation and ReLU before each convolution",
-    )
-
-
-WIDE_PAPER = "Zagoruyko, Komodakis 2016: Wide residual networks, arXiv:1605.07146"
-
-
 def cifar_resnet(depth: int, *, classes: int = 10, size: int = 32) -> Network:
     """``depth`` 6n + 2; (batch, 3, size, size) to logits (batch, classes). 16, 32 and 64 channels.
 
@@ -194,24 +142,3 @@ def wide_resnet(
     x = g.relu(g.batch_norm(x, name="norm"))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(64 * widening)), "logits")
     return g.build()
-
-
-_PRINTED = {20: 270_000, 32: 460_000, 44: 660_000, 56: 850_000, 110: 1_700_000}
-_CIFAR_COUNTS = {20: "269,722", 32: "464,154", 44: "658,586", 56: "853,018", 110: "1,727,962"}
-for _depth, _count in _PRINTED.items():
-    register(
-        f"resnet{_depth}",
-        partial(cifar_resnet, _depth),
-        PAPER,
-        Published(_count, None, "table 6 of the paper", f"{_CIFAR_COUNTS[_depth]}: the paper prints two digits"),
-        "vision",
-        f"{_depth} layers for CIFAR-10, shortcuts without parameters",
-    )
-register(
-    "wideresnet28-10",
-    wide_resnet,
-    WIDE_PAPER,
-    Published(36_500_000, None, "table 4 of the paper: 36.5 million", "36,479,194: the paper prints three digits"),
-    "vision",
-    "28 layers, ten times as wide, for CIFAR-10",
-)

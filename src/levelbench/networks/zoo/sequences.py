@@ -7,7 +7,6 @@ LSTM over the whole target. Sentences of a batch have one length each side: ther
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.network import Network
@@ -27,12 +26,7 @@ from levelbench.networks.zoo.blocks import (
     shape_of,
     uniform,
 )
-from levelbench.networks.zoo.entry import Published, register
 
-PAPER_LUONG = (
-    "Luong, Pham, Manning 2015: Effective approaches to attention-based neural machine translation, arXiv:1508.04025"
-)
-PAPER_GNMT = "Wu et al. 2016: Google's neural machine translation system, arXiv:1609.08144"
 _DRAW = uniform(0.1)
 
 
@@ -158,35 +152,6 @@ class _Gnmt:
         return _batch_first(g, sequences(g, y, shape_of(g, x, 0, 2), self._width))
 
 
-register(
-    "seq2seq",
-    seq2seq,
-    PAPER_LUONG,
-    Published(
-        200_000_000,
-        None,
-        "See, Luong, Manning 2016, arXiv:1606.09274, of the same system: over 200 million",
-        "216,032,000 to the scalar: 8 % above a figure that was only given as a lower bound",
-    ),
-    "translation",
-    "4 + 4 LSTM layers of 1000 with global attention",
-)
-register(
-    "gnmt",
-    gnmt,
-    PAPER_GNMT,
-    Published(
-        160_671_297,
-        None,
-        "MLPerf training v0.6, rnn_translator in PyTorch: the count in the tests of LAMB in NVIDIA's apex (the "
-        "paper's own model has 8 layers each side)",
-    ),
-    "translation",
-    "4 + 4 LSTM layers of 1024 with normalised Bahdanau attention",
-)
-
-
-RNNT_PAPER = "Graves 2012: Sequence transduction with recurrent neural networks, arXiv:1211.3711"
 _FRAMES, _TOKENS = 200, 31
 
 
@@ -256,34 +221,6 @@ def _projected(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) ->
     return sequences(g, _linear(g, name, rows(g, x, inputs), inputs, outputs), shape_of(g, x, 0, 2), outputs)
 
 
-register(
-    "rnnt",
-    rnnt,
-    RNNT_PAPER,
-    Published(
-        None,
-        None,
-        "MLPerf training v1.0, rnn_speech_recognition: configuration baseline_v3-1023sp",
-        "the sizes are the reference code's; it prints no count",
-    ),
-    "speech",
-    "encoder of 2 + 3 LSTM layers of 1024, two over the tokens, a joint layer",
-)
-register(
-    "rnnt-tiny",
-    partial(rnnt, name="rnnt-tiny", features=24, encoder=16, before=1, behind=1, prediction=12, joint=10, classes=9),
-    RNNT_PAPER,
-    Published(None, None, RNNT_PAPER, "ours, for tests: the benchmark has no model of this size"),
-    "speech",
-    "a transducer of four LSTM layers of 12 and 16, for tests",
-)
-
-
-DEEPSPEECH_PAPER = (
-    "Amodei et al. 2015: Deep Speech 2, end-to-end speech recognition in English and Mandarin, arXiv:1512.02595"
-)
-
-
 def deepspeech(
     *,
     name: str = "deepspeech2",
@@ -328,26 +265,3 @@ def deepspeech(
     logits = linear(g, "labels", flat, hidden, labels, draw, None)
     g.output(sequences(g, logits, shape_of(g, x, 0, 2), labels), "logits")
     return g.build()
-
-
-register(
-    "deepspeech2",
-    deepspeech,
-    DEEPSPEECH_PAPER,
-    Published(
-        38_000_000,
-        None,
-        "tables 1 and 2 of the paper: 38 million",
-        "38,115,968, 0.3 % more: the paper rounds; layers and sizes are those of MLPerf's reference code",
-    ),
-    "speech",
-    "two convolutions and five bidirectional GRU layers of 800",
-)
-register(
-    "deepspeech2-tiny",
-    partial(deepspeech, name="deepspeech2-tiny", channels=4, hidden=24, layers=2),
-    DEEPSPEECH_PAPER,
-    Published(None, None, DEEPSPEECH_PAPER, "ours, for tests: the paper has no model of this size"),
-    "speech",
-    "two convolutions and two bidirectional GRU layers of 24, for tests",
-)

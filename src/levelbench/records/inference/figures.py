@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from levelbench.measure.statistics import Estimate, Interval, estimate
 from levelbench.measure.statistics.early_stopping import least_queries, nearest_rank, stream_estimate
-from levelbench.measure.statistics.quantiles import quantile_interval_ranks, values_needed
+from levelbench.measure.statistics.intervals import quantile_interval_ranks, values_needed
 from levelbench.records.inference.files import InferenceRecord
 from levelbench.records.inference.schema import ScenarioSettings
 

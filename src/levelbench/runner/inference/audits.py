@@ -119,7 +119,7 @@ def _close(one: Any, other: Any) -> bool:
     return bool(np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE * size, equal_nan=True))
 
 
-def _recorded(found: scenario_audits.Audit) -> Audit:
+def _recorded(found: scenario_audits.AuditVerdict) -> Audit:
     passed = {"passed": True, "failed": False}.get(found.verdict)
     figures = {} if found.value is None else {"value": found.value, "n": float(found.n)}
     if found.interval is not None:

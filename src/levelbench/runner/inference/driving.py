@@ -24,7 +24,7 @@ from levelbench.measure.scenarios import (
     SingleStream,
     run_scenario,
 )
-from levelbench.measure.scenarios.peak import Trial, find_peak
+from levelbench.measure.scenarios.peak import RateTrial, find_peak
 from levelbench.measure.statistics.early_stopping import nearest_rank
 from levelbench.networks.inference import Answerer
 from levelbench.records.inference import MOST_LATENCIES, Driven, PeakTrial, ScenarioSettings
@@ -140,7 +140,7 @@ def _peak(
     scenario = scenario_of(settings, 0.5 * settings.workers / waited.mean_latency_s)
     assert isinstance(scenario, Server)
 
-    def tell(trial: Trial) -> None:
+    def tell(trial: RateTrial) -> None:
         record.add(PeakTrial(trial.qps, trial.valid))
         say(f"queries, {trial.qps:.4g} a second {'kept' if trial.valid else 'did not keep'} the bound")
 

@@ -19,7 +19,7 @@ from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.clocks import HOST, Clock, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.scenarios import ScenarioResult
-from levelbench.networks.benchmark.memory import Footprint, meter_of
+from levelbench.networks.benchmark.measuring import Footprint, meter_of
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.inference import Answerer
 from levelbench.operators.frameworks import open_framework

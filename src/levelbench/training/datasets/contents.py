@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError
-from levelbench.measure.statistics.chi_squared import ChiSquared, chi_squared_test
+from levelbench.measure.statistics.distributions import ChiSquared, chi_squared_test
 from levelbench.training.datasets.base import Column, Dataset, Normalisation, Split
 
 _BLOCK = 512

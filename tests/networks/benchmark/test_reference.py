@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from levelbench.networks.benchmark.checking import compare
-from levelbench.networks.benchmark.reference import Facts, Reference, kept, load, save, tensor_of
+from levelbench.networks.benchmark.reference import Reference, ReferenceFacts, compare, kept, load, save, tensor_of
 
 ALLOWED = (1e-4, 1e-3)
 
 
 def reference(**tensors):
     named = {name.replace("_", " "): tensor_of(np.asarray(each)) for name, each in tensors.items()}
-    return Reference(Facts(4, "numpy"), named)
+    return Reference(ReferenceFacts(4, "numpy"), named)
 
 
 def found(**tensors):
@@ -145,5 +144,5 @@ def test_a_reference_is_read_back_as_it_was_saved(tmp_path):
 
 
 def test_a_reference_without_tensors_keeps_its_reason(tmp_path):
-    save(Reference(Facts(reason="it has no Foo"), {}), tmp_path / "r.npz")
+    save(Reference(ReferenceFacts(reason="it has no Foo"), {}), tmp_path / "r.npz")
     assert load(tmp_path / "r.npz").facts.reason == "it has no Foo"
