@@ -14,7 +14,8 @@ from levelbench.cli.infer.words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.inference import InferenceRecord, InferenceSpecification, InferenceSummary
+    from levelbench.records.inference import InferenceRecord, InferenceSpecification
+    from levelbench.records.inference_summary import InferenceSummary
     from levelbench.runner.inference.processes import InferencePlan
 
 __all__ = ["command"]
@@ -90,7 +91,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     """
     from levelbench.cli.infer.progress import Progress
     from levelbench.measure.environment import capture
-    from levelbench.records.inference import summarise_inference
+    from levelbench.records.inference_summary import summarise_inference
     from levelbench.runner.inference.processes import carry_out_inference, plan_inference
 
     _check(given)
@@ -177,14 +178,14 @@ def _first_framework(device: str) -> str:
 
 
 def _price(given: dict[str, Any]) -> Any:
-    from levelbench.records.inference import Price
+    from levelbench.records.inference_summary import Price
 
     per_hour = given["price_per_hour"]
     return None if per_hour is None else Price(per_hour, given["price_source"] or "")
 
 
 def _demand(given: dict[str, Any]) -> Any:
-    from levelbench.records.inference.summary import Demand
+    from levelbench.records.inference_summary import Demand
 
     return Demand(given["quality_share"], given["target_accuracy"])
 

@@ -95,7 +95,7 @@ def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
 def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecord]:
     """The records of inference that the words mean, each once, oldest first; none where a word means none."""
     from levelbench.errors import LevelbenchError
-    from levelbench.records.inference.selecting import select_inference
+    from levelbench.records.inference_selection import select_inference
 
     found: dict[Path, InferenceRecord] = {}
     for word in words:
@@ -112,8 +112,8 @@ def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecor
 def _show_inference(records: list[InferenceRecord], as_json: bool, with_environment: bool, viewed: bool) -> int:
     """What ``levelbench infer`` printed of them: one table for all that differ in the framework alone."""
     from levelbench.errors import UsageError
-    from levelbench.records.inference import summarise_inference
-    from levelbench.records.inference.selecting import arms_among
+    from levelbench.records.inference_selection import arms_among
+    from levelbench.records.inference_summary import summarise_inference
     from levelbench.report.inference import inference_lines, inference_table
 
     if viewed:

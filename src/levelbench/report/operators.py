@@ -143,13 +143,13 @@ def summary_lines(summary: BenchmarkSummary) -> list[str]:
     lines = []
     for at, total in enumerate(summary.totals):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
-        line = f"{total.framework}: {counts}"
+        line = f"{total.arm}: {counts}"
         entries = [of_problem[at] for _, of_problem in summary.rows]
         if unchecked := sum(each.status == "measured" and not is_validated(each) for each in entries):
             line += f" ({unchecked} not validated)"
         if total.verdict is not None:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((total.kinds or {}).items()))
-            mean = format_verdict(total.verdict, summary.frameworks[0], total.framework)
+            mean = format_verdict(total.verdict, summary.frameworks[0], total.arm)
             line += f"; {kinds}; geometric mean over {total.compared}: {mean}"
         lines.append(line)
     return lines

@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from levelbench.records.inference import InferenceEntry, InferenceRecord, InferenceSummary
-from levelbench.records.inference.figures import Figure, scored_by
+from levelbench.records.figures import Figure
+from levelbench.records.inference import InferenceRecord
+from levelbench.records.inference_summary import InferenceEntry, InferenceSummary, scored_by
 
 __all__ = ["inference_json"]
 

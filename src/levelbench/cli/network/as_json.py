@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from levelbench.records.network_figures import Figure
+from levelbench.records.figures import Figure
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 
 __all__ = ["network_json"]
@@ -31,7 +31,7 @@ def network_json(summary: NetworkSummary) -> dict[str, Any]:
             }
             for case, entries in summary.rows
         ],
-        "totals": [{**asdict(total), "arm": total.arm.title} for total in summary.totals],
+        "totals": [asdict(total) for total in summary.totals],
     }
 
 

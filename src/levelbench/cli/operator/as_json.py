@@ -30,7 +30,10 @@ def summary_json(summary: BenchmarkSummary) -> dict[str, Any]:
             }
             for problem, entries in summary.rows
         ],
-        "totals": [asdict(total) for total in summary.totals],
+        "totals": [
+            {"framework": total.arm, **{name: value for name, value in asdict(total).items() if name != "arm"}}
+            for total in summary.totals
+        ],
     }
 
 

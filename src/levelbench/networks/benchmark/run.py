@@ -7,20 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from levelbench import __version__
-from levelbench.measure.clocks import utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.networks.benchmark.measuring import measure_network
 from levelbench.networks.benchmark.reference import Facts, Reference, load
-from levelbench.records.networks import (
-    NETWORK_SCHEMA,
-    NetworkEnd,
-    NetworkHeader,
-    NetworkOutcome,
-    NetworkSpecification,
-    NetworkWriter,
-    network_key,
-)
+from levelbench.records.networks import NetworkOutcome, NetworkSpecification, NetworkWriter
+from levelbench.records.processes import ProcessEnd
 
 __all__ = ["make_record"]
 
@@ -45,21 +36,12 @@ def make_record(
     down: it is recorded, and not tried again.
     """
     environment = capture()
-    header = NetworkHeader(
-        schema=NETWORK_SCHEMA,
-        id=identity,
-        key=network_key(specification),
-        seed=seed,
-        started=utc_now().isoformat(timespec="milliseconds"),
-        specification=specification,
-        environment=environment,
-        ceilings=ceilings,
-        version=__version__,
-    )
     wanted = load(reference) if isinstance(reference, Path) else Reference(Facts(reason=reference), {})
     gc.collect()
     gc.freeze()
-    with NetworkWriter.begin(store, header) as writer:
+    with NetworkWriter.start(
+        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings
+    ) as writer:
 
         def begin(stage: str) -> None:
             on_stage(writer.path, stage, None)
@@ -72,5 +54,5 @@ def make_record(
         writer.add(outcome)
         on_stage(writer.path, "", outcome)
         after = capture_after()
-        writer.add(NetworkEnd(list(doubts(environment, after)), after))
+        writer.add(ProcessEnd(list(doubts(environment, after)), after))
         return writer.path
