@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,19 +49,21 @@ def command(
     store = shared.open_store(store_path)
     words = runs or ("latest",)
     try:
-        found = shared.select_runs(store, words)
+        paths = _paths(shared.each_run(store, words))
     except LevelbenchError:
         answers = _inference_named(store_path, words)
         if answers:
             viewed = any(each is not None for each in (clock, crossing, target))
             return _show_inference(answers, as_json, with_environment, viewed)
-        found = _with_superseded(store, words)
-        if not found:
+        paths = _paths(_with_superseded(store, words))
+        if not paths:
             raise
-    paths = [Path(require_consistent(run).path) for run in found]
+    for path, consistent in paths:
+        if not consistent:
+            require_consistent(summarise(read_record(path)))
 
     def views() -> Iterator[tuple[Record, RunSummary]]:
-        for path in paths:
+        for path, _ in paths:
             record = read_record(path)
             yield record, summarise(record, clock=clock, crossing=crossing, threshold=target)
 
@@ -71,6 +73,12 @@ def command(
     for record, run in views():
         _print(record, run, with_environment)
     return 0
+
+
+def _paths(runs: Iterable[RunSummary]) -> list[tuple[Path, bool]]:
+    """Where the runs are, oldest first, and whether each agrees with itself: of many, no more is kept in memory."""
+    found = sorted((run.started, run.path, not run.contradictions) for run in runs)
+    return [(Path(path), consistent) for _, path, consistent in found]
 
 
 def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
