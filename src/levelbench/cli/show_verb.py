@@ -130,7 +130,7 @@ def _show_inference(records: list[InferenceRecord], as_json: bool, with_environm
     measurements = arms_among(records)
     summaries = [summarise_inference(arms) for arms in measurements]
     if as_json:
-        from levelbench.cli.infer.as_json import inference_json
+        from levelbench.cli.as_json import inference_json
 
         shared.emit_json([inference_json(each, arms) for each, arms in zip(summaries, measurements, strict=True)])
         return 0
