@@ -11,7 +11,7 @@ from levelbench.measure.statistics import estimate
 from levelbench.measure.verdict import verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
 from levelbench.records.benchmarks import Problem, Tensor
-from levelbench.records.judging import ArmTotal, Share
+from levelbench.records.judging import ArmTotal, CeilingShare
 from levelbench.report.operators import (
     ceilings_line,
     details_table,
@@ -42,7 +42,7 @@ def entry(time_s=1e-3, flops=2e7, moved=1e6, status="measured", reason="", again
         bytes=moved,
         errors={"relative": error, "linf": 2e-7} if times else {},
         checked="whole",
-        share=Share(0.2, "compute") if times else None,
+        share=CeilingShare(0.2, "compute") if times else None,
         verdict=verdict(list(against.times_s.values()), list(times.values())) if against and times else None,
     )
 

@@ -17,7 +17,7 @@ from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Problem
 from levelbench.records.judging import (
     ArmTotal,
-    Share,
+    CeilingShare,
     exceeded,
     judged,
     largest_ceilings,
@@ -47,7 +47,7 @@ class Entry:
     bytes: float | None
     errors: Mapping[str, float | None]
     checked: str
-    share: Share | None
+    share: CeilingShare | None
     verdict: Verdict | None = None
 
     @property
@@ -140,7 +140,7 @@ def _entry(
 
 def _share(
     problem: Problem, flops: float | None, moved: float | None, time: Estimate | None, ceilings: Mapping[str, Any]
-) -> Share | None:
+) -> CeilingShare | None:
     if time is None or not problem.tensors:
         return None
     return share_of(flops, moved, time.value, problem.tensors[0].dtype, ceilings)

@@ -14,7 +14,17 @@ from typing import Any, Literal, Protocol, TypeVar
 from levelbench.measure.statistics import geometric_mean, holm, paired_log_ratio, welch_log_ratio
 from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 
-__all__ = ["PAIRS_NEED", "ArmTotal", "Pair", "Share", "exceeded", "judged", "largest_ceilings", "pair", "share_of"]
+__all__ = [
+    "PAIRS_NEED",
+    "ArmTotal",
+    "CeilingShare",
+    "Pair",
+    "exceeded",
+    "judged",
+    "largest_ceilings",
+    "pair",
+    "share_of",
+]
 __all__ += ["told_doubts", "total_of", "unlike", "verdicts", "worst_status"]
 
 _WORST = ("failed", "wrong", "unsupported", "skipped")
@@ -25,7 +35,7 @@ PAIRS_NEED = 5
 
 
 @dataclass(frozen=True)
-class Share:
+class CeilingShare:
     """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
 
     value: float
@@ -40,7 +50,7 @@ class Judged(Protocol):
     @property
     def times_s(self) -> Mapping[int, float]: ...
     @property
-    def share(self) -> Share | None: ...
+    def share(self) -> CeilingShare | None: ...
     @property
     def verdict(self) -> Verdict | None: ...
 
@@ -120,7 +130,7 @@ def told_doubts(name: str, suspects: Sequence[Sequence[str]]) -> list[str]:
 
 def share_of(
     flops: float | None, moved: float | None, time_s: float, dtype: str, ceilings: Mapping[str, Any]
-) -> Share | None:
+) -> CeilingShare | None:
     """The least time that the ceilings allow as a share of ``time_s``; ``None`` where something is unknown."""
     if flops is None or moved is None or time_s <= 0:
         return None
@@ -132,7 +142,7 @@ def share_of(
         return None
     least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
     bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
-    return Share(least[bound] / time_s, bound) if least[bound] > 0 else None
+    return CeilingShare(least[bound] / time_s, bound) if least[bound] > 0 else None
 
 
 def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[str, str]:

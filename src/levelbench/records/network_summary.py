@@ -19,7 +19,7 @@ from levelbench.records.breakdown import OperatorRow, ProfileRow, by_node, by_ty
 from levelbench.records.figures import Figure, figure_of, measured, rate
 from levelbench.records.judging import (
     ArmTotal,
-    Share,
+    CeilingShare,
     exceeded,
     judged,
     largest_ceilings,
@@ -79,7 +79,7 @@ class NetworkEntry:
     profile_reason: str
     errors: Mapping[str, float | None]
     checked: str
-    share: Share | None
+    share: CeilingShare | None
     verdict: Verdict | None = None
 
     @property
