@@ -7,7 +7,7 @@ import re
 
 import msgspec
 import pytest
-from tests.records.inference.builder import OFFLINE, SERVER, SINGLE, specification, write
+from tests.records.inference_records import OFFLINE, SERVER, SINGLE, specification, write
 
 from levelbench.cli.board.submit import _published, _without_secrets
 from levelbench.competition.entries import Submission

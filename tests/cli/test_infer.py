@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.records.inference.builder import specification, write
+from tests.records.inference_records import specification, write
 
 from levelbench.cli.infer.words import frameworks_of, scenario_settings, seconds
 from levelbench.cli.infer_verb import _code
@@ -12,7 +12,8 @@ from levelbench.errors import UsageError
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records import Store
-from levelbench.records.inference import Audit, read_inference, summarise_inference
+from levelbench.records.inference import Audit, InferenceRecord
+from levelbench.records.inference_summary import summarise_inference
 from levelbench.runner.inference.child import _carry_out
 
 TASK = '''
@@ -149,7 +150,7 @@ def test_a_network_is_trained_once_kept_measured_and_resumed(call, tmp_path, mon
     (model,) = (tmp_path / "store" / "models").glob("*.onnx")
     (run,) = Store(tmp_path / "store").records()
     (record,) = (tmp_path / "store" / "inference").rglob("*.jsonlines")
-    found = read_inference(record)
+    found = InferenceRecord.read(record)
     # The answers by the measured path are as good as those of the training run, to the last one.
     assert found.accuracy.value == run.end.quality["test"] == found.header.specification.model.quality
     assert found.header.specification.model.run == run.header.id

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from levelbench.records.benchmarks import read_benchmark
+from levelbench.records.benchmarks import BenchmarkRecord
 
 RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
 
@@ -96,9 +96,9 @@ def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(tmp_p
         process.wait()
     kept = list(tmp_path.rglob("*.jsonlines"))
     assert kept
-    assert all(read_benchmark(path).header.specification.framework == "numpy" for path in kept)
+    assert all(BenchmarkRecord.read(path).header.specification.framework == "numpy" for path in kept)
     # The child dies with its parent, a moment later.
-    while any(read_benchmark(path).status == "running" for path in kept):
+    while any(BenchmarkRecord.read(path).status == "running" for path in kept):
         time.sleep(0.01)
     again = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
     assert again.returncode == 0, again.stderr

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.records.inference.builder import OFFLINE, specification, write
+from tests.records.inference_records import OFFLINE, specification, write
 
 NAMES = ("numpy", "onnxruntime")
 

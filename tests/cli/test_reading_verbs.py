@@ -1,12 +1,16 @@
 """list, show, compare and report on a store of known records: what is printed, and the exit code."""
 
+import gc
 import json
 import shutil
 import subprocess
 import sys
+import weakref
 
 import pytest
 from tests.records.stores import edit
+
+from levelbench.records import store as store_module
 
 
 def test_help_names_every_verb_and_the_exit_codes(call, golden):
@@ -263,3 +267,24 @@ def test_a_report_refuses_where_a_damaged_record_would_be_left_out(call, store, 
         code, _, err = call("report", *words, "--store", store, "-o", tmp_path / "report.html")
         assert code == 2
         assert damaged.name in err
+
+
+def test_as_json_many_runs_are_shown_without_being_held(call, store, monkeypatch):
+    """However many there are, no more than one record is in memory while they are selected and printed."""
+    made, most = [], 0
+    read = store_module.read_record
+
+    def counted(path):
+        nonlocal most
+        gc.collect()
+        most = max(most, sum(each() is not None for each in made))
+        record = read(path)
+        made.append(weakref.ref(record))
+        return record
+
+    monkeypatch.setattr(store_module, "read_record", counted)
+    for words in (("digits",), (str(store),)):
+        made, most = [], 0
+        shown = json.loads(call("show", *words, "--json", "--store", store)[1])
+        assert (len(shown), len(made)) == (10, 10)
+        assert most <= 1

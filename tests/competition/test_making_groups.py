@@ -13,7 +13,7 @@ from levelbench.competition.entries import TuningEffort
 from levelbench.competition.making import entries_of
 from levelbench.errors import UsageError
 from levelbench.records import Store, read_record
-from levelbench.records.inference.trained import runs_for_inference
+from levelbench.records.inference import runs_for_inference
 from levelbench.records.schema import End
 
 

@@ -8,7 +8,7 @@ from datetime import date
 import msgspec
 import numpy as np
 import pytest
-from tests.records.inference.builder import MODEL, SERVER, latencies_ns, specification, write
+from tests.records.inference_records import MODEL, SERVER, latencies_ns, specification, write
 from tests.records.stores import edit
 
 from levelbench.competition.entries import Author, SystemPrice, file_digest
@@ -19,7 +19,7 @@ from levelbench.competition.rulesets.registry import ruleset, task_rules
 from levelbench.competition.scoring import inference_figures
 from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.records import Store
-from levelbench.records.inference import Audit, read_inference
+from levelbench.records.inference import Audit, InferenceRecord
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_same_under_other_seeds_is_counted_in_the_notes(records, terms, tmp_
 def test_a_process_that_failed_after_its_queries_has_no_measurement(records, terms, tmp_path):
     failed = write(tmp_path, specification(), 3, n=800)
     edit(failed.path, '"status":"measured"', '"status":"failed"')
-    entry = make_inference([*records, read_inference(failed.path)], terms)
+    entry = make_inference([*records, InferenceRecord.read(failed.path)], terms)
     assert len(entry.inference) == len(records)
     assert "Of 4 processes 3" in entry.notes
 

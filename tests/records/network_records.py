@@ -2,22 +2,20 @@
 
 from msgspec.structs import replace
 
-from levelbench.records import Measurement, Samples
+from levelbench.records import SCHEMA, Measurement, Samples, key_of
 from levelbench.records.network_summary import summarise_networks
 from levelbench.records.networks import (
-    NETWORK_SCHEMA,
     NetworkArm,
     NetworkCase,
-    NetworkEnd,
     NetworkFacts,
     NetworkHeader,
     NetworkOutcome,
+    NetworkRecord,
     NetworkSpecification,
     NetworkWriter,
     ProfileShares,
-    network_key,
-    read_network_record,
 )
+from levelbench.records.processes import ProcessEnd
 
 
 def limit(value):
@@ -34,9 +32,9 @@ def specification(framework="torch", batch=1, mode="", transforms=(), **parts):
 
 def header(spec, seed=0, identity="abcd", environment=None, version="0.1.0", started=None, ceilings=CEILINGS):
     started = started or f"2026-01-02T03:04:{seed:02d}.000+00:00"
-    key = network_key(spec)
+    key = key_of(spec)
     known = {} if environment is None else environment
-    return NetworkHeader(NETWORK_SCHEMA, identity, key, seed, started, spec, known, ceilings, version)
+    return NetworkHeader(SCHEMA, identity, key, seed, started, spec, known, version, ceilings)
 
 
 def write(
@@ -70,8 +68,8 @@ def write(
             writer.add(ProfileShares("a profiler", profile))
         writer.add(outcome or NetworkOutcome("measured", "", {"output": 1e-7}, "against numpy"))
         if end:
-            writer.add(NetworkEnd(list(suspect)))
-    return read_network_record(writer.path)
+            writer.add(ProcessEnd(list(suspect)))
+    return NetworkRecord.read(writer.path)
 
 
 def arm(store, framework, times_s, batch=1, **more):

@@ -7,21 +7,18 @@ from msgspec.structs import replace
 
 from levelbench.errors import RecordError
 from levelbench.measure.verdict import VerdictKind
-from levelbench.records import Samples, Store
+from levelbench.records import SCHEMA, Samples, Store, key_of
 from levelbench.records.benchmark_summary import summarise_benchmark
 from levelbench.records.benchmarks import (
-    BENCHMARK_SCHEMA,
-    BenchmarkEnd,
     BenchmarkHeader,
+    BenchmarkRecord,
     BenchmarkSpecification,
     BenchmarkWriter,
     Case,
     Problem,
     Tensor,
-    benchmark_key,
-    find_benchmarks,
-    read_benchmark,
 )
+from levelbench.records.processes import ProcessEnd
 
 
 def problem(name="p0", dtype="float32"):
@@ -44,8 +41,8 @@ CEILINGS = {"flop_s": {"float32": limit(1e9)}, "bandwidth_b_s": {"triad": limit(
 
 def header(spec, seed=0, identity="abcd", ceilings=CEILINGS):
     started = f"2026-01-02T03:04:{seed:02d}.000+00:00"
-    key = benchmark_key(spec)
-    return BenchmarkHeader(BENCHMARK_SCHEMA, identity, key, seed, started, spec, {}, ceilings, "0.1.0")
+    key = key_of(spec)
+    return BenchmarkHeader(SCHEMA, identity, key, seed, started, spec, {}, "0.1.0", ceilings)
 
 
 def write(store, spec, seed, times_s, *, flops=1e6, moved=1e3, case=None, end=True, ceilings=CEILINGS, suspect=()):
@@ -58,8 +55,8 @@ def write(store, spec, seed, times_s, *, flops=1e6, moved=1e3, case=None, end=Tr
             writer.add(Samples(str(at), "s", [time_s] * 3))
             writer.add(case or Case(at, "measured", "", flops, moved, {"relative": 1e-7}, "whole"))
         if end:
-            writer.add(BenchmarkEnd(list(suspect)))
-    return read_benchmark(writer.path)
+            writer.add(ProcessEnd(list(suspect)))
+    return BenchmarkRecord.read(writer.path)
 
 
 def arm(store, framework, times_s, **more):
@@ -91,13 +88,13 @@ def test_a_record_without_an_end_was_interrupted(tmp_path):
 
 def test_a_record_that_is_being_written_is_running(tmp_path):
     with BenchmarkWriter.begin(tmp_path, header(specification())) as writer:
-        assert read_benchmark(writer.path).status == "running"
+        assert BenchmarkRecord.read(writer.path).status == "running"
 
 
 def test_a_torn_last_line_is_passed_over(tmp_path):
     path = write(tmp_path, specification(count=2), 0, [1.0, 2.0], end=False).path
     path.write_bytes(path.read_bytes()[:-20])
-    assert list(read_benchmark(path).cases) == [0]
+    assert list(BenchmarkRecord.read(path).cases) == [0]
 
 
 @pytest.mark.parametrize("damage", [b"{}\n", b'{"kind":"case"}\n', b"\xff\n"])
@@ -106,34 +103,34 @@ def test_a_broken_line_is_damage_and_says_where(tmp_path, damage):
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + b"".join(rest))
     with pytest.raises(RecordError, match="line 2"):
-        read_benchmark(path)
+        BenchmarkRecord.read(path)
 
 
 def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
     path = write(tmp_path, specification(), 0, [1.0]).path
     path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
     with pytest.raises(RecordError, match="Upgrade levelbench"):
-        read_benchmark(path)
+        BenchmarkRecord.read(path)
 
 
 def test_equal_specifications_have_one_key_and_others_another():
-    assert benchmark_key(specification()) == benchmark_key(specification())
-    assert benchmark_key(specification()) != benchmark_key(specification(cache="cold"))
-    assert benchmark_key(specification()) != benchmark_key(specification(budget_s=2.0))
+    assert key_of(specification()) == key_of(specification())
+    assert key_of(specification()) != key_of(specification(cache="cold"))
+    assert key_of(specification()) != key_of(specification(budget_s=2.0))
 
 
 def test_the_processes_of_a_specification_are_found_oldest_first_and_no_others(tmp_path):
     for seed in (1, 0):
         write(tmp_path, specification(), seed, [1.0])
     write(tmp_path, specification("jax"), 0, [1.0])
-    found = find_benchmarks(tmp_path, benchmark_key(specification()))
+    found = BenchmarkRecord.find(tmp_path, key_of(specification()))
     assert [record.header.seed for record in found] == [0, 1]
 
 
 def test_a_damaged_record_hides_no_others(tmp_path):
     write(tmp_path, specification(), 0, [1.0]).path.write_text("no record")
     write(tmp_path, specification(), 1, [1.0])
-    assert len(find_benchmarks(tmp_path, benchmark_key(specification()))) == 1
+    assert len(BenchmarkRecord.find(tmp_path, key_of(specification()))) == 1
 
 
 def test_the_store_of_runs_does_not_see_benchmarks(tmp_path):

@@ -85,9 +85,18 @@ def test_a_specification_of_which_nothing_ended_makes_no_group(fill):
 def test_runs_of_an_edited_task_are_never_pooled_and_the_label_says_which_text(tmp_path, make_header, make_run):
     for text in ("12e45678" + "a" * 56, "b" * 64):
         make_run(tmp_path, msgspec.structs.replace(make_header(), source=Source("digits", text, "…")))
-    groups = group_runs(Store(tmp_path).records())
-    assert {group.label for group in groups} == {'digits[source="12e45678"]', "digits[source=bbbbbbbb]"}
+    store = Store(tmp_path)
+    groups = group_runs(store.records())
+    assert {group.label for group in groups} == {"digits[source=12e45678]", "digits[source=bbbbbbbb]"}
     assert [group.n for group in groups] == [1, 1]
+    for group in groups:
+        # A label selects the runs that it names, from the index and from records that are read.
+        assert [row.id for row in store.rows(group.label)] == [run.id for run in group.runs]
+        assert [each.header.id for each in Store(tmp_path / "none").records(f"{tmp_path}[{group.label[7:]}")] == [
+            run.id for run in group.runs
+        ]
+    quoted = store.rows('digits[source="12e45678"]')
+    assert [row.source_digest[:8] for row in quoted] == ["12e45678"]
 
 
 def test_a_group_knows_its_own_records(tmp_path, make_header, make_run):

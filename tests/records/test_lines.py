@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from levelbench.errors import RecordError
 from levelbench.records import End, Evaluation, Measurement, Samples
-from levelbench.records.lines import decode_event, decode_header, encode
+from levelbench.records.lines import RUN, encode
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 whole = st.integers(0, 2**62)
@@ -31,7 +31,7 @@ def test_any_event_is_read_back_as_it_was_written_figures_that_are_not_finite_in
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     # repr tells NaN from NaN no more than it should, and -0.0 from 0.0.
-    assert repr(decode_event(line)) == repr(event)
+    assert repr(RUN.decode_event(line)) == repr(event)
 
 
 @given(event=EVENTS)
@@ -44,14 +44,14 @@ def test_a_line_is_json_that_any_reader_accepts(event):
 
 def test_numpy_scalars_and_arrays_become_plain_values():
     samples = Samples("step_time", "ns", np.array([1, 2]))
-    assert decode_event(encode(samples)) == Samples("step_time", "ns", [1, 2])
+    assert RUN.decode_event(encode(samples)) == Samples("step_time", "ns", [1, 2])
     diverged = Measurement("loss", "", np.float32("nan"), None)
-    assert math.isnan(decode_event(encode(diverged)).value)
+    assert math.isnan(RUN.decode_event(encode(diverged)).value)
 
 
 def test_text_that_has_no_utf8_is_written_with_its_escape():
     end = End("failed", 0, {}, error="no file caf\udce9")
-    assert decode_event(encode(end)).error == r"no file caf\udce9"
+    assert RUN.decode_event(encode(end)).error == r"no file caf\udce9"
 
 
 def test_a_value_that_no_record_can_hold_is_refused_at_once():
@@ -62,5 +62,5 @@ def test_a_value_that_no_record_can_hold_is_refused_at_once():
 def test_a_header_that_is_not_one_is_an_error_in_three_parts():
     for line in (b"", b"{", b"[]", b'{"kind":"evaluation"}', b"\xff\xfe", b"[" * 100_000):
         with pytest.raises(RecordError, match="reading x: line 1 is not the header") as caught:
-            decode_header(line, "reading x")
+            RUN.decode_header(line, "reading x")
         assert caught.value.do

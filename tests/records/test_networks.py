@@ -6,24 +6,21 @@ import pytest
 from msgspec.structs import replace
 
 from levelbench.errors import RecordError
-from levelbench.records import Measurement, Samples, Store
-from levelbench.records.benchmarks import find_benchmarks
+from levelbench.records import SCHEMA, Measurement, Samples, Store, key_of
+from levelbench.records.benchmarks import BenchmarkRecord
 from levelbench.records.networks import (
-    NETWORK_SCHEMA,
     NetworkArm,
     NetworkCase,
-    NetworkEnd,
     NetworkFacts,
     NetworkHeader,
     NetworkOutcome,
+    NetworkRecord,
     NetworkSpecification,
     NetworkWriter,
     OperatorSamples,
     ProfileShares,
-    find_network_records,
-    network_key,
-    read_network_record,
 )
+from levelbench.records.processes import ProcessEnd
 
 
 def specification(framework="torch", **parts):
@@ -33,7 +30,7 @@ def specification(framework="torch", **parts):
 
 def header(spec, seed=0):
     started = f"2026-01-02T03:04:{seed:02d}.000+00:00"
-    return NetworkHeader(NETWORK_SCHEMA, f"id{seed}", network_key(spec), seed, started, spec, {}, {}, "0.1.0")
+    return NetworkHeader(SCHEMA, f"id{seed}", key_of(spec), seed, started, spec, {}, "0.1.0")
 
 
 EVENTS = (
@@ -54,8 +51,8 @@ def write(store, spec, seed=0, events=EVENTS, end=True):
         for event in events:
             writer.add(event)
         if end:
-            writer.add(NetworkEnd(["a doubt"]))
-    return read_network_record(writer.path)
+            writer.add(ProcessEnd(["a doubt"]))
+    return NetworkRecord.read(writer.path)
 
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path):
@@ -75,13 +72,13 @@ def test_a_record_without_an_end_was_interrupted(tmp_path):
 
 def test_a_record_that_is_being_written_is_running(tmp_path):
     with NetworkWriter.begin(tmp_path, header(specification())) as writer:
-        assert read_network_record(writer.path).status == "running"
+        assert NetworkRecord.read(writer.path).status == "running"
 
 
 def test_a_torn_last_line_is_passed_over(tmp_path):
     path = write(tmp_path, specification(), end=False).path
     path.write_bytes(path.read_bytes()[:-20])
-    record = read_network_record(path)
+    record = NetworkRecord.read(path)
     assert record.outcome is None
     assert record.samples["latency"] == [1.0, 2.0]
 
@@ -92,21 +89,21 @@ def test_a_broken_line_is_damage_and_says_where(tmp_path, damage):
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + b"".join(rest))
     with pytest.raises(RecordError, match="line 2"):
-        read_network_record(path)
+        NetworkRecord.read(path)
 
 
 def test_a_record_of_another_kind_is_none_of_a_network(tmp_path):
     path = tmp_path / "other.jsonlines"
     path.write_text('{"kind":"benchmark","schema":1}\n')
-    with pytest.raises(RecordError, match="not the header of a network's benchmark"):
-        read_network_record(path)
+    with pytest.raises(RecordError, match="not the header of a network's record"):
+        NetworkRecord.read(path)
 
 
 def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
     path = write(tmp_path, specification()).path
     path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
     with pytest.raises(RecordError, match="Upgrade levelbench"):
-        read_network_record(path)
+        NetworkRecord.read(path)
 
 
 @pytest.mark.parametrize(
@@ -123,29 +120,29 @@ def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
     ],
 )
 def test_what_is_measured_otherwise_has_another_key(other):
-    assert network_key(specification()) == network_key(specification())
-    assert network_key(specification(**other)) != network_key(specification())
+    assert key_of(specification()) == key_of(specification())
+    assert key_of(specification(**other)) != key_of(specification())
 
 
 def test_the_processes_of_a_specification_are_found_oldest_first_and_no_others(tmp_path):
     for seed in (1, 0):
         write(tmp_path, specification(), seed)
     write(tmp_path, specification("jax"))
-    found = find_network_records(tmp_path, network_key(specification()))
+    found = NetworkRecord.find(tmp_path, key_of(specification()))
     assert [record.header.seed for record in found] == [0, 1]
 
 
 def test_a_damaged_record_hides_no_others(tmp_path):
     write(tmp_path, specification(), 0).path.write_text("no record")
     write(tmp_path, specification(), 1)
-    assert len(find_network_records(tmp_path, network_key(specification()))) == 1
+    assert len(NetworkRecord.find(tmp_path, key_of(specification()))) == 1
 
 
 def test_neither_runs_nor_operators_see_the_records_of_networks(tmp_path):
     write(tmp_path, specification())
     store = Store(tmp_path)
     assert (store.rows(), store.records(), store.problems) == ([], [], [])
-    assert find_benchmarks(tmp_path, network_key(specification())) == []
+    assert BenchmarkRecord.find(tmp_path, key_of(specification())) == []
 
 
 def test_a_title_is_no_path(tmp_path):

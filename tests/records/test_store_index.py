@@ -187,3 +187,19 @@ def test_a_listing_looks_at_the_store_once(fill, monkeypatch):
     monkeypatch.setattr(Survey, "refresh", look)
     store.rows()
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize("selector", [None, "path"])
+def test_two_files_of_one_run_that_differ_are_told_even_where_no_figure_that_is_listed_does(fill, selector):
+    """A loss is in no column of the list; the checksum of the last line covers it."""
+    store = fill(1)
+    (record,) = store.records()
+    other = store.path / "copied" / record.path.name
+    other.parent.mkdir()
+    other.write_bytes(record.path.read_bytes())
+    chosen = str(store.path) if selector else None
+    assert (len(store.rows(chosen)), store.problems) == (1, [])
+    edit(other, '"loss":1.0,', '"loss":1.5,')
+    rows = store.rows(chosen)
+    assert len(rows) == 1
+    assert ["two files of it differ" in problem.found for problem in store.problems] == [True]

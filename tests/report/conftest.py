@@ -12,7 +12,6 @@ from levelbench.records.network_summary import summarise_networks
 from levelbench.records.networks import (
     NetworkArm,
     NetworkCase,
-    NetworkEnd,
     NetworkFacts,
     NetworkHeader,
     NetworkOutcome,
@@ -20,6 +19,7 @@ from levelbench.records.networks import (
     NetworkSpecification,
     OperatorSamples,
 )
+from levelbench.records.processes import ProcessEnd
 from levelbench.records.reader import Record
 from levelbench.records.schema import End, Evaluation, Header, Measurement, Samples, Source, Specification, Target
 from levelbench.report import run_figures as figures
@@ -145,7 +145,7 @@ def make_network_record(case, arm, seed, *, base_s=0.02, status="measured", samp
     specification = NetworkSpecification("resnet18", case, arm, direction)
     header = NetworkHeader(
         1, f"{seed:08x}", "0" * 64, seed, f"2026-01-02T03:{seed:02d}:05.000+00:00", specification, ENVIRONMENT,
-        CEILINGS, "0.1.0",
+        "0.1.0", CEILINGS,
     )  # fmt: skip
     facts = NetworkFacts(
         {"version": "2.9", "threads": 2}, arm.mode or "eager", "float32", 11_689_512, 46_758_048, 69,
@@ -171,7 +171,7 @@ def make_network_record(case, arm, seed, *, base_s=0.02, status="measured", samp
     )  # fmt: skip
     return NetworkRecord(
         Path("made.jsonlines"), header, facts, measurements, {"latency": latency} if done else {}, times, None, outcome,
-        NetworkEnd(),
+        end=ProcessEnd(),
     )  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as other
-from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, specification, write
+from tests.records.inference_records import DATA, OFFLINE, SERVER, SINGLE, specification, write
 
-from levelbench.records.inference import Audit, InferenceOutcome, Price, summarise_inference
+from levelbench.records.inference import Audit, InferenceOutcome
+from levelbench.records.inference_summary import Price, summarise_inference
 from levelbench.report import inference as inference_figure
 from levelbench.report.inference import inference_lines, inference_table, write_inference
 from levelbench.report.tables import to_text

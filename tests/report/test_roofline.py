@@ -9,8 +9,9 @@ from levelbench.cli.operator_verb import _code as operator_code
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import estimate
 from levelbench.measure.verdict import verdict
-from levelbench.records.benchmark_summary import BenchmarkSummary, Entry, Share, Total
+from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
 from levelbench.records.benchmarks import Problem, Tensor
+from levelbench.records.judging import ArmTotal, CeilingShare
 from levelbench.report.operators import (
     ceilings_line,
     details_table,
@@ -41,7 +42,7 @@ def entry(time_s=1e-3, flops=2e7, moved=1e6, status="measured", reason="", again
         bytes=moved,
         errors={"relative": error, "linf": 2e-7} if times else {},
         checked="whole",
-        share=Share(0.2, "compute") if times else None,
+        share=CeilingShare(0.2, "compute") if times else None,
         verdict=verdict(list(against.times_s.values()), list(times.values())) if against and times else None,
     )
 
@@ -59,7 +60,10 @@ def summary():
         title="suite",
         frameworks=("torch", "jax"),
         rows=rows,
-        totals=(Total("torch", {"measured": 3}), Total("jax", {"measured": 1}, 2, total, {"FASTER": 1, "SLOWER": 1})),
+        totals=(
+            ArmTotal("torch", {"measured": 3}),
+            ArmTotal("jax", {"measured": 1}, 2, total, {"FASTER": 1, "SLOWER": 1}),
+        ),
         ceilings=CEILINGS,
         processes=(3, 3),
         cache="hot",

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from levelbench.cli.scalings import scalings_of
+from levelbench.cli.reporting import scalings_of
 from levelbench.records.groups import group_runs
 from levelbench.records.schema import Distribution, Samples
 from levelbench.report import run_figures as figures

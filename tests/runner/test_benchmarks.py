@@ -6,14 +6,9 @@ from msgspec.structs import replace
 from levelbench import __version__
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.operators.suites.single import parse_problem
-from levelbench.records.benchmarks import (
-    BenchmarkEnd,
-    BenchmarkHeader,
-    BenchmarkSpecification,
-    BenchmarkWriter,
-    Case,
-    benchmark_key,
-)
+from levelbench.records import key_of
+from levelbench.records.benchmarks import BenchmarkHeader, BenchmarkSpecification, BenchmarkWriter, Case
+from levelbench.records.processes import ProcessEnd
 from levelbench.runner import benchmarks, replicates
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
 from levelbench.runner.benchmarks import plan_benchmark
@@ -29,8 +24,8 @@ def specification(framework="numpy", **parts):
 
 def begin(store, spec, seed=0, environment=NOW, version=__version__):
     started = "2026-01-02T03:04:05.000+00:00"
-    key = benchmark_key(spec)
-    header = BenchmarkHeader(1, f"id{seed}", key, seed, started, spec, environment, {}, version)
+    key = key_of(spec)
+    header = BenchmarkHeader(1, f"id{seed}", key, seed, started, spec, environment, version)
     return BenchmarkWriter.begin(store, header)
 
 
@@ -38,7 +33,7 @@ def write(store, spec, seed=0, end=True, **more):
     with begin(store, spec, seed, **more) as writer:
         writer.add(Case(0, "measured"))
         if end:
-            writer.add(BenchmarkEnd())
+            writer.add(ProcessEnd())
 
 
 def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkeypatch):

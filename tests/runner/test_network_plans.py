@@ -5,22 +5,16 @@ from tests.runner.network_runs import NOW, specification
 
 from levelbench import __version__
 from levelbench.errors import MissingError, UsageError
-from levelbench.records.networks import (
-    NetworkArm,
-    NetworkEnd,
-    NetworkHeader,
-    NetworkOutcome,
-    NetworkWriter,
-    network_key,
-    read_network_record,
-)
+from levelbench.records import key_of
+from levelbench.records.networks import NetworkArm, NetworkHeader, NetworkOutcome, NetworkRecord, NetworkWriter
+from levelbench.records.processes import ProcessEnd
 from levelbench.runner import replicates
 from levelbench.runner.networks import plan_networks
 
 
 def begin(store, spec, seed=0, environment=NOW, version=__version__):
     started = "2026-01-02T03:04:05.000+00:00"
-    header = NetworkHeader(1, f"id{seed}", network_key(spec), seed, started, spec, environment, {}, version)
+    header = NetworkHeader(1, f"id{seed}", key_of(spec), seed, started, spec, environment, version)
     return NetworkWriter.begin(store, header)
 
 
@@ -28,8 +22,8 @@ def write(store, spec, seed=0, end=True, **more):
     with begin(store, spec, seed, **more) as writer:
         writer.add(NetworkOutcome("measured"))
         if end:
-            writer.add(NetworkEnd())
-    return read_network_record(writer.path)
+            writer.add(ProcessEnd())
+    return NetworkRecord.read(writer.path)
 
 
 @pytest.fixture

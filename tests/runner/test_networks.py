@@ -13,7 +13,7 @@ from levelbench.errors import LevelbenchError
 from levelbench.networks.files import save
 from levelbench.networks.zoo import cnn
 from levelbench.records.network_summary import summarise_networks
-from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, read_network_record
+from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, NetworkRecord
 from levelbench.runner import networks
 from levelbench.runner.children import CrashError
 from levelbench.runner.network_child import NetworkJob, NetworkNote
@@ -222,7 +222,7 @@ def test_after_a_kill_the_same_command_resumes_and_makes_only_what_is_missing(tm
     output, _ = again.communicate(timeout=200)
     assert again.returncode == 0
     assert output.splitlines()[0] == "1"
-    records = [read_network_record(path) for path in (tmp_path / FOLDER).rglob("*.jsonlines")]
+    records = [NetworkRecord.read(path) for path in (tmp_path / FOLDER).rglob("*.jsonlines")]
     assert sorted((record.header.seed, record.status) for record in records) == [
         (0, "done"),
         (1, "done"),

@@ -23,27 +23,37 @@ from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 __all__ = ["cli", "main"]
 
-VERBS = {
-    "list": "What can run here, and what each item lacks; or the runs and measurements there are.",
-    "run": "Run or resume; several are interleaved and compared.",
-    "show": "One run: phases, curve, warnings; or what infer measured.",
-    "compare": "Verdict, attribution and difference of environments of two sides.",
-    "operator": "Level 0: operators measured against each other and the machine's ceilings.",
-    "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
-    "infer": "Latency, throughput and accuracy of a trained network under a scenario.",
-    "scale": "Level 3: time to accuracy on more and more ranks, and what they gain.",
-    "communicator": "Level 3: latency and bandwidth of what ranks talk through.",
-    "check": "Is this operator, network, optimizer, task, recipe or scheme well-formed and right?",
-    "task": "Help for whoever writes a task: its target, how often to evaluate, how many runs.",
-    "conformance": "ONNX's own node tests through each framework.",
-    "analyze": "What a study of many runs says: composition.",
-    "data": "Datasets: what there is, download, check, what they are made of.",
-    "lint": "The twelve ways to fool the masses, as rules over a performance claim.",
-    "board": "The competition: submit, check, sign, build, import, export.",
-    "report": "One HTML file, with Markdown and CSV of every table.",
-    "rm": "Remove runs with their checkpoints and trained networks.",
-    "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
+SECTIONS = {
+    "Main job": {
+        "run": "Run or resume tasks; several are interleaved and compared.",
+        "list": "What can run here, and what each item lacks; or the runs and measurements in the store.",
+        "show": "One run: phases, curve, warnings; or what infer measured.",
+        "compare": "Verdict, attribution and difference of environments of two sides.",
+        "analyze": "What many runs say together: composition, target.",
+        "report": "One HTML file, with Markdown and CSV of every table.",
+        "rm": "Remove runs with their checkpoints and trained networks.",
+    },
+    "Levels": {
+        "operator": "Level 0: operators measured against each other and the machine's ceilings.",
+        "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
+        "infer": "Latency, throughput and accuracy of a trained network under a scenario.",
+        "scale": "Level 3: time to accuracy on more and more ranks, and what they gain.",
+        "communicator": "Level 3: latency and bandwidth of what ranks talk through.",
+    },
+    "Checks": {
+        "check": "Is this operator, network, optimizer, task, recipe or scheme well-formed and right?",
+        "conformance": "ONNX's own node tests through each framework.",
+        "lint": "The twelve ways to fool the masses, as rules over a performance claim.",
+    },
+    "Competition": {
+        "board": "Submit, check, sign, build, import, export.",
+    },
+    "Machine": {
+        "data": "Datasets: what there is, download, check, what they are made of.",
+        "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
+    },
 }
+VERBS = [verb for verbs in SECTIONS.values() for verb in verbs]
 
 EPILOG = """Runs are selected by an id or its beginning, task, task[key=value,...], a path, or latest.
 
@@ -75,9 +85,13 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return VERBS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "task":
+            # Its only command, ``tune-target``, has become ``analyze target``; scripts may still call it.
+            former: click.Command = import_module("levelbench.cli.analyze_target").task
+            return former
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"levelbench.cli.{cmd_name}_verb").command
@@ -86,13 +100,15 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        if args and args[0] not in (*VERBS, "task") and not args[0].startswith("-"):
             raise UnknownNameError("verb", args[0], VERBS, "see levelbench --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, VERBS))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{verb:<{width}}", said) for verb, said in verbs.items()])
 
 
 @click.group(cls=_Verbs, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""``levelbench analyze``: what a study of many runs says, such as whether optimisations gain together."""
+"""``levelbench analyze``: what many runs say together; here, whether optimisations gain together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
+from levelbench.cli.analyze_target import tune_target
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _NO_FIGURE = "no figure: no arm has a speed-up, for runs missed the target or fa
 @click.group("analyze")
 def command() -> None:
     """Analyse runs together, and make those that are missing."""
+
+
+command.add_command(tune_target)
 
 
 @command.command("composition")

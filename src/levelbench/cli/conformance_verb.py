@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.cli.progress_line import ProgressLine
     from levelbench.operators.conformance import NodeTestCounts, Result
 
 __all__ = ["command"]
@@ -42,6 +43,7 @@ def command(
     Exits with 1 where a framework's answer is wrong. A fault that is known as the framework's own is counted apart, as
     upstream.
     """
+    from levelbench.cli.progress_line import ProgressLine
     from levelbench.operators.conformance import collect_cases, run_conformance
 
     names = _frameworks(frameworks, device)
@@ -50,13 +52,26 @@ def command(
         raise UsageError(f"node tests that match {match!r}", "there is none", "give a part of a test's name")
     tallies: list[NodeTestCounts] = []
     for name in names:
-        with _Progress(name, len(cases)) as progress:
-            tallies.append(run_conformance(name, cases, device, progress.tell))
+        with ProgressLine() as line:
+            tallies.append(run_conformance(name, cases, device, _told(line, name, len(cases))))
     if as_json:
         shared.emit_json({"cases": len(cases), "device": device, "frameworks": [each.to_dict() for each in tallies]})
     else:
         _print(tallies, summary, verbose)
     return int(any(each.total["wrong"] for each in tallies))
+
+
+def _told(line: ProgressLine, framework: str, total: int) -> Callable[[Result], None]:
+    """Counts results; a terminal shows how far the framework is."""
+    found = {"done": 0, "wrong": 0}
+
+    def tell(result: Result) -> None:
+        found["done"] += 1
+        found["wrong"] += result.status == "wrong"
+        if line.live and (found["done"] % 10 == 0 or found["done"] == total):
+            line.say(f"{framework}: {found['done']} of {total}, {found['wrong']} wrong")
+
+    return tell
 
 
 def _frameworks(words: str | None, device: str) -> list[str]:
@@ -84,26 +99,3 @@ def _print(tallies: list[NodeTestCounts], summary: bool, verbose: bool) -> None:
         shown = [one for one in each.results if one.status != "passed"] if verbose else each.of("wrong")
         for one in shown:
             click.echo(f"{each.framework} {one.status}: {one.name}: {one.detail}")
-
-
-class _Progress:
-    """Says on a terminal's standard error how far a framework is."""
-
-    def __init__(self, framework: str, total: int) -> None:
-        self._framework, self._total, self._done = framework, total, 0
-        self._wrong = 0
-        self._terminal = bool(sys.stderr is not None and sys.stderr.isatty())
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def tell(self, result: Result) -> None:
-        """One more result."""
-        self._done += 1
-        self._wrong += result.status == "wrong"
-        if self._terminal and (self._done % 10 == 0 or self._done == self._total):
-            click.echo(f"\r{self._framework}: {self._done} of {self._total}, {self._wrong} wrong ", err=True, nl=False)
-
-    def __exit__(self, *_: Any) -> None:
-        if self._terminal:
-            click.echo(err=True)

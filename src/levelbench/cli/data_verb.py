@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +192,6 @@ def _described(dataset: Dataset) -> dict[str, Any]:
 
 
 def _stat(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
-    from levelbench.cli.data_words import figures, print_figures
     from levelbench.cli.progress_line import ProgressLine
 
     dataset = _load(source, folder)
@@ -207,3 +207,70 @@ def _stat(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
     else:
         print_figures(dataset, found)
     return 0
+
+
+_MOST_CLASSES = 20
+
+
+def figures(dataset: Dataset, told: Callable[[int], None]) -> dict[str, Any]:
+    """Class balance by split with its chi-squared test, moments of the inputs, equal inputs.
+
+    ``told`` hears how many training examples were read.
+    """
+    from levelbench.training.datasets import contents
+
+    splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    balance: dict[str, Any] = {}
+    for name, split in splits.items():
+        counts = contents.class_counts(split, dataset.classes)
+        if counts is not None:
+            test = contents.evenness(counts)
+            balance[name] = {"counts": counts.tolist(), "chi_squared": test.statistic, "p_value": test.p_value}
+    found = contents.moments(dataset.train, told)
+    equal = contents.duplicates(dataset)
+    inputs = dataset.train.inputs
+    return {
+        "inputs": {"shape": list(inputs.shape[1:]), "dtype": str(inputs.dtype)},
+        "balance": balance,
+        "moments": {"mean": list(found.mean), "std": list(found.std)} if found else None,
+        "duplicates": {"within": equal.within, "across": equal.across} if equal else None,
+    }
+
+
+def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
+    """Tables of :func:`figures`."""
+    from levelbench.report.runs import listing
+
+    shape = "x".join(map(str, found["inputs"]["shape"]))
+    marked = ", synthetic" if dataset.synthetic else ""
+    click.echo(f"{dataset.name}{marked}: inputs of {shape} {found['inputs']['dtype']}, {dataset.classes} classes\n")
+    balance = found["balance"]
+    of_classes = ["smallest class", "largest class", "equal classes"] if balance else []
+    rows = [_row(dataset, found, name) for name in dataset.sizes()]
+    shared.print_tables(listing("splits", "splits", ["split", "examples", *of_classes], rows))
+    if balance and dataset.classes <= _MOST_CLASSES:
+        click.echo()
+        rows = [[str(at), *(str(balance[name]["counts"][at]) for name in balance)] for at in range(dataset.classes)]
+        shared.print_tables(listing("classes", "classes", ["class", *balance], rows))
+    click.echo()
+    if found["moments"]:
+        means, deviations = (", ".join(f"{each:.4f}" for each in found["moments"][key]) for key in ("mean", "std"))
+        click.echo(f"training inputs as stored: mean {means}; standard deviation {deviations}")
+    if dataset.normalisation:
+        constants = dataset.normalisation
+        scaled = [", ".join(f"{each:.4f}" for each in values) for values in (constants.mean, constants.std)]
+        click.echo(f"normalised: (x / {constants.highest:g} - {scaled[0]}) / {scaled[1]} ({constants.source})")
+    if found["duplicates"]:
+        equal = found["duplicates"]
+        within = ", ".join(f"{count:,} in {name}" for name, count in equal["within"].items())
+        across = ", ".join(f"{count:,} in {pair}" for pair, count in equal["across"].items())
+        click.echo(f"equal inputs: surplus {within}; shared {across}")
+
+
+def _row(dataset: Dataset, found: dict[str, Any], name: str) -> list[str]:
+    size = f"{dataset.sizes()[name]:,}"
+    if name not in found["balance"]:
+        return [name, size]
+    balance = found["balance"][name]
+    test = f"chi-squared {balance['chi_squared']:.4g}, p = {balance['p_value']:.2g}"
+    return [name, size, f"{min(balance['counts']):,}", f"{max(balance['counts']):,}", test]

@@ -14,7 +14,8 @@ from levelbench.cli.infer.words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.inference import InferenceRecord, InferenceSpecification, InferenceSummary
+    from levelbench.records.inference import InferenceRecord, InferenceSpecification
+    from levelbench.records.inference_summary import InferenceSummary
     from levelbench.runner.inference.processes import InferencePlan
 
 __all__ = ["command"]
@@ -88,9 +89,9 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     the quality or an audit is not kept, with 4 where an audit cannot tell. The same command resumes: processes that are
     done are not made again.
     """
-    from levelbench.cli.infer.progress import Progress
+    from levelbench.cli.infer.progress import InferenceProgress
     from levelbench.measure.environment import capture
-    from levelbench.records.inference import summarise_inference
+    from levelbench.records.inference_summary import summarise_inference
     from levelbench.runner.inference.processes import carry_out_inference, plan_inference
 
     _check(given)
@@ -98,7 +99,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     plan = plan_inference(specifications, given["processes"], store_path, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):
         _say(plan, store_path, as_json)
-    with Progress(plan) as progress:
+    with InferenceProgress(plan) as progress:
         records = carry_out_inference(plan, store_path, folder, progress)
     (arms,) = plan.arranged(records)
     price, demand = _price(given), _demand(given)
@@ -177,14 +178,14 @@ def _first_framework(device: str) -> str:
 
 
 def _price(given: dict[str, Any]) -> Any:
-    from levelbench.records.inference import Price
+    from levelbench.records.inference_summary import Price
 
     per_hour = given["price_per_hour"]
     return None if per_hour is None else Price(per_hour, given["price_source"] or "")
 
 
 def _demand(given: dict[str, Any]) -> Any:
-    from levelbench.records.inference.summary import Demand
+    from levelbench.records.inference_summary import Demand
 
     return Demand(given["quality_share"], given["target_accuracy"])
 
@@ -222,7 +223,7 @@ def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json:
 
         written["plot"] = str(write_inference(summary, arms, given["plot"]))
     if as_json:
-        from levelbench.cli.infer.as_json import inference_json
+        from levelbench.cli.as_json import inference_json
 
         shared.emit_json({**inference_json(summary, arms), **written})
         return

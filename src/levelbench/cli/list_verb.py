@@ -284,7 +284,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
 
 def _inference(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
     """One row a process; a figure that one has not stands last, whichever way they are sorted."""
-    from levelbench.records.inference.selecting import select_inference
+    from levelbench.records.inference_selection import select_inference
     from levelbench.report.inference import inference_row, inference_rows_table
 
     name, descending = sort.removeprefix("-"), sort.startswith("-")

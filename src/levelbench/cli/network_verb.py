@@ -81,7 +81,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     fails, with 4 where nothing could be measured. Processes that the store already holds are not made again: the same
     command resumes.
     """
-    from levelbench.cli.network.progress import Progress
+    from levelbench.cli.network.progress import NetworkProgress
     from levelbench.measure.environment import capture
     from levelbench.records.network_summary import summarise_networks
     from levelbench.runner.networks import carry_out_networks, plan_networks
@@ -92,7 +92,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     changes = _changes(grid)
     with shared.as_far_as_read(err=as_json):
         _say(plan, changes, store_path, as_json)
-    with Progress(plan) as progress:
+    with NetworkProgress(plan) as progress:
         records = carry_out_networks(plan, store_path, progress)
     summary = summarise_networks(plan.arranged(records), given["level"], given["margin"])
     _show(summary, store_path, as_json, given)
@@ -179,7 +179,7 @@ def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, 
                 click.echo(line)
     written = write_all(summary, store, given)
     if as_json:
-        from levelbench.cli.network.as_json import network_json
+        from levelbench.cli.as_json import network_json
 
         shared.emit_json({**network_json(summary), **written})
         return

@@ -66,7 +66,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     nothing could be measured, or nothing that was measured could be compared. Processes that the store already holds
     are not made again: the same command resumes.
     """
-    from levelbench.cli.operator.progress import Progress
+    from levelbench.cli.operator.progress import OperatorProgress
     from levelbench.measure.environment import capture
     from levelbench.records.benchmark_summary import summarise_benchmark
     from levelbench.runner.benchmarks import carry_out_benchmark, plan_benchmark
@@ -80,7 +80,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     plan = plan_benchmark(arms, count, store_path, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):
         _say(plan, store_path, left_out, as_json)
-    with Progress(plan) as progress:
+    with OperatorProgress(plan) as progress:
         records = carry_out_benchmark(plan, store_path, given["dtype"], progress)
     (columns,) = plan.arranged(records)
     summary = summarise_benchmark(columns, given["level"], given["margin"])
@@ -206,9 +206,9 @@ def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, 
                 click.echo(line)
     written = _write(summary, table, details, store, given)
     if as_json:
-        from levelbench.cli.operator.as_json import summary_json
+        from levelbench.cli.as_json import operator_json
 
-        shared.emit_json({**summary_json(summary), "left_out": left_out, **written})
+        shared.emit_json({**operator_json(summary), "left_out": left_out, **written})
         return
     for name, path in written.items():
         click.echo(f"{name.replace('_', ' ')}: {path}")

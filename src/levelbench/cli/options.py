@@ -33,7 +33,15 @@ __all__ += [
     "print_tables",
     "say_error",
 ]
-__all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
+__all__ += [
+    "each_run",
+    "read_fail_on",
+    "select_group",
+    "select_runs",
+    "statistics_options",
+    "store_option",
+    "view_options",
+]
 __all__ += ["visible"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -148,13 +156,17 @@ def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSum
     return [summarise(read_record(Path(run.path)), **wanted) for run in runs]
 
 
-def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
-    """The runs that the words select, each once, oldest first; an error if a word selects none."""
+def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSummary]:
+    """The runs that the words select, each once, one by one; an error if a word selects none."""
     from levelbench.records import summarise
     from levelbench.records.store import distinct
 
-    found = distinct(record for word in words for record in store.find(word))
-    return sorted(map(summarise, found), key=lambda run: run.started)
+    return map(summarise, distinct(record for word in words for record in store.each_found(word)))
+
+
+def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
+    """The same, oldest first."""
+    return sorted(each_run(store, words), key=lambda run: run.started)
 
 
 def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:

@@ -57,7 +57,8 @@ def command(
     if not runs and store.problems:
         raise store.problems[0]
     for word in runs:
-        store.find(word)
+        for _ in store.each_found(word):
+            pass
         store.require_readable(word)
     if not found:
         raise UsageError(f"a report on {store.path}", "it holds no run", "run something first: levelbench run digits")

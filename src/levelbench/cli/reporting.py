@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
+    from levelbench.analysis.scaling import Scaling
     from levelbench.records import Record, RunGroup
     from levelbench.records.rows import Row
 
@@ -23,6 +24,7 @@ __all__ = [
     "gate_lines",
     "group_json",
     "label_apart",
+    "scalings_of",
     "write",
 ]
 
@@ -162,7 +164,6 @@ def write(
     which groups could not be compared.
     """
     from levelbench.claims.remarks import remarks_on_runs
-    from levelbench.cli.scalings import scalings_of
     from levelbench.report.page import write_csv, write_markdown, write_report
 
     by_key: dict[str, list[Record]] = {}
@@ -192,3 +193,21 @@ def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[Run
     if labels[0] == labels[1]:
         labels = [word_a, word_b]
     return dataclasses.replace(a, label=labels[0]), dataclasses.replace(b, label=labels[1])
+
+
+def scalings_of(groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> list[Scaling]:
+    """One for each task, recipe and settings of which there are runs on several numbers of ranks."""
+    import msgspec
+
+    from levelbench.analysis.scaling import scaling
+
+    alike: dict[bytes, list[RunGroup]] = {}
+    for group in groups:
+        if group.n:
+            alone = msgspec.structs.replace(group.specification, distribution=None)
+            alike.setdefault(msgspec.json.encode(alone, order="sorted"), []).append(group)
+    return [
+        scaling(f"Scaling of {members[0].specification.task}", members, records, level)
+        for members in alike.values()
+        if len({each.specification.distribution and each.specification.distribution.ranks for each in members}) > 1
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,19 +49,21 @@ def command(
     store = shared.open_store(store_path)
     words = runs or ("latest",)
     try:
-        found = shared.select_runs(store, words)
+        paths = _paths(shared.each_run(store, words))
     except LevelbenchError:
         answers = _inference_named(store_path, words)
         if answers:
             viewed = any(each is not None for each in (clock, crossing, target))
             return _show_inference(answers, as_json, with_environment, viewed)
-        found = _with_superseded(store, words)
-        if not found:
+        paths = _paths(_with_superseded(store, words))
+        if not paths:
             raise
-    paths = [Path(require_consistent(run).path) for run in found]
+    for path, consistent in paths:
+        if not consistent:
+            require_consistent(summarise(read_record(path)))
 
     def views() -> Iterator[tuple[Record, RunSummary]]:
-        for path in paths:
+        for path, _ in paths:
             record = read_record(path)
             yield record, summarise(record, clock=clock, crossing=crossing, threshold=target)
 
@@ -71,6 +73,12 @@ def command(
     for record, run in views():
         _print(record, run, with_environment)
     return 0
+
+
+def _paths(runs: Iterable[RunSummary]) -> list[tuple[Path, bool]]:
+    """Where the runs are, oldest first, and whether each agrees with itself: of many, no more is kept in memory."""
+    found = sorted((run.started, run.path, not run.contradictions) for run in runs)
+    return [(Path(path), consistent) for _, path, consistent in found]
 
 
 def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
@@ -95,7 +103,7 @@ def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
 def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecord]:
     """The records of inference that the words mean, each once, oldest first; none where a word means none."""
     from levelbench.errors import LevelbenchError
-    from levelbench.records.inference.selecting import select_inference
+    from levelbench.records.inference_selection import select_inference
 
     found: dict[Path, InferenceRecord] = {}
     for word in words:
@@ -112,8 +120,8 @@ def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecor
 def _show_inference(records: list[InferenceRecord], as_json: bool, with_environment: bool, viewed: bool) -> int:
     """What ``levelbench infer`` printed of them: one table for all that differ in the framework alone."""
     from levelbench.errors import UsageError
-    from levelbench.records.inference import summarise_inference
-    from levelbench.records.inference.selecting import arms_among
+    from levelbench.records.inference_selection import arms_among
+    from levelbench.records.inference_summary import summarise_inference
     from levelbench.report.inference import inference_lines, inference_table
 
     if viewed:
@@ -122,7 +130,7 @@ def _show_inference(records: list[InferenceRecord], as_json: bool, with_environm
     measurements = arms_among(records)
     summaries = [summarise_inference(arms) for arms in measurements]
     if as_json:
-        from levelbench.cli.infer.as_json import inference_json
+        from levelbench.cli.as_json import inference_json
 
         shared.emit_json([inference_json(each, arms) for each, arms in zip(summaries, measurements, strict=True)])
         return 0

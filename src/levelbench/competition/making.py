@@ -40,7 +40,7 @@ from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.software import harmless
 from levelbench.measure.policies import policy
 from levelbench.records.comparable import one_kind, removed
-from levelbench.records.inference.trained import runs_for_inference
+from levelbench.records.inference import runs_for_inference
 from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
 from levelbench.records.redaction import outline
@@ -500,11 +500,11 @@ def _with_count(stated: TuningEffort, counted: TuningEffort) -> TuningEffort:
 def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tuple[str, Submission]]:
     """One entry for each specification and machine among the records of inference in ``files``."""
     from levelbench.competition.making_inference import make_inference
-    from levelbench.records.inference import read_inference
+    from levelbench.records.inference import InferenceRecord
 
     groups: dict[tuple[str, str], list[InferenceRecord]] = {}
     for path in files:
-        record = read_inference(path)
+        record = InferenceRecord.read(path)
         groups.setdefault((record.header.key, machine_of(record.header.environment)), []).append(record)
     if terms.only_these is None:
         for (key, machine), records in groups.items():
@@ -518,10 +518,10 @@ def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tup
 
 def _refuse_some(key: str, machine: str, records: Sequence[InferenceRecord], store: Store) -> None:
     """``UsageError`` if the store has further processes of the measurement: the best of several is none."""
-    from levelbench.records.inference import find_inference_records
+    from levelbench.records.inference import InferenceRecord
 
     chosen = {record.header.id for record in records}
-    every = find_inference_records(store.path, key)
+    every = InferenceRecord.find(store.path, key)
     same = [each for each in every if machine_of(each.header.environment) == machine and each.status == "done"]
     missing = [str(each.path) for each in same if each.header.id not in chosen]
     if missing:

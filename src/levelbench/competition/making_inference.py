@@ -25,8 +25,8 @@ from levelbench.errors import IncomparableError, LevelbenchError, RecordError, U
 from levelbench.measure.environment import machine_of
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
 from levelbench.records.benchmarks import FOLDER as OPERATORS
-from levelbench.records.inference.figures import QUANTILES, score
-from levelbench.records.inference.files import InferenceRecord
+from levelbench.records.inference import InferenceRecord
+from levelbench.records.inference_summary import QUANTILES, score
 from levelbench.records.networks import FOLDER as NETWORKS
 from levelbench.records.reader import open_record, read_line
 from levelbench.records.schema import DatasetFacts

@@ -9,28 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
-from levelbench.records import locks
-from levelbench.records.digest import key_of
 from levelbench.records.processes import (
+    FileLines,
+    ProcessEnd,
+    ProcessFormat,
+    ProcessHeader,
     ProcessRecord,
     ProcessWriter,
-    decoded_header,
-    decoded_lines,
-    find_records,
-    open_record,
 )
 from levelbench.records.schema import Count, Samples
 
-__all__ = ["BENCHMARK_SCHEMA", "FOLDER", "BenchmarkEnd", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification"]
-__all__ += ["BenchmarkWriter", "Case", "Problem", "Tensor", "benchmark_key", "find_benchmarks", "read_benchmark"]
+__all__ = ["FOLDER", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification", "BenchmarkWriter", "Case"]
+__all__ += ["Problem", "Tensor"]
 
-BENCHMARK_SCHEMA = 2
 FOLDER = "operators"
 """The folder in a store that holds benchmarks of operators."""
 
@@ -84,18 +79,8 @@ class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     problems: tuple[Problem, ...]
 
 
-class BenchmarkHeader(Struct, frozen=True, tag="benchmark", tag_field="kind"):
-    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
-
-    schema: int
-    id: str
-    key: str
-    seed: Count
-    started: str
-    specification: BenchmarkSpecification
-    environment: dict[str, Any]
-    ceilings: dict[str, Any]
-    version: str
+class BenchmarkHeader(ProcessHeader[BenchmarkSpecification], frozen=True, tag="benchmark"):
+    """The first line."""
 
 
 class Case(Struct, frozen=True, tag="case", tag_field="kind"):
@@ -120,61 +105,28 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     first_s: float | None = None
 
 
-class BenchmarkEnd(Struct, frozen=True, tag="end", tag_field="kind"):
-    """The last line: every problem has its case. ``suspect`` lists reasons to doubt the times."""
-
-    suspect: list[str] = field(default_factory=list)
-    environment_after: dict[str, Any] = field(default_factory=dict)
-
-
-_HEADER = msgspec.json.Decoder(BenchmarkHeader)
-# Lax, so that "nan" and "inf", which stand for what JSON has not, are figures again.
-_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Case | Samples | BenchmarkEnd, strict=False)
+BenchmarkEvent = Case | Samples | ProcessEnd
+_FORMAT = ProcessFormat[BenchmarkHeader, BenchmarkEvent]("benchmark's record", FOLDER, BenchmarkHeader, BenchmarkEvent)
 
 
 @dataclass(frozen=True)
-class BenchmarkRecord(ProcessRecord):
+class BenchmarkRecord(ProcessRecord[BenchmarkHeader]):
     """What one process left behind: cases by index, and its raw times in seconds a call."""
 
-    path: Path
-    header: BenchmarkHeader
+    form = _FORMAT
+
     cases: dict[int, Case]
     samples: dict[int, Sequence[float]]
-    end: BenchmarkEnd | None
-    running: bool = False
+
+    @classmethod
+    def _parts(cls, found: FileLines[BenchmarkHeader, BenchmarkEvent], asked: str) -> dict[str, Any]:
+        return {
+            "cases": {case.index: case for case in found.all(Case)},
+            "samples": {int(each.name): each.values for each in found.all(Samples)},
+        }
 
 
-def benchmark_key(specification: BenchmarkSpecification) -> str:
-    """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
-    return key_of(specification)
-
-
-class BenchmarkWriter(ProcessWriter[BenchmarkHeader, Case | Samples | BenchmarkEnd]):
+class BenchmarkWriter(ProcessWriter[BenchmarkHeader, BenchmarkEvent]):
     """An open record of a benchmark."""
 
-    folder = FOLDER
-    kind = "benchmark's record"
-
-
-def read_benchmark(path: Path) -> BenchmarkRecord:
-    """The record at ``path``; a torn last line is passed over. ``RecordError`` for what is none, or is damaged."""
-    asked = f"reading the benchmark's record {path}"
-    with open_record(path, asked) as file:
-        running = locks.is_held(file.fileno())
-        header, chain = decoded_header(file, _HEADER, BENCHMARK_SCHEMA, "benchmark", asked)
-        cases: dict[int, Case] = {}
-        samples: dict[int, Sequence[float]] = {}
-        end = None
-        for event in decoded_lines(file, _EVENT, chain, asked):
-            if isinstance(event, Case):
-                cases[event.index] = event
-            elif isinstance(event, Samples):
-                samples[int(event.name)] = event.values
-            else:
-                end = event
-    return BenchmarkRecord(path, header, cases, samples, end, running)
-
-
-def find_benchmarks(store: Path, key: str) -> list[BenchmarkRecord]:
-    """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
-    return find_records(store, FOLDER, key, read_benchmark)
+    form = _FORMAT

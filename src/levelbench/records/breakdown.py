@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from levelbench.measure.statistics import Estimate, estimate, estimate_signed
-from levelbench.records.judging import Share, share_of
+from levelbench.records.judging import CeilingShare, share_of
 from levelbench.records.networks import NetworkRecord, OperatorSamples
 
 __all__ = ["OperatorRow", "ProfileRow", "by_node", "by_type", "profile_rows"]
@@ -38,7 +38,7 @@ class OperatorRow:
     share: float
     flops: float | None
     bytes: float | None
-    ceiling: Share | None
+    ceiling: CeilingShare | None
 
     @property
     def flop_s(self) -> float | None:

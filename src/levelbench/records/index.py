@@ -32,10 +32,11 @@ from levelbench.records.survey import Survey
 __all__ = ["Index"]
 
 _NAME = ".index.sqlite"
-_VERSION = 4
+_VERSION = 5
 _WAIT_S = 10.0
 _LAST = "\U0010ffff"
 """Sorts behind any text: what begins with x lies between x and x with this."""
+_SPECIFICATION = COLUMNS.index("specification")
 _EVERYTHING = Selector("")
 
 T = TypeVar("T")
@@ -135,7 +136,7 @@ class Index:
         for row in rows:
             if row[1] in aside:
                 continue
-            yield row_of(row, before + os.fsdecode(row[0]), specifications[row[-1]], shared)
+            yield row_of(row, before + os.fsdecode(row[0]), specifications[row[_SPECIFICATION]], shared)
 
     def _superseded_ids(self) -> frozenset[str]:
         """What has been set aside in any folder of the store; a copy of it elsewhere is set aside as well."""

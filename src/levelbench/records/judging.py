@@ -6,25 +6,70 @@ and SLOWER must survive Holm's correction for their number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
-from levelbench.measure.statistics import holm, paired_log_ratio, welch_log_ratio
+from levelbench.measure.statistics import geometric_mean, holm, paired_log_ratio, welch_log_ratio
 from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 
-__all__ = ["PAIRS_NEED", "Pair", "Share", "largest_ceilings", "pair", "share_of", "told_doubts", "verdicts"]
+__all__ = [
+    "PAIRS_NEED",
+    "ArmTotal",
+    "CeilingShare",
+    "Pair",
+    "exceeded",
+    "judged",
+    "largest_ceilings",
+    "pair",
+    "share_of",
+]
+__all__ += ["told_doubts", "total_of", "unlike", "verdicts", "worst_status"]
+
+_WORST = ("failed", "wrong", "unsupported", "skipped")
+_ABOVE = 1.1
 
 PAIRS_NEED = 5
 """Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
 
 
 @dataclass(frozen=True)
-class Share:
+class CeilingShare:
     """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
 
     value: float
     bound: Literal["compute", "memory"]
+
+
+class Judged(Protocol):
+    """One case on one arm, as it is judged; its figures are its own affair."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def times_s(self) -> Mapping[int, float]: ...
+    @property
+    def share(self) -> CeilingShare | None: ...
+    @property
+    def verdict(self) -> Verdict | None: ...
+
+
+J = TypeVar("J", bound=Judged)
+
+
+@dataclass(frozen=True)
+class ArmTotal:
+    """An arm against the first over the ``compared`` cases that both measured.
+
+    ``verdict`` compares geometric means over these cases, one a process; ``kinds`` counts the verdicts of the cases.
+    """
+
+    arm: str
+    counts: Mapping[str, int]
+    compared: int = 0
+    verdict: Verdict | None = None
+    kinds: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +130,7 @@ def told_doubts(name: str, suspects: Sequence[Sequence[str]]) -> list[str]:
 
 def share_of(
     flops: float | None, moved: float | None, time_s: float, dtype: str, ceilings: Mapping[str, Any]
-) -> Share | None:
+) -> CeilingShare | None:
     """The least time that the ceilings allow as a share of ``time_s``; ``None`` where something is unknown."""
     if flops is None or moved is None or time_s <= 0:
         return None
@@ -97,4 +142,74 @@ def share_of(
         return None
     least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
     bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
-    return Share(least[bound] / time_s, bound) if least[bound] > 0 else None
+    return CeilingShare(least[bound] / time_s, bound) if least[bound] > 0 else None
+
+
+def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[str, str]:
+    """The worst of the processes' outcomes, each a status and its reason; ``measured`` is how many gave times.
+
+    A case that was skipped in some processes only counts as measured, and its reason says so.
+    """
+    for worst in _WORST:
+        found = [reason for status, reason in outcomes if status == worst]
+        if found and worst == "skipped" and measured:
+            return "measured", f"skipped in {len(found)} of {len(outcomes)} processes: {found[0]}"
+        if found:
+            return worst, found[0]
+    return ("measured", "") if outcomes else ("skipped", "no process came so far")
+
+
+def judged(columns: Sequence[Sequence[J]], level: float, margin: float, what: str = "problems") -> list[list[J]]:
+    """The entries of each arm with their verdicts against the first arm's, corrected for how many there are."""
+    first, *others = columns
+    found = [list(first)]
+    for column in others:
+        pairs = {
+            at: pair(a.times_s, b.times_s)
+            for at, (a, b) in enumerate(zip(first, column, strict=True))
+            if a.status == b.status == "measured" and a.times_s and b.times_s
+        }
+        own = verdicts(pairs, level, margin, what)
+        found.append([replace(entry, verdict=own.get(at)) for at, entry in enumerate(column)])  # type: ignore[type-var]
+    return found
+
+
+def total_of(arm: str, first: Sequence[Judged], column: Sequence[Judged], level: float, margin: float) -> ArmTotal:
+    """An arm's ``column`` of entries against the first arm's, over all cases."""
+    counts = dict(Counter(entry.status for entry in column))
+    if column is first:
+        return ArmTotal(arm, counts)
+    kinds = dict(Counter(str(entry.verdict.kind) for entry in column if entry.verdict is not None))
+    shared = [(a, b) for a, b in zip(first, column, strict=True) if a.status == b.status == "measured"]
+    seeds: list[int] = max((sorted(a.times_s.keys() & b.times_s.keys()) for a, b in shared), key=len, default=[])
+    both = [(a, b) for a, b in shared if set(seeds) <= a.times_s.keys() & b.times_s.keys()]
+    if not seeds:
+        return ArmTotal(arm, counts, kinds=kinds)
+    means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
+    means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
+    return ArmTotal(arm, counts, len(both), pair(means_a, means_b).verdict(margin, level), kinds)
+
+
+def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[str]]) -> list[str]:
+    """What the arms do not share: the number of threads, and the time (``starts``) at which they were measured."""
+    found = []
+    if len({each for each in threads if each is not None}) > 1:
+        said = ", ".join(f"{title} {n}" for title, n in zip(titles, threads, strict=True) if n is not None)
+        found.append(f"the frameworks use different numbers of threads ({said}): limit the cores instead (taskset)")
+    first = sorted(starts[0])
+    for title, each in zip(titles[1:], starts[1:], strict=True):
+        mine = sorted(each)
+        if min(len(mine), len(first)) > 1 and (mine[-1] < first[0] or first[-1] < mine[0]):
+            one = f"{title} and {titles[0]}"
+            found.append(f"{one} were not measured side by side but one after the other: use --fresh")
+    return found
+
+
+def exceeded(columns: Sequence[Sequence[Judged]]) -> list[str]:
+    """The doubt about a ceiling of arithmetic that results exceed."""
+    shares = [entry.share for column in columns for entry in column if entry.share is not None]
+    above = [share.value for share in shares if share.bound == "compute" and share.value > _ABOVE]
+    if not above:
+        return []
+    found = f"{len(above)} results lie above the measured ceiling, by up to {max(above):.1f} times"
+    return [f"{found}: it was measured while the machine was busy; measure again with --fresh"]

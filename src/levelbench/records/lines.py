@@ -14,24 +14,15 @@ import math
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 import msgspec
 
 from levelbench.errors import RecordError
-from levelbench.records.schema import SCHEMA, End, Evaluation, Event, Header, Measurement, RankSamples, Samples
+from levelbench.records.schema import SCHEMA, Event, Header
 
-__all__ = [
-    "CHAINED_SINCE",
-    "LINE_LIMIT",
-    "MALFORMED",
-    "Chain",
-    "InvalidLine",
-    "chain_from",
-    "checksum_in",
-    "decode_event",
-]
-__all__ += ["decode_header", "encode", "encode_file", "first_line", "sealed"]
+__all__ = ["CHAINED_SINCE", "LINE_LIMIT", "MALFORMED", "RUN", "Chain", "Format", "InvalidLine"]
+__all__ += ["chain_from", "checksum_in", "encode", "encode_file", "first_line", "sealed"]
 
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line in bytes that is written or read."""
@@ -69,15 +60,10 @@ def _builtin(value: Any) -> Any:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
-_HEADER = msgspec.json.Decoder(Header)
 _PREAMBLE = msgspec.json.Decoder(_Preamble)
-# Lax, so that "nan" and "inf" are figures where a figure is due; strings stay strings where a string is due.
-_EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
-    Evaluation | Samples | RankSamples | Measurement | End, strict=False
-)
 
 
-def encode(line: Header | Event) -> bytes:
+def encode(line: msgspec.Struct) -> bytes:
     """The line, with its newline. NumPy scalars and arrays become plain; the module says what becomes of NaN."""
     try:
         raw = _ENCODER.encode(line)
@@ -180,28 +166,67 @@ def chain_from(line: bytes, schema: int, asked: str) -> Chain:
     return chain
 
 
-def decode_header(line: bytes, asked: str) -> Header:
-    """The header in a record's first line; ``RecordError`` (about ``asked``) if there is none that can be read."""
-    try:
-        preamble = _PREAMBLE.decode(line)
-        if preamble.kind == "header" and preamble.schema > SCHEMA:
-            found = f"it was written in schema {preamble.schema} and this version reads up to schema {SCHEMA}"
-            raise RecordError(asked, found, "upgrade levelbench to read it")
-        return _HEADER.decode(line)
-    except MALFORMED as error:
-        found = f"line 1 is not the header of a record ({_reason(error)})"
-        raise RecordError(asked, found, _RESTORE) from error
+class _AnyHeader(Protocol):
+    """What the first lines of all kinds of record say."""
+
+    @property
+    def schema(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def started(self) -> str: ...
+    @property
+    def specification(self) -> Any: ...
 
 
-def decode_event(line: bytes) -> Event:
-    """The event in a line.
+H = TypeVar("H", bound=_AnyHeader)
+E = TypeVar("E")
 
-    Raises one of ``MALFORMED`` for bytes that are not JSON, ``InvalidLine`` for JSON that is not an event.
+
+class Format(Generic[H, E]):
+    """What the lines of one kind of record are: a header of type ``header``, then events, one of which is its end.
+
+    ``name`` is what messages call such a record.
     """
-    try:
-        return _EVENT.decode(line)
-    except msgspec.ValidationError as error:
-        raise InvalidLine(_reason(error)) from error
+
+    def __init__(self, name: str, header: type[H], events: Any) -> None:
+        """``events`` is the union of the types of events; the one whose tag is ``end`` comes last in a file."""
+        self.name = name
+        self.end: type[Any] = next(each for each in get_args(events) if each.__struct_config__.tag == "end")
+        self._tag = header.__struct_config__.tag  # type: ignore[attr-defined]
+        self._header = msgspec.json.Decoder(header)
+        # Lax, so that "nan" and "inf" are figures where a figure is due; strings stay strings where a string is due.
+        self._event: msgspec.json.Decoder[E] = msgspec.json.Decoder(events, strict=False)
+
+    def decode_header(self, line: bytes, asked: str) -> H:
+        """The header in a record's first line; ``RecordError`` (about ``asked``) if there is none that can be read."""
+        try:
+            preamble = _PREAMBLE.decode(line)
+            if preamble.kind == self._tag and preamble.schema > SCHEMA:
+                found = f"it was written in schema {preamble.schema} and this version reads up to schema {SCHEMA}"
+                raise RecordError(asked, found, "upgrade levelbench to read it")
+            return self._header.decode(line)
+        except MALFORMED as error:
+            found = f"line 1 is not the header of a {self.name} ({_reason(error)})"
+            raise RecordError(asked, found, _RESTORE) from error
+
+    def decode_event(self, line: bytes) -> E:
+        """The event in a line.
+
+        Raises one of ``MALFORMED`` for bytes that are not JSON, ``InvalidLine`` for JSON that is not an event.
+        """
+        try:
+            return self._event.decode(line)
+        except msgspec.ValidationError as error:
+            raise InvalidLine(_reason(error)) from error
+
+
+RUN: Format[Header, Event] = Format("record", Header, Event)
+"""The record of a run."""
 
 
 def _reason(error: BaseException) -> str:

@@ -6,33 +6,45 @@ from those. Each arm is judged against the first; over several cases FASTER and 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from levelbench.measure.statistics import geometric_mean
+from levelbench.measure.statistics import Estimate, arithmetic_mean, estimate
+from levelbench.measure.statistics.intervals import quantile_estimate, values_needed
 from levelbench.measure.verdict import Verdict
 from levelbench.records.breakdown import OperatorRow, ProfileRow, by_node, by_type, profile_rows
-from levelbench.records.judging import Share, largest_ceilings, pair, share_of, told_doubts, verdicts
-from levelbench.records.network_figures import (
-    Figure,
-    Quantile,
-    latency_quantiles,
-    memory,
-    overhead,
-    phases,
-    throughput,
+from levelbench.records.figures import Figure, figure_of, measured, rate
+from levelbench.records.judging import (
+    ArmTotal,
+    CeilingShare,
+    exceeded,
+    judged,
+    largest_ceilings,
+    share_of,
+    told_doubts,
+    total_of,
+    unlike,
+    worst_status,
 )
-from levelbench.records.networks import NetworkArm, NetworkCase, NetworkFacts, NetworkRecord
+from levelbench.records.networks import PHASES, NetworkArm, NetworkCase, NetworkFacts, NetworkRecord
 
-__all__ = ["NetworkEntry", "NetworkSummary", "NetworkTotal", "summarise_networks"]
+__all__ = ["QUANTILES", "NetworkEntry", "NetworkSummary", "Quantile", "latency_quantiles", "overhead", "phases"]
+__all__ += ["summarise_networks", "throughput"]
 
-_WORST = ("failed", "wrong", "unsupported", "skipped")
+QUANTILES = (0.5, 0.9, 0.99)
 _FAR_SHARES = 0.10
-_ABOVE = 1.1
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The ``q`` quantile of the latency in seconds; ``reason`` says why there is no estimate, where there is none."""
+
+    q: float
+    estimate: Estimate | None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class NetworkEntry:
     profile_reason: str
     errors: Mapping[str, float | None]
     checked: str
-    share: Share | None
+    share: CeilingShare | None
     verdict: Verdict | None = None
 
     @property
@@ -78,23 +90,13 @@ class NetworkEntry:
 
 
 @dataclass(frozen=True)
-class NetworkTotal:
-    """An arm against the first over the ``compared`` cases that both measured: geometric means, one a process."""
-
-    arm: NetworkArm
-    counts: Mapping[str, int]
-    compared: int = 0
-    verdict: Verdict | None = None
-
-
-@dataclass(frozen=True)
 class NetworkSummary:
     """``rows`` holds for each case one entry an arm, in the order of ``arms``; ``processes`` counts them by arm."""
 
     title: str
     arms: tuple[NetworkArm, ...]
     rows: tuple[tuple[NetworkCase, tuple[NetworkEntry, ...]], ...]
-    totals: tuple[NetworkTotal, ...]
+    totals: tuple[ArmTotal, ...]
     ceilings: Mapping[str, Any]
     processes: tuple[int, ...]
     direction: str
@@ -115,18 +117,31 @@ def summarise_networks(
     cases = tuple(row[0][0].header.specification.case for row in grid)
     ceilings = largest_ceilings([record.header.ceilings for row in grid for place in row for record in place])
     rows = [[_entry(case, place, ceilings, level) for place in row] for case, row in zip(cases, grid, strict=True)]
-    columns = _judged([list(column) for column in zip(*rows, strict=True)], level, margin)
+    columns = judged([list(column) for column in zip(*rows, strict=True)], level, margin, "cases")
+    titles = [arm.title for arm in arms]
+    measured_by = [[record for row in grid for record in row[at]] for at in range(len(arms))]
     return NetworkSummary(
         title=specification.title,
         arms=arms,
         rows=tuple((case, tuple(column[at] for column in columns)) for at, case in enumerate(cases)),
-        totals=tuple(_total(arm, columns[0], column, level, margin) for arm, column in zip(arms, columns, strict=True)),
+        totals=tuple(
+            total_of(title, columns[0], column, level, margin) for title, column in zip(titles, columns, strict=True)
+        ),
         ceilings=ceilings,
         processes=tuple(max(len(row[at]) for row in grid) for at in range(len(arms))),
         direction=specification.direction,
         level=level,
         margin=margin,
-        suspect=(*_doubts(arms, grid), *_unlike(arms, grid), *_profiled(arms, columns), *_exceeded(columns)),
+        suspect=(
+            *_doubts(titles, measured_by),
+            *unlike(
+                titles,
+                [_threads(records) for records in measured_by],
+                [[record.header.started for record in records] for records in measured_by],
+            ),
+            *_profiled(titles, columns),
+            *exceeded(columns),
+        ),
     )
 
 
@@ -137,7 +152,7 @@ def _entry(
     outcomes = [record.outcome for record in records if record.outcome is not None]
     taken = ((record.header.seed, record.samples.get("latency", ())) for record in records)
     samples = {seed: values for seed, values in taken if len(values)}
-    status, reason = _status([each.status for each in outcomes], [each.reason for each in outcomes], len(samples))
+    status, reason = worst_status([(each.status, each.reason) for each in outcomes], len(samples))
     facts = next((record.facts for record in records if record.facts.mode), NetworkFacts())
     checked = next((each for each in outcomes if each.checked), None)
     latency = latency_quantiles(samples, level)
@@ -153,7 +168,7 @@ def _entry(
         times_s={seed: float(np.median(values)) for seed, values in samples.items()},
         latency=latency,
         throughput=throughput(samples, case.batch, level),
-        memory=memory(records, level),
+        memory=_measured(records, "peak_memory", "B", level),
         phases=phases(records, level),
         overhead=whole,
         overhead_share=share,
@@ -169,92 +184,107 @@ def _entry(
     )
 
 
-def _status(statuses: Sequence[str], reasons: Sequence[str], measured: int) -> tuple[str, str]:
-    """The worst; what did not fit, or crashed, in some processes and not in others is said beside what was measured."""
-    for worst in _WORST:
-        found = [reason for status, reason in zip(statuses, reasons, strict=True) if status == worst]
-        if found and worst == "skipped" and measured:
-            return "measured", f"skipped in {len(found)} of {len(statuses)} processes: {found[0]}"
-        if found:
-            return worst, found[0]
-    return ("measured", "") if statuses else ("skipped", "no process came so far")
+def latency_quantiles(samples: Mapping[int, Sequence[float]], level: float = 0.95) -> tuple[Quantile, ...]:
+    """The quantiles of ``QUANTILES``, of raw latencies by process."""
+    return tuple(_quantile(q, samples, level) for q in QUANTILES)
 
 
-def _judged(columns: list[list[NetworkEntry]], level: float, margin: float) -> list[list[NetworkEntry]]:
-    """The entries with their verdicts against the first column."""
-    first, judged = columns[0], [columns[0]]
-    for column in columns[1:]:
-        pairs = {
-            at: pair(a.times_s, b.times_s)
-            for at, (a, b) in enumerate(zip(first, column, strict=True))
-            if a.status == b.status == "measured" and a.times_s and b.times_s
-        }
-        found = verdicts(pairs, level, margin, "cases")
-        judged.append([replace(entry, verdict=found.get(at)) for at, entry in enumerate(column)])
-    return judged
+def _quantile(q: float, samples: Mapping[int, Sequence[float]], level: float) -> Quantile:
+    if not samples:
+        return Quantile(q, None, "no latency was taken")
+    if q == 0.5 and (len(samples) > 1 or len(next(iter(samples.values()))) < values_needed(q, level)):
+        # A median needs no interval of its own to be one value of its process.
+        return Quantile(q, estimate([float(np.median(values)) for values in samples.values()], level))
+    own = [quantile_estimate(values, q, level) for values in samples.values()]
+    found = [each for each in own if each is not None]
+    if len(found) < len(own):
+        fewest = min(len(values) for values in samples.values())
+        return Quantile(q, None, f"not enough samples: {fewest} in a process, {values_needed(q, level)} are needed")
+    return Quantile(q, found[0] if len(found) == 1 else estimate([each.value for each in found], level))
 
 
-def _total(
-    arm: NetworkArm, first: Sequence[NetworkEntry], column: Sequence[NetworkEntry], level: float, margin: float
-) -> NetworkTotal:
-    counts = dict(Counter(entry.status for entry in column))
-    shared = [(a, b) for a, b in zip(first, column, strict=True) if a.status == b.status == "measured"]
-    seeds: list[int] = max((sorted(a.times_s.keys() & b.times_s.keys()) for a, b in shared), key=len, default=[])
-    both = [(a, b) for a, b in shared if set(seeds) <= a.times_s.keys() & b.times_s.keys()]
-    if column is first or not seeds:
-        return NetworkTotal(arm, counts)
-    means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
-    means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
-    return NetworkTotal(arm, counts, len(both), pair(means_a, means_b).verdict(margin, level))
+def throughput(samples: Mapping[int, Sequence[float]], batch: int, level: float = 0.95) -> Figure:
+    """Samples a second: the batch by the mean latency, so the harmonic mean of the rates within a process."""
+    rates = {seed: batch / arithmetic_mean(values) for seed, values in samples.items()}
+    method = "batch / mean latency, a process" if rates else ""
+    return rate(rates, "samples/s", level=level, reason="no latency was taken", method=method)
 
 
-Grid = Sequence[Sequence[Sequence[NetworkRecord]]]
+def phases(records: Sequence[NetworkRecord], level: float = 0.95) -> dict[str, Figure]:
+    """Seconds of each phase of ``PHASES``, then ``compile`` and ``cold_start``.
 
-
-def _doubts(arms: Sequence[NetworkArm], grid: Grid) -> list[str]:
-    found = []
-    for at, arm in enumerate(arms):
-        records = [record for row in grid for record in row[at]]
-        found += told_doubts(arm.title, [record.end.suspect for record in records if record.end is not None])
+    ``compile`` is the first call less a warm one (the process's median), never below zero; ``cold_start`` the sum of
+    all phases: from a Python that runs to the first result.
+    """
+    found = {name: _measured(records, f"phase/{name}", "s", level) for name in PHASES}
+    compiled, cold = {}, {}
+    for record in records:
+        seed = record.header.seed
+        spent = [found[name].values.get(seed) for name in PHASES]
+        known = [each for each in spent if each is not None]
+        if len(known) == len(PHASES):
+            cold[seed] = sum(known)
+        warm = record.samples.get("latency")
+        if seed in found["first"].values and warm is not None and len(warm):
+            compiled[seed] = max(0.0, found["first"].values[seed] - float(np.median(warm)))
+    found["compile"] = figure_of(
+        compiled,
+        "s",
+        level=level,
+        reason="no warm call was timed",
+        method="first call - median of warm ones",
+        signed=True,
+    )
+    method = " + ".join(PHASES)
+    found["cold_start"] = figure_of(cold, "s", level=level, reason="a phase is missing", method=method, signed=False)
     return found
 
 
-def _unlike(arms: Sequence[NetworkArm], grid: Grid) -> list[str]:
-    """What the arms do not share: the number of threads, and the time at which they were measured."""
+def overhead(records: Sequence[NetworkRecord], level: float = 0.95) -> tuple[Figure, Figure]:
+    """The framework's overhead in seconds and as a share of the whole, paired by process.
+
+    It is the median of the whole less the sum over operators of their medians. The operators are timed one at a time,
+    with a clock around each, so it is below zero where the framework does better with the whole than with its parts.
+    """
+    seconds, shares = {}, {}
+    for record in records:
+        whole = record.samples.get("latency")
+        if record.operators and whole is not None and len(whole):
+            median = float(np.median(whole))
+            parts = sum(float(np.median(each.times_s)) for each in record.operators)
+            seconds[record.header.seed] = median - parts
+            shares[record.header.seed] = (median - parts) / median
+    method = "median of the whole - sum of the operators' medians"
+    outcomes = [record.outcome for record in records if record.outcome is not None]
+    reason = next((each.operators_reason for each in outcomes if each.operators_reason), "no operator was timed")
+    return (
+        figure_of(seconds, "s", level=level, reason=reason, method=method, signed=True),
+        figure_of(shares, "1", level=level, reason=reason, method=method, signed=True),
+    )
+
+
+def _measured(records: Sequence[NetworkRecord], name: str, unit: str, level: float) -> Figure:
+    return measured(((each.header.seed, each.measurements) for each in records), name, unit, level)
+
+
+def _doubts(titles: Sequence[str], columns: Sequence[Sequence[NetworkRecord]]) -> list[str]:
     found = []
-    columns = [[record for row in grid for record in row[at]] for at in range(len(arms))]
-    threads = [
-        next((each.facts.framework["threads"] for each in records if each.facts.framework.get("threads")), None)
-        for records in columns
-    ]
-    if len({each for each in threads if each is not None}) > 1:
-        said = ", ".join(f"{arm.title} {n}" for arm, n in zip(arms, threads, strict=True) if n is not None)
-        found.append(f"the frameworks use different numbers of threads ({said}): limit the cores instead (taskset)")
-    starts = [sorted(record.header.started for record in records) for records in columns]
-    for arm, mine in zip(arms[1:], starts[1:], strict=True):
-        if min(len(mine), len(starts[0])) > 1 and (mine[-1] < starts[0][0] or starts[0][-1] < mine[0]):
-            one = f"{arm.title} and {arms[0].title}"
-            found.append(f"{one} were not measured side by side but one after the other: use --fresh")
+    for title, records in zip(titles, columns, strict=True):
+        found += told_doubts(title, [record.end.suspect for record in records if record.end is not None])
     return found
 
 
-def _profiled(arms: Sequence[NetworkArm], columns: Sequence[Sequence[NetworkEntry]]) -> list[str]:
+def _threads(records: Sequence[NetworkRecord]) -> int | None:
+    return next((each.facts.framework["threads"] for each in records if each.facts.framework.get("threads")), None)
+
+
+def _profiled(titles: Sequence[str], columns: Sequence[Sequence[NetworkEntry]]) -> list[str]:
     """Shares of operators on which our clock and the framework's profiler are not within ten points."""
     found = []
-    for arm, column in zip(arms, columns, strict=True):
+    for title, column in zip(titles, columns, strict=True):
         far = [row for entry in column for row in entry.profile if abs(row.ours - row.theirs) > _FAR_SHARES]
         if far:
             worst = max(far, key=lambda row: abs(row.ours - row.theirs))
             said = f"{worst.type} takes {worst.ours:.0%} by our clock and {worst.theirs:.0%} by {worst.method}"
-            found.append(f"{arm.title}: {said}: mind it when reading the breakdown")
+            found.append(f"{title}: {said}: mind it when reading the breakdown")
     return found
-
-
-def _exceeded(columns: Sequence[Sequence[NetworkEntry]]) -> list[str]:
-    """A ceiling of arithmetic that a whole network exceeded is none."""
-    shares = [entry.share for column in columns for entry in column if entry.share is not None]
-    above = [share.value for share in shares if share.bound == "compute" and share.value > _ABOVE]
-    if not above:
-        return []
-    found = f"{len(above)} results lie above the measured ceiling, by up to {max(above):.1f} times"
-    return [f"{found}: it was measured while the machine was busy; measure again with --fresh"]

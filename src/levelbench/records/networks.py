@@ -10,29 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
-from levelbench.records import locks
-from levelbench.records.digest import key_of
 from levelbench.records.processes import (
+    FileLines,
+    ProcessEnd,
+    ProcessFormat,
+    ProcessHeader,
     ProcessRecord,
     ProcessWriter,
-    decoded_header,
-    decoded_lines,
-    find_records,
-    open_record,
 )
-from levelbench.records.schema import Count, Measurement, Samples
+from levelbench.records.schema import Measurement, Samples
 
-__all__ = ["FOLDER", "NETWORK_SCHEMA", "PHASES", "NetworkArm", "NetworkCase", "NetworkEnd", "NetworkFacts"]
-__all__ += ["NetworkHeader", "NetworkOutcome", "NetworkRecord", "NetworkSpecification", "NetworkWriter"]
-__all__ += ["OperatorSamples", "ProfileShares", "find_network_records", "network_key", "read_network_record"]
+__all__ = ["FOLDER", "PHASES", "NetworkArm", "NetworkCase", "NetworkFacts", "NetworkHeader", "NetworkOutcome"]
+__all__ += ["NetworkRecord", "NetworkSpecification", "NetworkWriter", "OperatorSamples", "ProfileShares", "Setting"]
 
-NETWORK_SCHEMA = 2
 FOLDER = "networks"
 """The folder in a store that holds benchmarks of networks."""
 PHASES = ("open", "build", "prepare", "first")
@@ -105,18 +99,8 @@ class NetworkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     samples: int = 500
 
 
-class NetworkHeader(Struct, frozen=True, tag="network", tag_field="kind"):
-    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
-
-    schema: int
-    id: str
-    key: str
-    seed: Count
-    started: str
-    specification: NetworkSpecification
-    environment: dict[str, Any]
-    ceilings: dict[str, Any]
-    version: str
+class NetworkHeader(ProcessHeader[NetworkSpecification], frozen=True, tag="network"):
+    """The first line."""
 
 
 class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
@@ -188,77 +172,40 @@ class NetworkOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
     operators_reason: str = ""
 
 
-class NetworkEnd(Struct, frozen=True, tag="end", tag_field="kind"):
-    """The last line. ``suspect`` lists reasons to doubt the times."""
-
-    suspect: list[str] = field(default_factory=list)
-    environment_after: dict[str, Any] = field(default_factory=dict)
-
-
-NetworkEvent = NetworkFacts | Measurement | Samples | OperatorSamples | ProfileShares | NetworkOutcome | NetworkEnd
-
-_HEADER = msgspec.json.Decoder(NetworkHeader)
-# Lax, so that "nan" and "inf", which stand for what JSON has not, are figures again.
-_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(NetworkEvent, strict=False)
+NetworkEvent = NetworkFacts | Measurement | Samples | OperatorSamples | ProfileShares | NetworkOutcome | ProcessEnd
+_FORMAT = ProcessFormat[NetworkHeader, NetworkEvent]("network's record", FOLDER, NetworkHeader, NetworkEvent)
 
 
 @dataclass(frozen=True)
-class NetworkRecord(ProcessRecord):
+class NetworkRecord(ProcessRecord[NetworkHeader]):
     """What one process left behind.
 
     ``measurements`` by name: ``phase/open`` and the others of ``PHASES`` in s, ``peak_memory`` in B. ``samples`` by
     name, in seconds a call: ``latency``, and ``warmup`` for what came before.
     """
 
-    path: Path
-    header: NetworkHeader
+    form = _FORMAT
+
     facts: NetworkFacts
     measurements: dict[str, Measurement]
     samples: dict[str, Sequence[float]]
     operators: tuple[OperatorSamples, ...]
     profile: ProfileShares | None
     outcome: NetworkOutcome | None
-    end: NetworkEnd | None
-    running: bool = False
 
-
-def network_key(specification: NetworkSpecification) -> str:
-    """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
-    return key_of(specification)
+    @classmethod
+    def _parts(cls, found: FileLines[NetworkHeader, NetworkEvent], asked: str) -> dict[str, Any]:
+        return {
+            "facts": found.last(NetworkFacts) or NetworkFacts(),
+            "measurements": {each.name: each for each in found.all(Measurement)},
+            "samples": {each.name: each.values for each in found.all(Samples)},
+            "operators": found.all(OperatorSamples),
+            "profile": found.last(ProfileShares),
+            "outcome": found.last(NetworkOutcome),
+        }
 
 
 class NetworkWriter(ProcessWriter[NetworkHeader, NetworkEvent]):
     """An open record of a network's benchmark."""
 
-    folder = FOLDER
-    kind = "network's record"
-
-
-def read_network_record(path: Path) -> NetworkRecord:
-    """The record at ``path``; a torn last line is passed over. ``RecordError`` for what is none, or is damaged."""
-    asked = f"reading the network's record {path}"
-    with open_record(path, asked) as file:
-        running = locks.is_held(file.fileno())
-        header, chain = decoded_header(file, _HEADER, NETWORK_SCHEMA, "network's benchmark", asked)
-        events = list(decoded_lines(file, _EVENT, chain, asked))
-
-    def last(kind: type[Any]) -> Any:
-        return next((event for event in reversed(events) if isinstance(event, kind)), None)
-
-    return NetworkRecord(
-        path,
-        header,
-        last(NetworkFacts) or NetworkFacts(),
-        {event.name: event for event in events if isinstance(event, Measurement)},
-        {event.name: event.values for event in events if isinstance(event, Samples)},
-        tuple(event for event in events if isinstance(event, OperatorSamples)),
-        last(ProfileShares),
-        last(NetworkOutcome),
-        last(NetworkEnd),
-        running,
-    )
-
-
-def find_network_records(store: Path, key: str) -> list[NetworkRecord]:
-    """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
-    return find_records(store, FOLDER, key, read_network_record)
+    form = _FORMAT

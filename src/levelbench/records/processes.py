@@ -1,75 +1,125 @@
-"""Begins and reads the records of benchmarks, in which one file is what one process left behind.
+"""The records of benchmarks of operators, networks and inference, in which one file is what one process left behind.
 
-What a line may be is each benchmark's own affair; that lines are whole, that a file gets its name once
-its header is in it, and that a torn last line is passed over is the same for all of them.
+They are JSONL files like those of runs, read and written in the same way, under another ending, so that neither kind is
+taken for the other. A kind adds its specification, its events, and what it makes of them.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
-from msgspec.json import Decoder
+import msgspec
+from msgspec import Struct
 
-from levelbench.errors import RecordError
-from levelbench.records import lines, locks
-from levelbench.records.faults import store_fault
-from levelbench.records.reader import decoded, open_record, read_line
-from levelbench.records.writer import RecordWriter, path_part, publish, write_whole
+from levelbench import __version__
+from levelbench.errors import RecordError, StoreError
+from levelbench.measure.clocks import utc_now
+from levelbench.records import lines
+from levelbench.records.digest import key_of
+from levelbench.records.reader import FileLines, read_header, read_lines
+from levelbench.records.schema import SCHEMA, Count
+from levelbench.records.writer import RecordWriter, path_part
 
-__all__ = ["ENDING", "ProcessRecord", "ProcessWriter", "decoded_header", "decoded_lines", "find_records", "open_record"]
+__all__ = ["ENDING", "FileLines", "ProcessEnd", "ProcessFormat", "ProcessHeader", "ProcessRecord", "ProcessWriter"]
 
 ENDING = ".jsonlines"
-"""Another than runs have, so that neither kind is taken for the other."""
 
-_REMOVE = "restore the record from a copy, or remove the file"
-
-
-class _Header(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def started(self) -> str: ...
-    @property
-    def specification(self) -> Any: ...
-
-
-H = TypeVar("H", bound=_Header)
+S = TypeVar("S")
 E = TypeVar("E")
 
 
-class ProcessRecord:
+class ProcessHeader(Struct, Generic[S], frozen=True, tag_field="kind"):
+    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
+
+    schema: int
+    id: str
+    key: str
+    seed: Count
+    started: str
+    specification: S
+    environment: dict[str, Any]
+    version: str
+    ceilings: dict[str, Any] = {}
+
+
+class ProcessEnd(Struct, frozen=True, tag="end", tag_field="kind"):
+    """The last line. ``suspect`` lists reasons to doubt the times."""
+
+    suspect: list[str] = msgspec.field(default_factory=list)
+    environment_after: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+H = TypeVar("H", bound=ProcessHeader[Any])
+
+
+class ProcessFormat(lines.Format[H, E]):
+    """A kind of these records, which lie in the store's ``folder``."""
+
+    def __init__(self, name: str, folder: str, header: type[H], events: Any) -> None:
+        super().__init__(name, header, events)
+        self.header, self.folder = header, folder
+
+
+@dataclass(frozen=True)
+class ProcessRecord(ABC, Generic[H]):
     """What one process left behind; ``end`` is its last line, ``running`` whether it is being written."""
 
+    form: ClassVar[ProcessFormat[Any, Any]]
+
     path: Path
-    header: Any
-    end: Any
-    running: bool
+    header: H
+    end: ProcessEnd | None = field(kw_only=True)
+    running: bool = field(kw_only=True, default=False)
 
     @property
     def status(self) -> Literal["done", "running", "interrupted"]:
         """``done`` has an end; what is not done and not being written was interrupted."""
         return "done" if self.end is not None else "running" if self.running else "interrupted"
 
+    @classmethod
+    @abstractmethod
+    def _parts(cls, found: FileLines[Any, Any], asked: str) -> dict[str, Any]:
+        """What this kind has besides a header and an end, by the names of its fields."""
 
-R = TypeVar("R", bound=ProcessRecord)
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The record at ``path``; a torn last line is passed over.
+
+        Raises ``RecordError`` for a file that is not such a record or is damaged.
+        """
+        path = Path(path)
+        found = read_lines(path, cls.form)
+        parts = cls._parts(found, f"reading the {cls.form.name} {path}")
+        return cls(path, found.header, end=found.last(ProcessEnd), running=found.running, **parts)
+
+    @classmethod
+    def find(cls, store: Path, key: str) -> list[Self]:
+        """The records in ``store`` of the specification with that key, oldest first; damaged ones are passed over."""
+        found = []
+        for path in (store / cls.form.folder).glob(f"*/*/{key[:8]}-s*{ENDING}"):
+            with suppress(RecordError):
+                record = cls.read(path)
+                if record.header.key == key:
+                    found.append(record)
+        return sorted(found, key=lambda record: (record.header.started, str(record.path)))
+
+    @classmethod
+    def headers(cls, folder: Path) -> Iterator[tuple[Path, H]]:
+        """The path and header of every such record in ``folder`` or below; damaged ones are passed over."""
+        for path in folder.rglob(f"*{ENDING}"):
+            with suppress(RecordError, StoreError):
+                yield path, read_header(path, cls.form)
 
 
 class ProcessWriter(RecordWriter, Generic[H, E]):
-    """An open record of one process; see :class:`RecordWriter`, whose way to write whole lines it shares.
+    """An open record of one process."""
 
-    A kind of benchmark names its ``folder`` in the store, and what messages call its records.
-    """
-
-    folder: ClassVar[str]
-    kind: ClassVar[str]
+    form: ClassVar[ProcessFormat[Any, Any]]
 
     @classmethod
     def begin(cls, store: Path, header: H) -> Self:
@@ -78,72 +128,36 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
         Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
         """
         name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{ENDING}"
-        path = store / cls.folder / path_part(header.specification.title) / path_part(header.started[:10]) / name
-        return cls(path, *_begin(path, header, f"beginning a {cls.kind} in {store}"))
+        title, date = path_part(header.specification.title), path_part(header.started[:10])
+        path = store / cls.form.folder / title / date / name
+        return cls._begin(path, lines.first_line(header), f"beginning a {cls.form.name} in {store}")
 
-    def __enter__(self) -> Self:
-        return self
+    @classmethod
+    def start(
+        cls,
+        store: Path,
+        specification: Struct,
+        *,
+        seed: int,
+        identity: str,
+        environment: dict[str, Any],
+        ceilings: dict[str, Any] | None = None,
+    ) -> Self:
+        """Begin the record of a process that starts now."""
+        started = utc_now().isoformat(timespec="milliseconds")
+        header = cls.form.header(
+            SCHEMA,
+            identity,
+            key_of(specification),
+            seed,
+            started,
+            specification,
+            environment,
+            __version__,
+            ceilings or {},
+        )
+        return cls.begin(store, cast(H, header))
 
     def add(self, event: E) -> None:
         """Write one line; it survives the end of this process from then on."""
         self.append(cast(Any, event))
-
-
-def _begin(path: Path, header: Any, asked: str) -> tuple[int, bytes]:
-    """Make the file ``path`` with ``header`` as its first line and hold its lock: its descriptor and that line.
-
-    Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
-    """
-    draft = path.with_name(f".{path.name}.new")
-    line = lines.first_line(header)
-    descriptor = -1
-    published = False
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
-        locks.hold(descriptor)
-        write_whole(descriptor, line)
-        publish(draft, path)
-        published = True
-    except OSError as error:
-        raise store_fault(asked, path, error) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        if not published and descriptor >= 0:
-            os.close(descriptor)
-    return descriptor, line
-
-
-def find_records(store: Path, folder: str, key: str, read: Callable[[Path], R]) -> list[R]:
-    """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
-    found = []
-    for path in (store / folder).glob(f"*/*/{key[:8]}-s*{ENDING}"):
-        with suppress(RecordError):
-            record = read(path)
-            if record.header.key == key:
-                found.append(record)
-    return sorted(found, key=lambda record: (record.header.started, str(record.path)))
-
-
-def decoded_header(
-    file: BinaryIO, decoder: Decoder[Any], newest: int, kind: str, asked: str
-) -> tuple[Any, lines.Chain]:
-    """The header in the first line, and the chain that it begins.
-
-    Raises ``RecordError`` for a line that is no header, is damaged, or is of a newer schema than ``newest``.
-    """
-    line = read_line(file, 1, asked)
-    try:
-        header = decoder.decode(line)
-    except lines.MALFORMED as error:
-        raise RecordError(asked, f"line 1 is not the header of a {kind} ({error})", _REMOVE) from error
-    if header.schema > newest:
-        found = f"it was written in schema {header.schema} and this version reads up to {newest}"
-        raise RecordError(asked, found, "upgrade levelbench to read it")
-    return header, lines.chain_from(line, header.schema, asked)
-
-
-def decoded_lines(file: BinaryIO, decoder: Decoder[Any], chain: lines.Chain, asked: str) -> Iterator[Any]:
-    """The events after the header; a torn last line is passed over, any other that is damaged is a ``RecordError``."""
-    return decoded(file, decoder.decode, chain, asked)

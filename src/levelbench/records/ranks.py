@@ -169,7 +169,7 @@ def _events(path: Path, rank: int) -> Iterator[RankSamples]:
         while line := read_line(file, number, asked):
             try:
                 chain.check(line)
-                event = lines.decode_event(line)
+                event = lines.RUN.decode_event(line)
             except (*lines.MALFORMED, lines.InvalidLine) as error:
                 raise RecordError(asked, f"line {number} is damaged ({error})", "run it again") from error
             if not isinstance(event, RankSamples) or event.rank != rank:

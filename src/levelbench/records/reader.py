@@ -12,24 +12,45 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import BinaryIO, Generic, Literal, TypeVar
 
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
+from levelbench.records.lines import E, H
 from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
-__all__ = ["SUPERSEDED", "Follower", "Record", "Status", "decoded", "follow", "ids_in", "is_record_name"]
-__all__ += ["open_record", "read_header", "read_line", "read_record"]
+__all__ = ["SUPERSEDED", "FileLines", "Follower", "Record", "Status", "follow", "ids_in", "is_record_name"]
+__all__ += ["open_record", "read_header", "read_line", "read_lines", "read_record"]
 
 SUPERSEDED = ".superseded"
 """Folder beside records that fresh runs have replaced; hidden ones are looked into by nothing else."""
 
 Status = Literal["done", "failed", "interrupted", "running"]
 
+T = TypeVar("T")
 _RESTORE = "restore the record from a copy, or remove the file"
 
-T = TypeVar("T")
+
+@dataclass(frozen=True)
+class FileLines(Generic[H, E]):
+    """What is in the file of a record of any kind.
+
+    ``running`` says whether it is being written, ``checksum`` is that of the last line (empty in the first schema).
+    """
+
+    header: H
+    events: list[E]
+    running: bool
+    checksum: str
+
+    def last(self, kind: type[T]) -> T | None:
+        """The last event of that type, if there is one."""
+        return next((each for each in reversed(self.events) if isinstance(each, kind)), None)
+
+    def all(self, kind: type[T]) -> tuple[T, ...]:
+        """The events of that type, in order."""
+        return tuple(each for each in self.events if isinstance(each, kind))
 
 
 @dataclass(frozen=True)
@@ -60,32 +81,43 @@ def read_record(path: str | Path) -> Record:
     """
     path = Path(path)
     asked = f"reading the record {path}"
+    found = read_lines(path, lines.RUN)
+    end = found.last(End)
+    return Record(
+        path=path,
+        header=found.header,
+        evaluations=found.all(Evaluation),
+        samples=_joined(found.all(Samples), asked),
+        measurements=found.all(Measurement),
+        end=end,
+        status=end.status if end is not None else "running" if found.running else "interrupted",
+        ranks=_by_rank(found.all(RankSamples), asked),
+        checksum=found.checksum,
+    )
+
+
+def read_lines(path: Path, form: lines.Format[H, E]) -> FileLines[H, E]:
+    """The lines of the record at ``path``, checked; a torn last line is passed over. Raises as ``read_record`` does."""
+    asked = f"reading the {form.name} {path}"
+    events: list[E] = []
     with open_record(path, asked) as file:
         # Asked before reading: a lock let go in between then means that the end is there to be read.
         running = locks.is_held(file.fileno())
         first = read_line(file, 1, asked)
-        header = lines.decode_header(first, asked)
+        header = form.decode_header(first, asked)
         chain = lines.chain_from(first, header.schema, asked)
-        events = _events(file, chain, asked)
-    end = events[-1] if events and isinstance(events[-1], End) else None
-    return Record(
-        path=path,
-        header=header,
-        evaluations=tuple(event for event in events if isinstance(event, Evaluation)),
-        samples=_joined((event for event in events if isinstance(event, Samples)), asked),
-        measurements=tuple(event for event in events if isinstance(event, Measurement)),
-        end=end,
-        status=end.status if end is not None else "running" if running else "interrupted",
-        ranks=_by_rank(events, asked),
-        checksum=chain.last,
-    )
+        for event in _decoded(file, form.decode_event, chain, asked):
+            if events and isinstance(events[-1], form.end):
+                raise RecordError(asked, f"line {len(events) + 2} comes after the end of the run", _RESTORE)
+            events.append(event)
+    return FileLines(header, events, running, chain.last)
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, form: lines.Format[H, E]) -> H:
     """The first line of the record at ``path`` alone; raises as ``read_record`` does for a file that has none."""
-    asked = f"reading the record {path}"
+    asked = f"reading the {form.name} {path}"
     with open_record(path, asked) as file:
-        return lines.decode_header(read_line(file, 1, asked), asked)
+        return form.decode_header(read_line(file, 1, asked), asked)
 
 
 def is_record_name(name: str) -> bool:
@@ -103,7 +135,7 @@ def ids_in(folders: Iterable[Path]) -> frozenset[str]:
             continue
         for name in filter(is_record_name, names):
             with suppress(LevelbenchError):
-                found.add(read_header(folder / name).id)
+                found.add(read_header(folder / name, lines.RUN).id)
     return frozenset(found)
 
 
@@ -130,13 +162,12 @@ def read_line(file: BinaryIO, number: int, asked: str) -> bytes:
     return line
 
 
-def decoded(
-    file: BinaryIO, decode: Callable[[bytes], T], chain: lines.Chain, asked: str, number: int = 2
-) -> Iterator[T]:
-    """The rest of the file's lines, from ``number`` on; ``RecordError`` that names the first one that is damaged.
+def _decoded(file: BinaryIO, decode: Callable[[bytes], T], chain: lines.Chain, asked: str) -> Iterator[T]:
+    """The lines after the header; ``RecordError`` that names the first one that is damaged.
 
     A torn last line is passed over. One that lacks nothing but its newline is not torn.
     """
+    number = 2
     while line := read_line(file, number, asked):
         try:
             if not line.endswith(b"\n"):
@@ -163,15 +194,6 @@ def _is_whole(line: bytes, decode: Callable[[bytes], T], chain: lines.Chain) -> 
     return True
 
 
-def _events(file: BinaryIO, chain: lines.Chain, asked: str) -> list[Event]:
-    events: list[Event] = []
-    for event in decoded(file, lines.decode_event, chain, asked):
-        if events and isinstance(events[-1], End):
-            raise RecordError(asked, f"line {len(events) + 2} comes after the end of the run", _RESTORE)
-        events.append(event)
-    return events
-
-
 def _joined(blocks: Iterable[Samples], asked: str) -> dict[str, Samples]:
     units: dict[str, str] = {}
     values: dict[str, list[Sequence[int | float]]] = {}
@@ -185,11 +207,10 @@ def _joined(blocks: Iterable[Samples], asked: str) -> dict[str, Samples]:
     }
 
 
-def _by_rank(events: Iterable[Event], asked: str) -> dict[int, dict[str, Samples]]:
+def _by_rank(found: Iterable[RankSamples], asked: str) -> dict[int, dict[str, Samples]]:
     blocks: dict[int, list[Samples]] = {}
-    for event in events:
-        if isinstance(event, RankSamples):
-            blocks.setdefault(event.rank, []).append(Samples(event.name, event.unit, event.values))
+    for each in found:
+        blocks.setdefault(each.rank, []).append(Samples(each.name, each.unit, each.values))
     return {rank: _joined(each, asked) for rank, each in sorted(blocks.items())}
 
 
@@ -225,12 +246,12 @@ class Follower:
 
     def _read(self, line: bytes, asked: str) -> Event | None:
         if self.header is None:
-            self.header = lines.decode_header(line, asked)
+            self.header = lines.RUN.decode_header(line, asked)
             self._chain = lines.chain_from(line, self.header.schema, asked)
             return None
         try:
             self._chain.check(line)
-            event = lines.decode_event(line)
+            event = lines.RUN.decode_event(line)
         except (*lines.MALFORMED, lines.InvalidLine) as error:
             raise RecordError(asked, f"line {self._number} is damaged ({error})", _RESTORE) from error
         if isinstance(event, End):

@@ -24,7 +24,8 @@ __all__ += ["row_of_run", "two_of_one_id"]
 class Row(msgspec.Struct, frozen=True):
     """One run as the index knows it.
 
-    ``suspect`` counts the reasons to doubt it and its contradictions; see ``RunSummary`` for the rest.
+    ``suspect`` counts the reasons to doubt it and its contradictions; ``checksum`` is that of its last line, which
+    covers the whole file (empty for one without checksums). See ``RunSummary`` for the rest.
     """
 
     path: str
@@ -45,6 +46,8 @@ class Row(msgspec.Struct, frozen=True):
     synthetic: bool
     error: str | None
     specification: Specification
+    source_digest: str = ""
+    checksum: str = ""
 
     @property
     def task(self) -> str:
@@ -90,6 +93,7 @@ class Row(msgspec.Struct, frozen=True):
 COLUMNS = (
     *("path", "id", "key", "seed", "status", "reached", "started", "time_to_accuracy_s", "given_up_s", "wall_s"),
     *("validation", "test", "peak_memory_bytes", "energy_j", "suspect", "synthetic", "error", "specification"),
+    *("source_digest", "checksum"),
 )
 """The columns of a run that make a ``Row``, in its order; ``specification`` is a number in ``specifications``."""
 
@@ -110,7 +114,7 @@ TABLES = (
         problem TEXT, id TEXT, key TEXT, seed TEXT, status TEXT, reached INTEGER,
         started TEXT, started_s REAL, time_to_accuracy_s REAL, given_up_s REAL, wall_s REAL, validation REAL,
         test REAL, peak_memory_bytes REAL, energy_j REAL, suspect INTEGER, synthetic INTEGER, error TEXT,
-        specification INTEGER
+        specification INTEGER, source_digest TEXT, checksum TEXT
     )""",
     "CREATE INDEX runs_by_folder ON runs (folder)",
     "CREATE INDEX runs_by_id ON runs (id)",
@@ -142,13 +146,15 @@ def column_values(run: RunSummary) -> dict[str, Any]:
         "synthetic": run.synthetic,
         "error": run.error,
         "specification": msgspec.json.encode(run.specification, order="sorted").decode(),
+        "source_digest": run.source_digest,
+        "checksum": run.checksum,
     }
 
 
 def row_of(values: tuple[Any, ...], path: str, specification: Specification, shared: dict[str, str]) -> Row:
     """The row of ``COLUMNS`` values; texts that rows repeat are kept once, in ``shared``."""
     _, identity, key, seed, status, reached, started, time_s, given_up_s, wall_s, *more = values
-    validation, test, peak_memory_bytes, energy_j, suspect, synthetic, error, _ = more
+    validation, test, peak_memory_bytes, energy_j, suspect, synthetic, error, _, source_digest, checksum = more
     return Row(
         path=path,
         id=identity,
@@ -168,6 +174,8 @@ def row_of(values: tuple[Any, ...], path: str, specification: Specification, sha
         synthetic=bool(synthetic),
         error=error,
         specification=specification,
+        source_digest=shared.setdefault(source_digest, source_digest),
+        checksum=checksum,
     )
 
 
@@ -189,7 +197,7 @@ def each_once(rows: Iterable[Row], copies: list[tuple[Row, Row]]) -> Iterator[Ro
 
 
 def differing(copies: Iterable[tuple[Row, Row]]) -> list[RecordError]:
-    """Why those that show other figures than the first of their id are no copies of it."""
+    """Why those that are not as the first of their id are no copies of it: by checksum, or else by what they show."""
     return [
         two_of_one_id(one.id, one.path, other.path)
         for one, other in copies

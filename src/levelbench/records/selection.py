@@ -30,13 +30,19 @@ from levelbench import plugins
 from levelbench.errors import UsageError
 from levelbench.records.schema import Specification, Target
 
-__all__ = ["ATTRIBUTES", "Selector", "Summary", "Value", "format_item", "parse_item", "parse_selector"]
+__all__ = ["ATTRIBUTES", "PREFIXES", "Selector", "Summary", "Value", "format_item", "parse_item", "parse_selector"]
 
 Value = int | float | str | bool
 
-ATTRIBUTES = ("recipe", "framework", "device", "seed", "status", "reached", "key", "id", "target", "crossing", "clock")
+ATTRIBUTES = (
+    *("recipe", "framework", "device", "seed", "status", "reached", "key", "id", "source", "target", "crossing"),
+    "clock",
+)
 """What a filter may name besides the run's settings and the words of its distribution (``ranks``, ``scheme``, ...).
-``key`` and ``id`` are prefixes, ``target`` the threshold."""
+``target`` is the threshold."""
+PREFIXES = {"key": "key", "id": "id", "source": "source_digest"}
+"""Digests by which a filter may select, by their beginning, and where a run has them. They are text
+whatever they look like: 12e45678 is no number."""
 
 _DO = "write task[name=value,...]; text with commas or brackets goes in double quotes"
 _ITEM = re.compile(r"\s*(?P<name>[^\[\]\"=,]*?)\s*(?:\[(?P<inside>.*)\])?\s*", re.DOTALL)
@@ -64,6 +70,8 @@ class Summary(Protocol):
     def settings(self) -> dict[str, int | float | str | bool]: ...  # noqa: D102
     @property
     def specification(self) -> Specification: ...  # noqa: D102
+    @property
+    def source_digest(self) -> str: ...  # noqa: D102
     @property
     def path(self) -> str: ...  # noqa: D102
 
@@ -115,13 +123,20 @@ def parse_item(text: str) -> tuple[str, dict[str, Value]]:
     name, pairs = _split(text, "the item")
     if not name:
         raise UsageError(f"the item {text!r}", "there is no name before the bracket", _DO)
-    return name, {key: parse_value(value) for key, value in pairs.items()}
+    return name, {key: value if _is_source(key, value) else parse_value(value) for key, value in pairs.items()}
 
 
 def format_item(name: str, settings: Mapping[str, Value]) -> str:
     """The text that ``parse_item`` reads as ``name`` and ``settings``."""
-    inside = ",".join(f"{key}={format_value(value)}" for key, value in settings.items())
+    inside = ",".join(
+        f"{key}={value if _is_source(key, str(value)) else format_value(value)}" for key, value in settings.items()
+    )
     return f"{name}[{inside}]" if inside else name
+
+
+def _is_source(key: str, value: str) -> bool:
+    """Whether it is the beginning of a digest in a label, which is text whatever it looks like."""
+    return key == "source" and re.fullmatch("[0-9a-f]{8}", value) is not None
 
 
 def format_value(value: Value) -> str:
@@ -217,8 +232,8 @@ def _split(text: str, what: str) -> tuple[str, dict[str, str]]:
 
 
 def _agrees(run: Summary, name: str, text: str) -> bool:
-    if name in ("key", "id"):
-        return str(getattr(run, name)).startswith(text)
+    if name in PREFIXES and not (name == "source" and name in run.settings):
+        return str(getattr(run, PREFIXES[name])).startswith(text.strip('"'))
     actual: Any = run.settings.get(name)
     if actual is None:
         actual = run.specification.team().get(name)

@@ -7,12 +7,13 @@ deleted with ordinary tools while runs are being written; merging two stores is 
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
+from levelbench.records import lines
 from levelbench.records.faults import store_fault
-from levelbench.records.reader import SUPERSEDED, Record, ids_in, read_record
+from levelbench.records.reader import SUPERSEDED, Record, ids_in, read_header, read_record
 from levelbench.records.rows import ORDERS, Row, ordered, row_of_run, two_of_one_id
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunSummary
@@ -79,34 +80,44 @@ class Store:
     def _rows_at(self, chosen: Selector, order_by: str, descending: bool) -> list[Row]:
         if order_by not in ORDERS:
             raise UnknownNameError("order", order_by, ORDERS)
-        runs = self._summarised(self.records(chosen))
+        runs = self._summarised(self.each(chosen))
         return ordered((row_of_run(summary) for _, summary in runs), order_by, descending)
 
     def records(self, selector: str | Selector | None = None) -> list[Record]:
         """The records of the runs that are meant, read whole."""
+        return list(self.each(selector))
+
+    def each(self, selector: str | Selector | None = None) -> Iterator[Record]:
+        """The same one by one, so that no more than one of them need be in memory; read it to its end."""
         chosen = _parsed(selector)
         if chosen is not None and chosen.path is not None:
-            return self._records_at(chosen.path, chosen)
+            yield from self._each_at(chosen.path, chosen)
+            return
         rows = self.rows(chosen)
         for first, copy in self._copies:
             _require_copy(Path(first.path), Path(copy.path), copy.id)
         if chosen is not None and chosen.latest is not None:
             rows = rows[::-1]
-        records, problems = _read(Path(row.path) for row in rows)
-        self.problems += problems
-        return records
+        yield from self._read(Path(row.path) for row in rows)
 
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
         """The summaries of the runs that are meant, each under its own rules, computed from the records."""
-        return [summary for _, summary in self._summarised(self.records(selector))]
+        return [summary for _, summary in self._summarised(self.each(selector))]
 
     def find(self, selector: str | Selector) -> list[Record]:
         """As ``records``, but to find none is a ``UsageError`` that names the nearest."""
         chosen = parse_selector(selector) if isinstance(selector, str) else selector
-        records = self.records(chosen)
-        if not records:
+        return list(self.each_found(chosen))
+
+    def each_found(self, selector: str | Selector) -> Iterator[Record]:
+        """The same one by one."""
+        chosen = parse_selector(selector) if isinstance(selector, str) else selector
+        found = False
+        for record in self.each(chosen):
+            found = True
+            yield record
+        if not found:
             raise self._nothing(chosen)
-        return records
 
     def require_readable(self, selector: str | Selector) -> None:
         """Raise the first of ``problems`` that may hide a run which ``selector`` means.
@@ -135,8 +146,9 @@ class Store:
         from levelbench.records.index import Index
 
         with Index(self.path) as index:
-            records, self.problems = _read(Path(path) for path in index.paths(selector))
-        return records
+            paths = index.paths(selector)
+        self.problems = []
+        return list(self._read(map(Path, paths)))
 
     def supersede(self, paths: Iterable[Path]) -> None:
         """Set records aside: a fresh run has taken their place, and only ``superseded`` still shows them.
@@ -156,38 +168,59 @@ class Store:
     def superseded(self, selector: str | Selector | None = None) -> list[Record]:
         """The records that fresh runs have replaced, oldest first; ``selector`` narrows them as it does others."""
         chosen = _parsed(selector)
-        found, self.problems = _read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl")))
+        self.problems = []
+        found = list(self._read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl"))))
         found.sort(key=lambda record: (record.header.started, str(record.path)))
         if chosen is None:
             return found
         found = [record for record, summary in self._summarised(found) if chosen.matches(summary)]
         return found if chosen.latest is None else found[-chosen.latest :]
 
-    def _records_at(self, path: Path, chosen: Selector) -> list[Record]:
-        if not path.is_dir():
-            self.problems = []
-            records = [read_record(path)]
-        else:
-            records, self.problems = read_folder(path)
-            if SUPERSEDED not in path.parts:
-                root = self.path.resolve()
-                aside = ids_in((root if path.is_relative_to(root) else path).rglob(SUPERSEDED))
-                records = [record for record in records if record.header.id not in aside]
-            records = distinct(records)
-        if not chosen.filters:
-            return records
-        return [record for record, summary in self._summarised(records) if chosen.matches(summary)]
+    def _each_at(self, path: Path, chosen: Selector) -> Iterator[Record]:
+        self.problems = []
+        records = distinct(self._read(self._in_order(path))) if path.is_dir() else iter([read_record(path)])
+        if chosen.filters:
+            records = (record for record, summary in self._summarised(records) if chosen.matches(summary))
+        yield from records
 
-    def _summarised(self, records: Iterable[Record]) -> list[tuple[Record, RunSummary]]:
+    def _in_order(self, folder: Path) -> list[Path]:
+        """The records in ``folder`` and the folders in it, oldest first, by their headers alone; no index."""
+        from levelbench.records.survey import records_below
+
+        aside: frozenset[str] = frozenset()
+        if SUPERSEDED not in folder.parts:
+            root = self.path.resolve()
+            aside = ids_in((root if folder.is_relative_to(root) else folder).rglob(SUPERSEDED))
+        found = []
+        for place in records_below(folder, self.problems):
+            try:
+                header = read_header(place, lines.RUN)
+            except (RecordError, StoreError) as problem:
+                self.problems.append(problem)
+                continue
+            if header.id not in aside:
+                found.append((header.started, str(place)))
+        return [Path(place) for _, place in sorted(found)]
+
+    def _read(self, paths: Iterable[Path]) -> Iterator[Record]:
+        for path in paths:
+            try:
+                record = read_record(path)
+            except (RecordError, StoreError) as problem:
+                self.problems.append(problem)
+                continue
+            yield record
+
+    def _summarised(self, records: Iterable[Record]) -> Iterator[tuple[Record, RunSummary]]:
         from levelbench.records.survey import summary_of
 
-        pairs = []
         for record in records:
             try:
-                pairs.append((record, summary_of(record)))
+                summary = summary_of(record)
             except LevelbenchError as problem:
                 self.problems.append(problem)
-        return pairs
+                continue
+            yield record, summary
 
     def require_known(self, selector: str | Selector) -> None:
         """Raise ``UnknownNameError``, with the nearest names, for a filter by what no run of its task has."""
@@ -218,23 +251,24 @@ def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]
     """All records in ``folder`` and the folders in it, oldest first, and why others could not be read; no index."""
     from levelbench.records.survey import records_below
 
-    closed: list[LevelbenchError] = []
-    records, problems = _read(records_below(Path(folder), closed))
+    store = Store(folder)
+    records = list(store._read(records_below(Path(folder), store.problems)))
     records.sort(key=lambda record: (record.header.started, str(record.path)))
-    return records, [*problems, *closed]
+    return records, store.problems
 
 
-def distinct(records: Iterable[Record]) -> list[Record]:
+def distinct(records: Iterable[Record]) -> Iterator[Record]:
     """Each run once, wherever its copies lie, in the order of first meeting.
 
     Raises ``RecordError`` that names both files where two of one id differ.
     """
-    found: dict[str, Record] = {}
+    found: dict[str, Path] = {}
     for record in records:
-        first = found.setdefault(record.header.id, record)
-        if first is not record and first.path != record.path:
-            _require_copy(first.path, record.path, record.header.id)
-    return list(found.values())
+        first = found.setdefault(record.header.id, record.path)
+        if first is record.path:
+            yield record
+        elif first != record.path:
+            _require_copy(first, record.path, record.header.id)
 
 
 def _require_copy(one: Path, other: Path, identity: str) -> None:
@@ -244,17 +278,6 @@ def _require_copy(one: Path, other: Path, identity: str) -> None:
         raise store_fault(f"comparing the records {one} and {other}", other, error) from error
     if not same:
         raise two_of_one_id(identity, one, other)
-
-
-def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:
-    records: list[Record] = []
-    problems: list[LevelbenchError] = []
-    for path in paths:
-        try:
-            records.append(read_record(path))
-        except (RecordError, StoreError) as problem:
-            problems.append(problem)
-    return records, problems
 
 
 def _unknown(chosen: Selector, rows: Iterable[Row]) -> UnknownNameError | None:

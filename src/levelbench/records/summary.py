@@ -47,7 +47,7 @@ class RunSummary(Struct, frozen=True):
     which modules of the user's own (``modules``), ``around_digest`` what that text says outside of its recipes,
     ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
-    run. ``chained`` says whether its lines carry checksums.
+    run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one.
     """
 
     id: str
@@ -101,6 +101,7 @@ class RunSummary(Struct, frozen=True):
     replaced: int = 0
     contradictions: list[str] = field(default_factory=list)
     chained: bool = True
+    checksum: str = ""
     source_name: str = ""
     around_digest: str = ""
     modules: dict[str, str] = field(default_factory=dict)
@@ -185,6 +186,7 @@ def summarise(
         suspect=[*(record.end.suspect if record.end else ()), *_derived(record), *witness_doubts(record)],
         contradictions=[*contradictions(record), *witness_contradictions(record)],
         chained=bool(record.checksum),
+        checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
         dataset=record.end.dataset if record.end else None,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from levelbench.errors import RecordError, StoreError
 from levelbench.records import lines, locks
@@ -43,7 +44,7 @@ class RecordWriter:
         self._sum = lines.checksum_in(first)
 
     @classmethod
-    def create(cls, store: Path, header: Header) -> RecordWriter:
+    def create(cls, store: Path, header: Header) -> Self:
         """Begin the record ``<store>/<task>/<date>/<key8>-s<seed>-<id>.jsonl``, with its header in it.
 
         The file gets its name once its header is whole, so a reader never meets a record without one. Raises
@@ -52,7 +53,11 @@ class RecordWriter:
         """
         asked = f"beginning a record in {store}"
         line = _header_line(header, asked)
-        path = _path_of(Path(store), header, asked)
+        return cls._begin(_path_of(Path(store), header, asked), line, asked)
+
+    @classmethod
+    def _begin(cls, path: Path, line: bytes, asked: str) -> Self:
+        """Make the file ``path`` with ``line`` in it, and hold its lock."""
         draft = path.with_name(f".{path.name}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +119,7 @@ class RecordWriter:
         finally:
             os.close(descriptor)
 
-    def __enter__(self) -> RecordWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -144,7 +149,7 @@ def publish(draft: Path, path: Path) -> None:
 
 def _header_line(header: Header, asked: str) -> bytes:
     line = lines.first_line(header)
-    if lines.decode_header(line, asked).specification != header.specification:
+    if lines.RUN.decode_header(line, asked).specification != header.specification:
         do = "use finite numbers, booleans and text in a specification"
         raise RecordError(asked, "the specification would not be read back as it is", do)
     return line

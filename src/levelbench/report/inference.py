@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from levelbench.errors import UsageError
 from levelbench.measure.statistics.early_stopping import nearest_rank
 from levelbench.measure.verdict import format_verdict
-from levelbench.records.inference.figures import Figure, scored_by
-from levelbench.records.inference.files import InferenceRecord
-from levelbench.records.inference.schema import InferenceSpecification, ScenarioSettings
-from levelbench.records.inference.summary import InferenceEntry, InferenceSummary
+from levelbench.records.figures import Figure
+from levelbench.records.inference import InferenceRecord, InferenceSpecification, ScenarioSettings
+from levelbench.records.inference_summary import InferenceEntry, InferenceSummary, scored_by
 from levelbench.report.drawing import MARKERS, draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import TIME, estimate_text, number

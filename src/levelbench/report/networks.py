@@ -14,8 +14,8 @@ from math import fsum
 from levelbench.measure.statistics.intervals import values_needed
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.breakdown import OperatorRow
-from levelbench.records.network_figures import QUANTILES, Figure, Quantile
-from levelbench.records.network_summary import NetworkEntry, NetworkSummary
+from levelbench.records.figures import Figure
+from levelbench.records.network_summary import QUANTILES, NetworkEntry, NetworkSummary, Quantile
 from levelbench.records.networks import PHASES, NetworkArm, NetworkCase
 from levelbench.report.numbers import BYTES, ONE, choose_unit, estimate_text, number
 from levelbench.report.tables import (
@@ -202,12 +202,12 @@ def facts_lines(summary: NetworkSummary) -> list[str]:
 def network_lines(summary: NetworkSummary) -> list[str]:
     """One line an arm: how many cases were measured, and the geometric mean of the ratios against the first."""
     lines = []
-    for total in summary.totals:
+    for arm, total in zip(summary.arms, summary.totals, strict=True):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
-        line = f"{arm_label(total.arm)}: {counts}"
+        line = f"{arm_label(arm)}: {counts}"
         if total.verdict is not None:
             over = f"geometric mean over {total.compared}: " if total.compared > 1 else ""
-            line += f"; {over}{format_verdict(total.verdict, arm_label(summary.arms[0]), arm_label(total.arm))}"
+            line += f"; {over}{format_verdict(total.verdict, arm_label(summary.arms[0]), arm_label(arm))}"
         lines.append(line)
     return lines
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["Folded", "RooflinePoint", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
+__all__ = ["HeatmapImage", "RooflinePoint", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
 __all__ += ["doctor_lines", "fold", "heatmap_text", "problems_table", "roofline_points", "summary_lines"]
 __all__ += ["totals_table", "write_heatmap", "write_roofline"]
 
@@ -143,13 +143,13 @@ def summary_lines(summary: BenchmarkSummary) -> list[str]:
     lines = []
     for at, total in enumerate(summary.totals):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
-        line = f"{total.framework}: {counts}"
+        line = f"{total.arm}: {counts}"
         entries = [of_problem[at] for _, of_problem in summary.rows]
         if unchecked := sum(each.status == "measured" and not is_validated(each) for each in entries):
             line += f" ({unchecked} not validated)"
         if total.verdict is not None:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((total.kinds or {}).items()))
-            mean = format_verdict(total.verdict, summary.frameworks[0], total.framework)
+            mean = format_verdict(total.verdict, summary.frameworks[0], total.arm)
             line += f"; {kinds}; geometric mean over {total.compared}: {mean}"
         lines.append(line)
     return lines
@@ -360,7 +360,7 @@ _MOST_PIXELS = 1024
 
 
 @dataclass(frozen=True)
-class Folded:
+class HeatmapImage:
     """|difference| as an image: ``rows`` and ``columns`` say which axes they are; NaN lies between images of a grid."""
 
     image: NDArray[np.float64]
@@ -369,17 +369,17 @@ class Folded:
     shape: tuple[int, ...]
 
 
-def fold(difference: ArrayLike) -> Folded:
+def fold(difference: ArrayLike) -> HeatmapImage:
     """A difference of any rank as an image; what is not finite stays so."""
     given = np.asarray(difference)
     apart = np.abs(given.astype(np.complex128 if given.dtype.kind == "c" else np.float64)).astype(np.float64)
     shape = apart.shape
     if apart.ndim == 0:
-        return Folded(apart.reshape(1, 1), "", "", shape)
+        return HeatmapImage(apart.reshape(1, 1), "", "", shape)
     if apart.ndim == 1:
-        return Folded(apart.reshape(1, -1), "", "axis 0", shape)
+        return HeatmapImage(apart.reshape(1, -1), "", "axis 0", shape)
     if apart.ndim == 2:
-        return Folded(apart, "axis 0", "axis 1", shape)
+        return HeatmapImage(apart, "axis 0", "axis 1", shape)
     first = apart.reshape(-1, *shape[-2:])
     # Of more than three axes, the one before the image runs across; of three, a grid as square as can be.
     across = shape[-3] if apart.ndim > 3 else max(1, math.ceil(math.sqrt(len(first))))
@@ -392,7 +392,7 @@ def fold(difference: ArrayLike) -> Folded:
     outer = ", ".join(str(axis) for axis in range(apart.ndim - 3))
     rows = f"axes {outer} | {apart.ndim - 2}" if apart.ndim > 3 else "axes 0 | 1"
     columns = f"axes {apart.ndim - 3} | {apart.ndim - 1}" if apart.ndim > 3 else "axes 0 | 2"
-    return Folded(image[:-1, :-1] if image.size else image, rows, columns, shape)
+    return HeatmapImage(image[:-1, :-1] if image.size else image, rows, columns, shape)
 
 
 def _worst_blocks(image: NDArray[np.float64], most_rows: int, most_columns: int) -> NDArray[np.float64]:
@@ -451,7 +451,7 @@ def write_heatmap(difference: ArrayLike, path: Path, title: str = "") -> Path:
     return draw(path, title or "heat map", (6.4, 4.8), lambda figure: _draw_heatmap(figure, folded, title))
 
 
-def _draw_heatmap(figure: Canvas, folded: Folded, title: str) -> None:
+def _draw_heatmap(figure: Canvas, folded: HeatmapImage, title: str) -> None:
     from matplotlib.colors import LogNorm, Normalize
 
     image, low, high = _level(_worst_blocks(folded.image, _MOST_PIXELS, _MOST_PIXELS))

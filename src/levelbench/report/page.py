@@ -34,7 +34,7 @@ from levelbench.report.markup import (
 )
 from levelbench.report.numbers import number
 from levelbench.report.remarks import Remarks, lint_lines, lint_section, missing_line
-from levelbench.report.run_figures import Figure, Group, can_draw, figures_of
+from levelbench.report.run_figures import Group, Plot, can_draw, figures_of
 from levelbench.report.runs import groups_table, listing, phases_by_group, runs_table, target_text
 from levelbench.report.tables import Table, markdown_text, to_csv, to_markdown
 
@@ -209,7 +209,7 @@ def _of_run(label: str, record: Record, runs: int) -> list[Html]:
     return parts
 
 
-def scaling_figure(scaled: Scaling, name: str) -> Figure:
+def scaling_figure(scaled: Scaling, name: str) -> Plot:
     """Both efficiencies over the number of ranks, with their table."""
     table = scaling_table(scaled.title, scaled.points)
     said = [
@@ -217,7 +217,7 @@ def scaling_figure(scaled: Scaling, name: str) -> Figure:
         for point in scaled.points
         if point.per_epoch.value is not None
     ]
-    return Figure(
+    return Plot(
         name=name,
         title="Parallel efficiency",
         alt=f"Parallel efficiency per epoch: {', '.join(said) or 'none is claimed'}.",
@@ -445,7 +445,7 @@ def _entry(label: str, row: int) -> Html:
     return tag("li", line, label)
 
 
-def _figure(figure: Figure, budget: int) -> Html:
+def _figure(figure: Plot, budget: int) -> Html:
     """A figure with its caption, and its data folded away below."""
     if figure.svg:
         drawing = tag("div", Html(figure.svg), class_="drawing", role="img", aria_label=figure.alt)

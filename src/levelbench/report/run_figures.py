@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from levelbench.records.schema import Evaluation, Specification, Target
     from levelbench.records.summary import RunSummary
 
-__all__ = ["AXES", "Axis", "Band", "Curves", "Figure", "Group", "RunCurve", "can_draw", "curves_of", "draw_curves"]
+__all__ = ["AXES", "Axis", "Band", "Curves", "Group", "Plot", "PlottedRun", "can_draw", "curves_of", "draw_curves"]
 __all__ += ["draw_phases", "draw_run", "draw_times", "evaluations_table", "figures_of", "quality_of", "y_limits"]
 
 Group = tuple["RunGroup", Sequence["Record"]]
@@ -44,7 +44,7 @@ _BAND_ROWS = 24
 
 
 @dataclass(frozen=True)
-class Figure:
+class Plot:
     """A figure: ``svg`` is empty where it could not be drawn; ``data`` has every value, ``table`` the ones to read."""
 
     name: str
@@ -61,7 +61,7 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def figures_of(groups: Sequence[Group], prefix: str = "") -> tuple[Figure, ...]:
+def figures_of(groups: Sequence[Group], prefix: str = "") -> tuple[Plot, ...]:
     """The figures of one task's groups: curves over time and over samples, times to accuracy, phases.
 
     ``prefix`` makes their names unique where a page has several tasks.
@@ -73,7 +73,7 @@ def figures_of(groups: Sequence[Group], prefix: str = "") -> tuple[Figure, ...]:
     )
 
 
-def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Figure:
+def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     """The accuracy curves along ``axis``."""
     specification = groups[0][0].specification
     curves = [curves_of(group, records, axis) for group, records in groups]
@@ -93,7 +93,7 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Figure:
     ]
     alt = f"Curves of {metric} over {along}, target {target}: {'; '.join(ends) or 'no evaluations'}."
     data = evaluations_table(groups)
-    return Figure(
+    return Plot(
         name, f"{metric[:1].upper()}{metric[1:]} over {along}", alt, caption, svg, _band_table(name, curves, axis), data
     )
 
@@ -121,7 +121,7 @@ def _band_table(name: str, curves: Sequence[Curves], axis: Axis) -> Table:
     return Table(name, f"Median over the runs, and {_bands(curves)}", columns, tuple(rows))
 
 
-def _times_figure(groups: Sequence[Group], name: str) -> Figure:
+def _times_figure(groups: Sequence[Group], name: str) -> Plot:
     """Each run's time to accuracy, with the group's estimate."""
     only = [group for group, _ in groups]
     table = _times_table(only)
@@ -139,7 +139,7 @@ def _times_figure(groups: Sequence[Group], name: str) -> Figure:
         "Diamond and bar: the estimate with its interval, an arrow where that goes on."
     )
     title = f"Time to accuracy on the {only[0].specification.clock} clock"
-    return Figure(name, title, f"Time to accuracy: {'; '.join(parts)}.", caption, svg, table, table)
+    return Plot(name, title, f"Time to accuracy: {'; '.join(parts)}.", caption, svg, table, table)
 
 
 def _times_table(groups: Sequence[RunGroup]) -> Table:
@@ -160,7 +160,7 @@ def _times_table(groups: Sequence[RunGroup]) -> Table:
     return Table("times", "Time to accuracy of each run", columns, tuple(rows)).without_empty()
 
 
-def _phases_figure(groups: Sequence[Group], name: str) -> Figure:
+def _phases_figure(groups: Sequence[Group], name: str) -> Plot:
     """Where the time went."""
     only = [group for group, _ in groups]
     table = phases_by_group(only)
@@ -180,7 +180,7 @@ def _phases_figure(groups: Sequence[Group], name: str) -> Figure:
         "Mean seconds of each phase over the runs, up to the evaluation at which the target counts as reached, "
         "or to the last one of a run that missed it. A clock policy counts a choice of these phases."
     )
-    return Figure(name, "Where the time went", f"Phases. {'; '.join(parts)}.", caption, svg, table, table)
+    return Plot(name, "Where the time went", f"Phases. {'; '.join(parts)}.", caption, svg, table, table)
 
 
 _GRID = 160
@@ -200,7 +200,7 @@ AXES = (Axis("time_s", "time", ColumnKind.TIME_S), Axis("samples", "samples seen
 
 
 @dataclass(frozen=True)
-class RunCurve:
+class PlottedRun:
     """One run: ``x`` ascending (seconds on the clock, or samples), ``quality`` of the same length."""
 
     run: str
@@ -231,7 +231,7 @@ class Curves:
     """A group's curves along one axis, and their band (empty where no run was evaluated)."""
 
     label: str
-    runs: tuple[RunCurve, ...]
+    runs: tuple[PlottedRun, ...]
     band: Band
 
 
@@ -251,7 +251,7 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
         known = [(x, quality) for x, quality in points if quality is not None and math.isfinite(quality)]
         if known:
             x, quality = zip(*known, strict=True)
-            runs.append(RunCurve(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))
+            runs.append(PlottedRun(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))
     return Curves(group.label, tuple(runs), _band(runs))
 
 
@@ -271,7 +271,7 @@ def _reached_at(run: RunSummary, axis: Axis) -> float | None:
     return {"time_s": run.time_to_accuracy_s, "samples": run.samples_to_target}[axis.key] if run.reached else None
 
 
-def _band(runs: Sequence[RunCurve]) -> Band:
+def _band(runs: Sequence[PlottedRun]) -> Band:
     """The band on the evaluations' own positions, at most ``_GRID`` of them."""
     if not runs:
         return Band("", (), (), (), ())
@@ -364,7 +364,7 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
         return page_svg(canvas, name)
 
 
-def draw_run(axes: Axes, run: RunCurve, scale: float, colour: str, points: int) -> None:
+def draw_run(axes: Axes, run: PlottedRun, scale: float, colour: str, points: int) -> None:
     """One run, thin, in about ``points`` points, with a dot where it reached its target."""
     step = max(1, -(-len(run.x) // points))
     axes.plot([x / scale for x in run.x[::step]], run.quality[::step], color=colour, linewidth=0.7, alpha=0.55)

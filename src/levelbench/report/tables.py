@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from levelbench.measure.statistics import Estimate
     from levelbench.measure.verdict import Verdict
-    from levelbench.records.judging import Share
+    from levelbench.records.judging import CeilingShare
 
 __all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "clean"]
 __all__ += ["error_text", "estimate_cell", "lay_out", "number_cell", "print_table", "share_cell", "to_csv", "to_json"]
@@ -207,7 +207,7 @@ def number_cell(value: float | None, reason: str = "") -> Cell:
     return Absent(reason) if value is None else Number(value)
 
 
-def share_cell(share: Share | None, reason: str = "") -> Cell:
+def share_cell(share: CeilingShare | None, reason: str = "") -> Cell:
     """The share of the nearer ceiling: ``c`` for arithmetic, ``m`` for memory."""
     return Absent(reason) if share is None else Number(share.value, remark="m" if share.bound == "memory" else "c")
 

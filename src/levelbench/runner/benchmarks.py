@@ -13,16 +13,8 @@ from typing import Any
 from msgspec import structs
 
 from levelbench.operators.benchmark.run import merged
-from levelbench.records import new_id
-from levelbench.records.benchmarks import (
-    FOLDER,
-    BenchmarkRecord,
-    BenchmarkSpecification,
-    Case,
-    benchmark_key,
-    find_benchmarks,
-    read_benchmark,
-)
+from levelbench.records import key_of, new_id
+from levelbench.records.benchmarks import FOLDER, BenchmarkRecord, BenchmarkSpecification, Case
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
@@ -68,7 +60,7 @@ def plan_benchmark(
     return plan_replicates(
         [arms],
         count,
-        find=lambda arm: find_benchmarks(store, benchmark_key(arm)),
+        find=lambda arm: BenchmarkRecord.find(store, key_of(arm)),
         why_not=lambda record: _why_not(record, environment),
         title=lambda arm: arm.framework,
         fresh=fresh,
@@ -111,7 +103,7 @@ def carry_out_benchmark(
         job = BenchmarkJob(arms[step.arm], str(store), "", step.seed, dtype, ceilings, own[step.arm])
         notes = _survived(job, begin, on_note)
         path = next(note.path for note in notes if note.path)
-        records[step.place] = read_benchmark(Path(path))
+        records[step.place] = BenchmarkRecord.read(Path(path))
         watcher.finished(step)
     return records
 

@@ -14,17 +14,8 @@ from typing import Any
 from msgspec import structs
 
 from levelbench.operators.benchmark.run import merged
-from levelbench.records import new_id
-from levelbench.records.networks import (
-    FOLDER,
-    NetworkArm,
-    NetworkOutcome,
-    NetworkRecord,
-    NetworkSpecification,
-    find_network_records,
-    network_key,
-    read_network_record,
-)
+from levelbench.records import key_of, new_id
+from levelbench.records.networks import FOLDER, NetworkArm, NetworkOutcome, NetworkRecord, NetworkSpecification
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
 from levelbench.runner.network_child import NetworkJob, NetworkNote
@@ -71,7 +62,7 @@ def plan_networks(
     return plan_replicates(
         grid,
         count,
-        find=lambda each: find_network_records(store, network_key(each)),
+        find=lambda each: NetworkRecord.find(store, key_of(each)),
         why_not=lambda record: _why_not(record, environment),
         title=lambda each: each.arm.title,
         fresh=fresh,
@@ -113,7 +104,7 @@ def carry_out_networks(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) 
                     watcher.stage(step, note.stage)
 
             notes = _survived(job, begin, on_note)
-            record = read_network_record(Path(next(note.path for note in notes if note.path)))
+            record = NetworkRecord.read(Path(next(note.path for note in notes if note.path)))
             records[step.place] = record
             if record.outcome is not None:
                 watcher.finished(step, record.outcome)

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.claims.run_store import write_runs
-from tests.records.inference.builder import OFFLINE, specification, write
+from tests.records.inference_records import OFFLINE, specification, write
 
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading import read, read_folder

@@ -4,7 +4,7 @@ import pytest
 
 from levelbench.operators.benchmark.run import backend_gemm, make_record, merged, pace
 from levelbench.operators.suites.single import parse_problem
-from levelbench.records.benchmarks import BenchmarkSpecification, read_benchmark
+from levelbench.records.benchmarks import BenchmarkRecord, BenchmarkSpecification
 
 
 def limit(value):
@@ -21,7 +21,7 @@ def test_a_record_holds_every_problem_and_its_end(fake, specification, tmp_path)
     seen = []
     ceilings = {"flop_s": {"float32": limit(1e9)}, "bandwidth_b_s": {}}
     path = make_record(specification, 2, "abcd", tmp_path, ceilings, {}, lambda path, case: seen.append(case), fake())
-    record = read_benchmark(path)
+    record = BenchmarkRecord.read(path)
     assert record.status == "done"
     assert [record.cases[at].status for at in (0, 1)] == ["measured", "measured"]
     assert all(len(record.samples[at]) >= 6 for at in (0, 1))
@@ -34,7 +34,7 @@ def test_a_record_holds_every_problem_and_its_end(fake, specification, tmp_path)
 def test_a_problem_that_the_frameworks_own_pace_forbids_is_skipped(fake, specification, tmp_path):
     own = {"flop_s": {"float32": limit(1e3)}}
     path = make_record(specification, 0, "abcd", tmp_path, {}, own, lambda path, case: None, fake())
-    assert [each.status for each in read_benchmark(path).cases.values()] == ["skipped", "measured"]
+    assert [each.status for each in BenchmarkRecord.read(path).cases.values()] == ["skipped", "measured"]
 
 
 def test_of_several_ceilings_the_highest_counts_and_names_its_framework():
@@ -66,6 +66,6 @@ def test_a_problem_that_brought_a_process_down_fails_untried(fake, specification
     path = make_record(
         specification, 0, "abcd", tmp_path, {}, {}, lambda path, case: None, backend, {0: "killed by signal 11"}
     )
-    cases = read_benchmark(path).cases
+    cases = BenchmarkRecord.read(path).cases
     assert (cases[0].status, cases[0].reason) == ("failed", "killed by signal 11")
     assert cases[1].status == "measured"

@@ -4,7 +4,7 @@ import pytest
 
 from levelbench.measure.environment import capture
 from levelbench.records import Store
-from levelbench.records.inference.trained import runs_for_inference
+from levelbench.records.inference import runs_for_inference
 from levelbench.runner.child import boundary
 from levelbench.runner.inference import training
 from levelbench.runner.inference.making import Wanted, kept_model

@@ -15,11 +15,11 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.records.inference import (
     Data,
     InferenceArm,
+    InferenceRecord,
     InferenceSpecification,
     Model,
     PeakTrial,
     ScenarioSettings,
-    read_inference,
 )
 from levelbench.runner.inference.audits import audit_cache
 from levelbench.runner.inference.data import Examples, digest_of_data
@@ -65,7 +65,7 @@ def measured(spec, store, seed=0, crashed=""):
     path = make_inference_record(
         spec, seed, f"id{seed}", store, None, lambda _, stage, __: stages.append(stage), crashed
     )
-    return read_inference(path), stages
+    return InferenceRecord.read(path), stages
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from levelbench.claims.view import (
 from levelbench.errors import LevelbenchError
 from levelbench.measure.environment import system_of
 from levelbench.measure.statistics import Estimate
-from levelbench.records.inference import InferenceRecord, read_inference
-from levelbench.records.inference.figures import score, scored_by
+from levelbench.records.inference import InferenceRecord
+from levelbench.records.inference_summary import score, scored_by
 
 __all__ = ["read_inference_files"]
 
@@ -45,7 +45,7 @@ def read_inference_files(paths: Iterable[Path], problems: list[LevelbenchError] 
     groups: dict[bytes, dict[str, list[InferenceRecord]]] = {}
     for path in paths:
         try:
-            record = read_inference(path)
+            record = InferenceRecord.read(path)
         except LevelbenchError as error:
             if problems is None:
                 raise

@@ -79,12 +79,12 @@ def _basis(entry: Submission, store: Path) -> tuple[Any, dict[str, Any], str, fl
 def _of_inference(entry: Submission, store: Path) -> tuple[dict[str, Any], str] | None:
     """Environment and device of the record that the entry's first measurement names."""
     from levelbench.errors import LevelbenchError
-    from levelbench.records.inference import FOLDER, read_inference
+    from levelbench.records.inference import FOLDER, InferenceRecord
 
     identity = entry.inference[0].record_id
     for path in (store / FOLDER).glob(f"*/*/*-{identity}.jsonlines") if identity and identity.isalnum() else ():
         try:
-            header = read_inference(path).header
+            header = InferenceRecord.read(path).header
         except LevelbenchError:
             continue
         return header.environment, header.specification.arm.device

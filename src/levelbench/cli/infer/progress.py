@@ -6,10 +6,10 @@ from levelbench.cli.progress_line import ProcessProgress
 from levelbench.runner.inference.processes import InferencePlan, InferenceWatcher
 from levelbench.runner.replicates import Replicate
 
-__all__ = ["Progress"]
+__all__ = ["InferenceProgress"]
 
 
-class Progress(ProcessProgress, InferenceWatcher):
+class InferenceProgress(ProcessProgress, InferenceWatcher):
     """Which network is measured under which scenario, and where."""
 
     def __init__(self, plan: InferencePlan) -> None:

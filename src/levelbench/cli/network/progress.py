@@ -8,10 +8,10 @@ from levelbench.report.networks import arm_label, case_label
 from levelbench.runner.networks import NetworkPlan, NetworkWatcher
 from levelbench.runner.replicates import Replicate
 
-__all__ = ["Progress"]
+__all__ = ["NetworkProgress"]
 
 
-class Progress(ProcessProgress, NetworkWatcher):
+class NetworkProgress(ProcessProgress, NetworkWatcher):
     """Which network is measured at which batch, and where."""
 
     def __init__(self, plan: NetworkPlan) -> None:

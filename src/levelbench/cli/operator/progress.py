@@ -7,10 +7,10 @@ from levelbench.records.benchmarks import Case
 from levelbench.runner.benchmarks import BenchmarkPlan, BenchmarkWatcher
 from levelbench.runner.replicates import Replicate
 
-__all__ = ["Progress"]
+__all__ = ["OperatorProgress"]
 
 
-class Progress(ProgressLine, BenchmarkWatcher):
+class OperatorProgress(ProgressLine, BenchmarkWatcher):
     """One line that is rewritten on a terminal; elsewhere a plain line a process."""
 
     def __init__(self, plan: BenchmarkPlan) -> None:

@@ -234,9 +234,9 @@ def _run(entry: CheckedEntry, path: Path) -> SubmittedRun:
 
 def _measured(path: Path) -> Inference:
     from levelbench.competition.making_inference import submitted
-    from levelbench.records.inference import read_inference
+    from levelbench.records.inference import InferenceRecord
 
-    return submitted([read_inference(path)])
+    return submitted([InferenceRecord.read(path)])
 
 
 def _is_same(was: Any, is_now: Any) -> bool:
@@ -286,12 +286,12 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
 def _head(path: str) -> _Head | None:
     """What tells the record's group; ``None`` for a file that cannot be read as one."""
     from levelbench.measure.environment import machine_of
-    from levelbench.records.inference import read_inference
+    from levelbench.records.inference import InferenceRecord
     from levelbench.records.reader import read_record
     from levelbench.records.schema import Header
 
     try:
-        header: Any = read_inference(path).header if path.endswith(".jsonlines") else read_record(path).header
+        header: Any = InferenceRecord.read(path).header if path.endswith(".jsonlines") else read_record(path).header
     except LevelbenchError:
         return None
     machine = machine_of(header.environment)

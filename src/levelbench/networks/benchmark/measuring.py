@@ -29,10 +29,9 @@ import onnx
 from msgspec import structs
 from numpy.typing import NDArray
 
-from levelbench import __version__
 from levelbench.checks.arrays import Host
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
-from levelbench.measure.clocks import HOST, Clock, utc_now
+from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.loops import Timer, Work, measure_timer, time_ns
@@ -59,17 +58,14 @@ from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.networks import (
-    NETWORK_SCHEMA,
-    NetworkEnd,
     NetworkEvent,
-    NetworkHeader,
     NetworkOutcome,
     NetworkSpecification,
     NetworkWriter,
     OperatorSamples,
     ProfileShares,
-    network_key,
 )
+from levelbench.records.processes import ProcessEnd
 from levelbench.records.redaction import redact
 from levelbench.records.schema import Measurement, Samples
 
@@ -518,21 +514,12 @@ def make_record(
     down: it is recorded, and not tried again.
     """
     environment = capture()
-    header = NetworkHeader(
-        schema=NETWORK_SCHEMA,
-        id=identity,
-        key=network_key(specification),
-        seed=seed,
-        started=utc_now().isoformat(timespec="milliseconds"),
-        specification=specification,
-        environment=environment,
-        ceilings=ceilings,
-        version=__version__,
-    )
     wanted = load(reference) if isinstance(reference, Path) else Reference(ReferenceFacts(reason=reference), {})
     gc.collect()
     gc.freeze()
-    with NetworkWriter.begin(store, header) as writer:
+    with NetworkWriter.start(
+        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings
+    ) as writer:
 
         def begin(stage: str) -> None:
             on_stage(writer.path, stage, None)
@@ -545,5 +532,5 @@ def make_record(
         writer.add(outcome)
         on_stage(writer.path, "", outcome)
         after = capture_after()
-        writer.add(NetworkEnd(list(doubts(environment, after)), after))
+        writer.add(ProcessEnd(list(doubts(environment, after)), after))
         return writer.path

@@ -13,28 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from levelbench import __version__
 from levelbench.checks.isolation import JsonLine
 from levelbench.errors import UnsupportedError
 from levelbench.measure.caches import StreamFlusher
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings, measure_gemm, measure_largest_gemm
-from levelbench.measure.clocks import HOST, utc_now
+from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
 from levelbench.operators.contract import Framework, OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import operator_node
 from levelbench.operators.suites.single import dtype_of
-from levelbench.records.benchmarks import (
-    BENCHMARK_SCHEMA,
-    BenchmarkEnd,
-    BenchmarkHeader,
-    BenchmarkSpecification,
-    BenchmarkWriter,
-    Case,
-    Problem,
-    benchmark_key,
-)
+from levelbench.records.benchmarks import BenchmarkSpecification, BenchmarkWriter, Case, Problem
+from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import Samples
 
 __all__ = ["backend_ceilings", "backend_gemm", "make_record", "merged", "pace"]
@@ -129,21 +120,12 @@ def make_record(
     reference = opened if specification.framework == "numpy" else open_framework("numpy")
     environment = capture()
     environment["framework"] = opened.describe()
-    header = BenchmarkHeader(
-        schema=BENCHMARK_SCHEMA,
-        id=identity,
-        key=benchmark_key(specification),
-        seed=seed,
-        started=utc_now().isoformat(timespec="milliseconds"),
-        specification=specification,
-        environment=environment,
-        ceilings=ceilings,
-        version=__version__,
-    )
     flusher = StreamFlusher() if specification.cache == "cold" and specification.device == "cpu" else None
     gc.collect()
     gc.freeze()
-    with BenchmarkWriter.begin(store, header) as writer:
+    with BenchmarkWriter.start(
+        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings
+    ) as writer:
         on_case(writer.path, None)
         for index, problem in enumerate(specification.problems):
             limits = TrialSettings(
@@ -165,7 +147,7 @@ def make_record(
             writer.add(case)
             on_case(writer.path, case)
         after = capture_after()
-        writer.add(BenchmarkEnd(list(doubts(environment, after)), after))
+        writer.add(ProcessEnd(list(doubts(environment, after)), after))
         return writer.path
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from levelbench.records.inference.schema import InferenceArm, InferenceOutcome, InferenceSpecification
+from levelbench.records.inference import InferenceArm, InferenceOutcome, InferenceSpecification
 from levelbench.runner.children import Telling, serve
 from levelbench.runner.inference.threads import told_by_environment
 

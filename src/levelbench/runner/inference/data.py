@@ -24,7 +24,7 @@ from levelbench.networks.benchmark.cases import digest_of, read_inputs
 from levelbench.networks.inference import Source
 from levelbench.networks.network import Network
 from levelbench.networks.values import Value
-from levelbench.records.inference.schema import Data
+from levelbench.records.inference import Data
 
 __all__ = ["LABELS", "Examples", "check_examples", "digest_of_data", "file_examples", "synthetic_examples"]
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench import __version__
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
-from levelbench.measure.clocks import HOST, Clock, utc_now
+from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.scenarios import ScenarioResult
 from levelbench.networks.benchmark.measuring import Footprint, meter_of
@@ -24,15 +23,12 @@ from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.inference import Answerer
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.inference import (
-    INFERENCE_SCHEMA,
-    InferenceEnd,
     InferenceFacts,
-    InferenceHeader,
     InferenceOutcome,
     InferenceSpecification,
     InferenceWriter,
-    inference_key,
 )
+from levelbench.records.processes import ProcessEnd
 from levelbench.records.redaction import redact
 from levelbench.records.schema import Measurement
 from levelbench.runner.inference.audits import audit_answers, audit_cache
@@ -64,17 +60,7 @@ def make_inference_record(
     brought down: it is recorded, and not tried again.
     """
     environment = capture()
-    header = InferenceHeader(
-        schema=INFERENCE_SCHEMA,
-        id=identity,
-        key=inference_key(specification),
-        seed=seed,
-        started=utc_now().isoformat(timespec="milliseconds"),
-        specification=specification,
-        environment=environment,
-        version=__version__,
-    )
-    with InferenceWriter.begin(store, header) as writer:
+    with InferenceWriter.start(store, specification, seed=seed, identity=identity, environment=environment) as writer:
 
         def begin(stage: str) -> None:
             on_stage(writer.path, stage, None)
@@ -87,7 +73,7 @@ def make_inference_record(
         writer.add(outcome)
         on_stage(writer.path, "", outcome)
         after = capture_after()
-        writer.add(InferenceEnd(list(doubts(environment, after)), after))
+        writer.add(ProcessEnd(list(doubts(environment, after)), after))
         return writer.path
 
 

@@ -21,7 +21,7 @@ from levelbench import __version__
 from levelbench.errors import StoreError
 from levelbench.networks.benchmark.cases import digest_of
 from levelbench.networks.network import Network
-from levelbench.records.inference.trained import MODELS
+from levelbench.records.inference import MODELS
 from levelbench.records.schema import Specification
 
 __all__ = ["Basis", "KeptModel", "TrainedModel", "basis_of", "find_model", "keep_facts", "kept_facts", "model_path"]

@@ -13,16 +13,8 @@ from typing import Any
 from msgspec import structs
 
 from levelbench.errors import UsageError
-from levelbench.records import new_id
-from levelbench.records.inference import (
-    FOLDER,
-    InferenceOutcome,
-    InferenceRecord,
-    InferenceSpecification,
-    find_inference_records,
-    inference_key,
-    read_inference,
-)
+from levelbench.records import key_of, new_id
+from levelbench.records.inference import FOLDER, InferenceOutcome, InferenceRecord, InferenceSpecification
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
 from levelbench.runner.inference.child import InferenceJob, InferenceNote
@@ -65,12 +57,12 @@ def plan_inference(
     need_frameworks((each.arm.framework, each.arm.device) for each in arms)
     for each in arms:
         check_cores(each.arm)
-    if len({inference_key(each) for each in arms}) < len(arms):
+    if len({key_of(each) for each in arms}) < len(arms):
         raise UsageError("a comparison of frameworks", "one of them is named twice", "name each once")
     return plan_replicates(
         [arms],
         count,
-        find=lambda each: find_inference_records(store, inference_key(each)),
+        find=lambda each: InferenceRecord.find(store, key_of(each)),
         why_not=lambda record: _why_not(record, environment),
         title=lambda each: each.arm.title,
         fresh=fresh,
@@ -100,7 +92,7 @@ def carry_out_inference(
     for number, step in enumerate(plan.steps, 1):
         job = InferenceJob(plan.specification(step), str(store), seed=step.seed, data=str(folder) if folder else "")
         notes = _survived(job, step, number, len(plan.steps), watcher)
-        record = read_inference(next(note.path for note in notes if note.path))
+        record = InferenceRecord.read(next(note.path for note in notes if note.path))
         records[step.place] = record
         if record.outcome is not None:
             watcher.finished(step, record.outcome)

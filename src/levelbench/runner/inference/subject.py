@@ -21,7 +21,7 @@ from levelbench.networks.files import load
 from levelbench.networks.inference import Answerer, Feed, PreparedFeed, RawFeed
 from levelbench.networks.network import Network
 from levelbench.operators.frameworks import load_framework, open_framework
-from levelbench.records.inference.schema import Accuracy, InferenceSpecification
+from levelbench.records.inference import Accuracy, InferenceSpecification
 from levelbench.runner.inference.data import Examples, file_examples, synthetic_examples
 from levelbench.runner.request import load_task
 from levelbench.training.datasets.base import Dataset, Split

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from levelbench.errors import CheckFailedError, UsageError
-from levelbench.records.inference.schema import InferenceArm
+from levelbench.records.inference import InferenceArm
 
 __all__ = ["check_cores", "check_threads", "told_by_environment", "with_threads", "with_variables"]
 

@@ -1,4 +1,4 @@
-"""``levelbench task tune-target`` for real, on the bundled digits."""
+"""``levelbench analyze target`` for real, on the bundled digits."""
 
 import json
 import shlex
@@ -76,7 +76,7 @@ def planned(call, monkeypatch):
     return parse
 
 
-WORDS = ("task", "tune-target", "digits[hidden=32]", "--framework", "numpy", "--epochs", "12")
+WORDS = ("analyze", "target", "digits[hidden=32]", "--framework", "numpy", "--epochs", "12")
 
 
 def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this_process):
@@ -108,7 +108,7 @@ def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this
 def test_the_printed_command_measures_what_its_number_of_runs_was_found_on(
     call, climbing, planned, tmp_path, words, settings
 ):
-    _, out, _ = call("task", "tune-target", *words, "--framework", "numpy", "--store", tmp_path, "--json")
+    _, out, _ = call("analyze", "target", *words, "--framework", "numpy", "--store", tmp_path, "--json")
     found = json.loads(out)
     arm, runs = planned(found["propose"][-1])
     specification = arm.specification
@@ -162,13 +162,19 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_run(call, tmp_path, words, says):
-    code, _, err = call("task", "tune-target", "digits", "--framework", "numpy", "--store", tmp_path, *words)
+    code, _, err = call("analyze", "target", "digits", "--framework", "numpy", "--store", tmp_path, *words)
     assert code == 2
     assert says in " ".join(err.split())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_task_answers_with_the_nearest(call, tmp_path):
-    code, _, err = call("task", "tune-target", "digit", "--store", tmp_path)
+    code, _, err = call("analyze", "target", "digit", "--store", tmp_path)
     assert code == 2
     assert "close: digits" in err
+
+
+def test_its_former_name_is_an_alias_that_help_does_not_show(call):
+    assert call("task", "tune-target", "digit")[2] == call("analyze", "target", "digit")[2]
+    assert "tune-target" in call("task", "--help")[1]
+    assert "  task" not in call("--help")[1]

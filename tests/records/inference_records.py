@@ -4,23 +4,22 @@ from pathlib import Path
 
 import numpy as np
 
+from levelbench.records import SCHEMA, key_of
 from levelbench.records.inference import (
-    INFERENCE_SCHEMA,
     Accuracy,
     Data,
     Driven,
     InferenceArm,
-    InferenceEnd,
     InferenceFacts,
     InferenceHeader,
     InferenceOutcome,
+    InferenceRecord,
     InferenceSpecification,
     InferenceWriter,
     Model,
     ScenarioSettings,
-    inference_key,
-    read_inference,
 )
+from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import Measurement
 
 MODEL = Model(
@@ -40,7 +39,7 @@ def specification(framework="numpy", scenario=SINGLE, **parts):
 
 def header(spec, seed=0):
     started = f"2026-01-02T03:04:{seed:02d}.000+00:00"
-    return InferenceHeader(INFERENCE_SCHEMA, f"id{seed}", inference_key(spec), seed, started, spec, {}, "0.1.0")
+    return InferenceHeader(SCHEMA, f"id{seed}", key_of(spec), seed, started, spec, {}, "0.1.0")
 
 
 def latencies_ns(seed, slow=1.0, n=4000):
@@ -71,5 +70,5 @@ def write(store: Path, spec, seed=0, *, slow=1.0, n=4000, events=None, end=True,
         for event in events or ():
             writer.add(event)
         if end:
-            writer.add(InferenceEnd(["a doubt"] if seed else []))
-    return read_inference(writer.path)
+            writer.add(ProcessEnd(["a doubt"] if seed else []))
+    return InferenceRecord.read(writer.path)

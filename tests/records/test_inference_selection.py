@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from tests.records.inference.builder import OFFLINE, SINGLE, specification, write
+from tests.records.inference_records import OFFLINE, SINGLE, specification, write
 
 from levelbench.errors import RecordError, UnknownNameError
-from levelbench.records.inference.selecting import arms_among, select_inference
+from levelbench.records.inference_selection import arms_among, select_inference
 
 
 @pytest.fixture

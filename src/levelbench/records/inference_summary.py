@@ -6,35 +6,35 @@ kept or not, the answers as good as they were or not, the audits passed or not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from levelbench.measure.statistics import Estimate, Interval
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.measure.statistics import Estimate, Interval, estimate
+from levelbench.measure.statistics.early_stopping import least_queries, nearest_rank, stream_estimate
+from levelbench.measure.statistics.intervals import quantile_interval_ranks, values_needed
 from levelbench.measure.verdict import Verdict
-from levelbench.records.inference.figures import (
-    QUANTILES,
-    Figure,
-    latency_quantile,
-    loadgen_estimate,
-    mean_latency,
-    measured,
-    rate,
-    score,
-)
-from levelbench.records.inference.files import InferenceRecord
-from levelbench.records.inference.schema import (
+from levelbench.records.figures import Figure, figure_of, measured, rate
+from levelbench.records.inference import (
     PHASES,
     Accuracy,
     Audit,
     InferenceArm,
     InferenceFacts,
+    InferenceRecord,
     InferenceSpecification,
     PeakTrial,
+    ScenarioSettings,
 )
 from levelbench.records.judging import pair, told_doubts, verdicts
 
-__all__ = ["Demand", "InferenceEntry", "InferenceSummary", "Kept", "Price", "summarise_inference"]
+__all__ = ["QUANTILES", "Demand", "InferenceEntry", "InferenceSummary", "KeptQuality", "Price", "latency_quantile"]
+__all__ += ["loadgen_estimate", "score", "scored_by", "summarise_inference"]
 
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+Values = NDArray[np.float64]
 _MILLION = 1e6
 _HOUR_S = 3600.0
 
@@ -59,7 +59,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptQuality:
     """Whether the answers are as good as demanded; ``kept=None`` where nobody can tell, which ``reason`` explains."""
 
     kept: bool | None
@@ -95,7 +95,7 @@ class InferenceEntry:
     valid: bool
     reasons: tuple[str, ...]
     accuracy: Accuracy | None
-    quality: Kept
+    quality: KeptQuality
     audits: tuple[Audit, ...]
     peaks: tuple[PeakTrial, ...]
     thinned: int = 1
@@ -158,7 +158,11 @@ def _entry(place: Sequence[InferenceRecord], level: float, price: Price | None, 
     late = {each.header.seed: each.seconds("lateness") for each in records if "lateness" in each.samples}
     outcomes = [each.outcome for each in records if each.outcome is not None]
     worst = next((each for each in outcomes if each.status != "measured"), None)
-    throughput = rate({seed: each.throughput_per_s for seed, each in driven.items() if each.throughput_per_s}, level)
+    rates = {seed: each.throughput_per_s for seed, each in driven.items() if each.throughput_per_s}
+    targets = {seed: each.target_per_s for seed, each in driven.items() if each.target_per_s}
+    means = {seed: float(np.mean(each)) for seed, each in latencies.items()}
+    readings = [(each.header.seed, each.measurements) for each in records]
+    throughput = rate(rates, "samples/s", level=level)
     accuracy = _accuracy(records)
     return InferenceEntry(
         arm=specification.arm,
@@ -169,12 +173,12 @@ def _entry(place: Sequence[InferenceRecord], level: float, price: Price | None, 
         queries=tuple(each.queries for each in driven.values()),
         quantiles=tuple((q, latency_quantile(latencies, q, level)) for q in QUANTILES),
         estimate=loadgen_estimate(latencies, scenario),
-        mean=mean_latency(latencies, level),
+        mean=figure_of(means, "s", level=level, reason="no latency was taken"),
         throughput=throughput,
-        target_rate=rate({seed: each.target_per_s for seed, each in driven.items() if each.target_per_s}, level),
+        target_rate=rate(targets, "queries/s", level=level),
         lateness=latency_quantile(late, 0.99, level) if late else Figure({}, None, "the scenario has no schedule"),
-        memory=measured(records, "peak_memory", level),
-        phases=tuple((name, measured(records, f"phase/{name}", level)) for name in PHASES),
+        memory=measured(readings, "peak_memory", "B", level),
+        phases=tuple((name, measured(readings, f"phase/{name}", "s", level)) for name in PHASES),
         cost=_cost(throughput.estimate, price),
         valid=worst is None and len(driven) == len(records) and all(each.valid for each in driven.values()),
         reasons=tuple(dict.fromkeys(reason for each in driven.values() for reason in each.reasons)),
@@ -206,9 +210,9 @@ def _accuracy(records: Sequence[InferenceRecord]) -> Accuracy | None:
     return worst(valued, key=lambda each: each.value or 0.0)
 
 
-def _kept(accuracy: Accuracy | None, specification: InferenceSpecification, demand: Demand) -> Kept:
+def _kept(accuracy: Accuracy | None, specification: InferenceSpecification, demand: Demand) -> KeptQuality:
     if accuracy is None or accuracy.value is None:
-        return Kept(None, reason=accuracy.reason if accuracy is not None else "the answers were not judged")
+        return KeptQuality(None, reason=accuracy.reason if accuracy is not None else "the answers were not judged")
     reference = specification.model.quality
     higher = accuracy.direction == "higher"
     if demand.target is not None:
@@ -216,9 +220,9 @@ def _kept(accuracy: Accuracy | None, specification: InferenceSpecification, dema
     elif reference is not None:
         least = reference * demand.share if higher else reference / demand.share
     else:
-        return Kept(None, accuracy.value, reason="there is no reference: give --target-accuracy")
+        return KeptQuality(None, accuracy.value, reason="there is no reference: give --target-accuracy")
     good = accuracy.value >= least if higher else accuracy.value <= least
-    return Kept(good, accuracy.value, least)
+    return KeptQuality(good, accuracy.value, least)
 
 
 def _audits(records: Sequence[InferenceRecord]) -> tuple[Audit, ...]:
@@ -230,3 +234,67 @@ def _audits(records: Sequence[InferenceRecord]) -> tuple[Audit, ...]:
             if each.name not in found or order[each.passed] < order[found[each.name].passed]:
                 found[each.name] = each
     return tuple(found.values())
+
+
+def latency_quantile(latencies: Mapping[int, Values], q: float, level: float = 0.95) -> Figure:
+    """The ``q`` quantile of latencies in seconds, by process.
+
+    There is none where a process has fewer values than an exact interval of that quantile needs.
+    """
+    if not latencies:
+        return Figure({}, None, "no latency was taken", "s")
+    fewest, needed = min(map(len, latencies.values())), values_needed(q, level)
+    if fewest < needed and not (q == 0.5 and fewest):
+        return Figure({}, None, f"p{q * 100:g} needs {needed:,} queries in a process, and there were {fewest:,}")
+    ordered = {seed: np.sort(values) for seed, values in latencies.items()}
+    values = {seed: nearest_rank(each, q) for seed, each in ordered.items()}
+    if len(values) > 1:
+        return Figure(values, estimate(list(values.values()), level))
+    ((seed, own),) = ordered.items()
+    ranks = quantile_interval_ranks(len(own), q, level)
+    inside = None
+    if ranks is not None:
+        inside = Interval(float(own[ranks[0] - 1]), float(own[ranks[1] - 1]), level, "exact order statistics")
+    return Figure(values, Estimate(values[seed], inside, len(own), f"quantile {q:g}"))
+
+
+def loadgen_estimate(latencies: Mapping[int, Values], scenario: ScenarioSettings) -> Figure:
+    """LoadGen's early-stopping estimate of the scenario's quantile, by process, in seconds; of several the largest.
+
+    Each says of its own process that the quantile is not above it; what is in the middle of several says nothing of
+    them all, for processes differ by more than their estimates are above their quantiles.
+    """
+    if scenario.name not in ("single-stream", "multi-stream"):
+        return Figure({}, None, f"LoadGen makes none for {scenario.name}")
+    q = scenario.quantile
+    found = {seed: stream_estimate(values, q).value for seed, values in latencies.items()}
+    values = {seed: value for seed, value in found.items() if value is not None}
+    if not values or len(values) < len(found):
+        fewest = min(map(len, latencies.values()), default=0)
+        return Figure({}, None, f"it needs {least_queries(q):,} queries in a process, and there were {fewest:,}")
+    return Figure(values, Estimate(max(values.values()), None, len(values), "largest"))
+
+
+def scored_by(scenario: ScenarioSettings) -> str:
+    """What the verdict compares, in words."""
+    if scenario.name == "offline":
+        return "the time a sample, 1 / throughput"
+    if scenario.find_peak:
+        return "1 / the highest rate that keeps the bound"
+    if scenario.name == "dawnbench":
+        return "the mean latency"
+    return f"the {scenario.quantile * 100:g}th percentile of latency"
+
+
+def score(record: InferenceRecord, scenario: ScenarioSettings) -> float | None:
+    """What :func:`scored_by` says, of one process, in seconds; lower is better. ``None`` where it was not measured."""
+    driven, latencies = record.driven, record.latencies_s
+    if driven is None or not len(latencies):
+        return None
+    if scenario.name == "offline":
+        return 1.0 / driven.throughput_per_s if driven.throughput_per_s else None
+    if scenario.find_peak:
+        return 1.0 / driven.target_per_s if driven.target_per_s else None
+    if scenario.name == "dawnbench":
+        return float(np.mean(latencies))
+    return nearest_rank(np.sort(latencies), scenario.quantile)

@@ -8,23 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, latencies_ns, specification, write
+from tests.records.inference_records import DATA, OFFLINE, SERVER, SINGLE, latencies_ns, specification, write
 from tests.records.stores import edit
 
 from levelbench.errors import RecordError
-from levelbench.records import Store
-from levelbench.records.inference import (
-    Audit,
-    Driven,
-    InferenceOutcome,
-    Price,
-    find_inference_records,
-    inference_key,
-    read_inference,
-    summarise_inference,
-)
-from levelbench.records.inference.figures import loadgen_estimate
-from levelbench.records.inference.summary import Demand
+from levelbench.records import Store, key_of
+from levelbench.records.inference import Audit, Driven, InferenceOutcome, InferenceRecord
+from levelbench.records.inference_summary import Demand, Price, loadgen_estimate, summarise_inference
 
 OTHER = replace(DATA, checksums={"images": "d" * 64})
 
@@ -50,7 +40,7 @@ def test_a_process_that_was_killed_leaves_what_it_had_written(tmp_path):
     path = write(tmp_path, specification()).path
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(b'"suspect"')])
-    record = read_inference(path)
+    record = InferenceRecord.read(path)
     assert record.status == "interrupted"
     assert len(record.latencies_s) == 4000
 
@@ -60,14 +50,14 @@ def test_a_line_that_is_damaged_in_the_middle_is_an_error_with_its_number(tmp_pa
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"{broken\n", *lines[1:]]))
     with pytest.raises(RecordError, match="line 2 is damaged"):
-        read_inference(path)
+        InferenceRecord.read(path)
 
 
 def test_latencies_that_are_no_whole_nanoseconds_are_refused(tmp_path):
     path = write(tmp_path, specification()).path
     edit(path, '"unit":"ns"', '"unit":"s"')
     with pytest.raises(RecordError, match="no whole nanoseconds"):
-        read_inference(path)
+        InferenceRecord.read(path)
 
 
 def test_a_store_of_runs_passes_over_records_of_inference(tmp_path):
@@ -81,7 +71,7 @@ def test_records_are_found_by_what_they_measured_alone(tmp_path):
     write(tmp_path, specification(), seed=1)
     write(tmp_path, specification(), seed=0)
     write(tmp_path, specification("torch"))
-    found = find_inference_records(tmp_path, inference_key(specification()))
+    found = InferenceRecord.find(tmp_path, key_of(specification()))
     assert [each.header.seed for each in found] == [0, 1]
 
 
@@ -89,7 +79,7 @@ def test_records_are_found_by_what_they_measured_alone(tmp_path):
     "change", [{"preprocessing": "in"}, {"seed": 1}, {"audit": True}, {"scenario": OFFLINE}, {"data": OTHER}]
 )
 def test_whatever_changes_the_figures_changes_the_key(change):
-    assert inference_key(replace(specification(), **change)) != inference_key(specification())
+    assert key_of(replace(specification(), **change)) != key_of(specification())
 
 
 def test_thinned_latencies_stand_for_all_of_them(tmp_path):
@@ -228,4 +218,4 @@ def test_a_damaged_record_is_read_or_refused_and_never_crashes(tmp_path_factory,
     place = at % len(whole)
     path.write_bytes(whole[:place] + put + whole[place + cut :])
     with suppress(RecordError):
-        assert read_inference(path).status in ("done", "interrupted")
+        assert InferenceRecord.read(path).status in ("done", "interrupted")

@@ -1,4 +1,4 @@
-"""``levelbench task``: what helps whoever writes a task; ``tune-target`` proposes what it should fix."""
+"""``levelbench analyze target``: proposes the target of a task, how often to evaluate, and how many runs to make."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from levelbench.runner.plan import Plan
     from levelbench.runner.request import Arm
 
-__all__ = ["command"]
+__all__ = ["task", "tune_target"]
 
 
-@click.group("task")
-def command() -> None:
-    """Help for whoever writes a task."""
+@click.group("task", hidden=True)
+def task() -> None:
+    """Help for whoever writes a task; ``tune-target`` is now ``analyze target``."""
 
 
-@command.command("tune-target")
+@click.command("target")
 @click.argument("task")
 @click.option("--recipe", help="Recipe whose curves are looked at; default: the task's first.")
 @click.option("-n", "--runs", type=click.IntRange(min=10), default=10, show_default=True, help="Seeds; 10 at least.")
@@ -57,8 +57,8 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     file, with settings in brackets:
 
     \b
-      levelbench task tune-target digits --epochs 40 -n 30
-      levelbench task tune-target 'my_task.py[lr=0.1]' --recipe fast --plot curves.svg
+      levelbench analyze target digits --epochs 40 -n 30
+      levelbench analyze target 'my_task.py[lr=0.1]' --recipe fast --plot curves.svg
 
     Exits with 4 where the curves have no good target.
     """
@@ -257,3 +257,6 @@ def _draw(path: Path, records: list[Record], tuning: TaskProposal) -> None:
     curves = curves_of(group, records, AXES[1])
     whose = "the task's own" if threshold is None else "proposed"
     click.echo(f"figure: {write_target(curves, group.specification, path, whose)}", err=True)
+
+
+task.add_command(tune_target, "tune-target")

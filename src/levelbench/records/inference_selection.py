@@ -14,18 +14,13 @@ from msgspec.structs import replace
 
 from levelbench.errors import RecordError, StoreError, UnknownNameError
 from levelbench.measure.environment import machine_of
-from levelbench.records.inference.files import (
-    InferenceRecord,
-    inference_headers,
-    inference_key,
-    read_inference,
-)
-from levelbench.records.inference.schema import FOLDER, InferenceArm, InferenceHeader
+from levelbench.records.digest import key_of
+from levelbench.records.inference import FOLDER, InferenceArm, InferenceHeader, InferenceRecord
+from levelbench.records.processes import ENDING
 from levelbench.records.selection import Selector, Value, parse_selector, parse_value
 
-__all__ = ["ENDING", "arms_among", "select_inference"]
+__all__ = ["arms_among", "select_inference"]
 
-ENDING = ".jsonlines"
 _AFTERWARDS = ("status",)
 _PREFIXES = ("id", "key")
 
@@ -37,10 +32,10 @@ def select_inference(store: Path, word: str = "", limit: int | None = None) -> l
     ``UnknownNameError`` for a filter by what no record has, ``RecordError`` for a file that is named and damaged.
     """
     if word.endswith(ENDING):
-        return [read_inference(word)]
+        return [InferenceRecord.read(word)]
     chosen = parse_selector(word) if word else Selector("")
     place = chosen.path or store / FOLDER
-    headers = list(inference_headers(place))
+    headers = list(InferenceRecord.headers(place))
     _require_known(chosen, [header for _, header in headers])
     meant = [(header.started, str(path)) for path, header in headers if _meant(chosen, header)]
     found: list[InferenceRecord] = []
@@ -49,7 +44,7 @@ def select_inference(store: Path, word: str = "", limit: int | None = None) -> l
         if most is not None and len(found) == most:
             break
         with suppress(RecordError, StoreError):
-            record = read_inference(path)
+            record = InferenceRecord.read(path)
             if all(record.status == text for name, text in chosen.filters if name in _AFTERWARDS):
                 found.append(record)
     return found[:limit]
@@ -65,7 +60,7 @@ def arms_among(records: Sequence[InferenceRecord]) -> list[list[list[InferenceRe
     for record in sorted(records, key=lambda each: each.header.started):
         if record.status == "done":
             specification = record.header.specification
-            alike = inference_key(replace(specification, arm=InferenceArm("")))
+            alike = key_of(replace(specification, arm=InferenceArm("")))
             arms = found.setdefault((alike, machine_of(record.header.environment)), {})
             arms.setdefault(record.header.key, {})[record.header.seed] = record
     return [[list(processes.values()) for processes in arms.values()] for arms in found.values()]

@@ -1,20 +1,40 @@
-"""What one line of a record of inference may be: what was asked, facts, raw latencies, the answers' quality, audits.
+"""What measuring inference leaves behind: one file a process, with what was asked, facts, raw latencies and audits.
 
-One file is what one process left behind. It holds the latency of every query as it was taken; quantiles,
-estimates, costs and verdicts are computed by whoever reads.
+It holds the latency of every query as it was taken; quantiles, estimates, costs and verdicts are computed by whoever
+reads. Nothing here needs NumPy before values are read: a process that measures imports this first.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct
 
+from levelbench.errors import RecordError
+from levelbench.records.digest import key_of
+from levelbench.records.processes import (
+    FileLines,
+    ProcessEnd,
+    ProcessFormat,
+    ProcessHeader,
+    ProcessRecord,
+    ProcessWriter,
+)
 from levelbench.records.schema import Count, Measurement, Samples
+from levelbench.records.writer import path_part
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "FOLDER",
-    "INFERENCE_SCHEMA",
+    "MODELS",
     "MOST_LATENCIES",
     "PHASES",
     "Accuracy",
@@ -22,26 +42,32 @@ __all__ = [
     "Data",
     "Driven",
     "InferenceArm",
-    "InferenceEnd",
-    "InferenceEvent",
     "InferenceFacts",
     "InferenceHeader",
     "InferenceOutcome",
+    "InferenceRecord",
     "InferenceSpecification",
+    "InferenceWriter",
     "Model",
     "PeakTrial",
     "ScenarioName",
     "ScenarioSettings",
+    "other_seeds",
+    "runs_for_inference",
 ]
 
-INFERENCE_SCHEMA = 2
 FOLDER = "inference"
 """The folder in a store that holds records of inference."""
 PHASES = ("open", "build", "prepare", "first")
 """In order: importing the framework and opening its device; loading the network and the data; making the executors;
 the first answer, with whatever is compiled at it."""
+MODELS = "models"
+"""The folder in a store that holds trained networks."""
 MOST_LATENCIES = 1_000_000
 """Raw values of one kind that a record holds; of more, every k-th in order of size is kept, and k is stated."""
+
+_BLOCK = 100_000
+_LARGEST_BYTES = 1 << 20
 
 Setting = int | float | str | bool
 ScenarioName = Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]
@@ -139,17 +165,8 @@ class InferenceSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     audit: bool = False
 
 
-class InferenceHeader(Struct, frozen=True, tag="inference", tag_field="kind"):
-    """The first line. ``seed`` is the number of the process."""
-
-    schema: int
-    id: str
-    key: str
-    seed: Count
-    started: str
-    specification: InferenceSpecification
-    environment: dict[str, Any]
-    version: str
+class InferenceHeader(ProcessHeader[InferenceSpecification], frozen=True, tag="inference"):
+    """The first line."""
 
 
 class InferenceFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
@@ -228,13 +245,116 @@ class InferenceOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
     reason: str = ""
 
 
-class InferenceEnd(Struct, frozen=True, tag="end", tag_field="kind"):
-    """The last line. ``suspect`` lists reasons to doubt the times."""
-
-    suspect: list[str] = field(default_factory=list)
-    environment_after: dict[str, Any] = field(default_factory=dict)
-
-
 InferenceEvent = (
-    InferenceFacts | Measurement | Samples | PeakTrial | Driven | Accuracy | Audit | InferenceOutcome | InferenceEnd
+    InferenceFacts | Measurement | Samples | PeakTrial | Driven | Accuracy | Audit | InferenceOutcome | ProcessEnd
 )
+_FORMAT = ProcessFormat[InferenceHeader, InferenceEvent]("record of inference", FOLDER, InferenceHeader, InferenceEvent)
+
+
+@dataclass(frozen=True)
+class InferenceRecord(ProcessRecord[InferenceHeader]):
+    """What one process left behind.
+
+    ``samples`` by name, in nanoseconds: ``latency`` one a query, ``lateness`` of its issue where the scenario has a
+    schedule. ``measurements`` by name: ``phase/open`` and the others in s, ``peak_memory`` in B.
+    """
+
+    form = _FORMAT
+
+    facts: InferenceFacts
+    measurements: dict[str, Measurement]
+    samples: dict[str, NDArray[np.int64]]
+    peaks: tuple[PeakTrial, ...]
+    driven: Driven | None
+    accuracy: Accuracy | None
+    audits: tuple[Audit, ...]
+    outcome: InferenceOutcome | None
+
+    @classmethod
+    def _parts(cls, found: FileLines[InferenceHeader, InferenceEvent], asked: str) -> dict[str, Any]:
+        return {
+            "facts": found.last(InferenceFacts) or InferenceFacts(),
+            "measurements": {each.name: each for each in found.all(Measurement)},
+            "samples": _joined(found.all(Samples), asked),
+            "peaks": found.all(PeakTrial),
+            "driven": found.last(Driven),
+            "accuracy": found.last(Accuracy),
+            "audits": found.all(Audit),
+            "outcome": found.last(InferenceOutcome),
+        }
+
+    def seconds(self, name: str) -> NDArray[np.float64]:
+        """The raw values of that name in seconds; none where there are none."""
+        import numpy as np
+
+        return np.asarray(self.samples.get(name, ()), np.float64) * np.float64(1e-9)
+
+    @property
+    def latencies_s(self) -> NDArray[np.float64]:
+        """Latencies in seconds, one a query (offline: a sample); those kept of thinned ones stand for all."""
+        import numpy as np
+
+        kept = self.seconds("latency")
+        thinned = self.driven.thinned if self.driven is not None else 1
+        if self.driven is None or thinned == 1:
+            return kept
+        return np.repeat(kept, thinned)[: self.driven.latencies]
+
+
+class InferenceWriter(ProcessWriter[InferenceHeader, InferenceEvent]):
+    """An open record of inference."""
+
+    form = _FORMAT
+
+    def add_ns(self, name: str, values: NDArray[np.int64]) -> None:
+        """Write raw values in nanoseconds, in as many lines as it takes."""
+        for start in range(0, len(values), _BLOCK):
+            self.add(Samples(name, "ns", values[start : start + _BLOCK].tolist()))
+
+
+def _joined(blocks: Sequence[Samples], asked: str) -> dict[str, NDArray[np.int64]]:
+    import numpy as np
+
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    for block in blocks:
+        values = np.asarray(block.values)
+        if block.unit != "ns" or (values.size and values.dtype.kind != "i"):
+            wrong = f"samples of {block.name!r} are no whole nanoseconds"
+            raise RecordError(asked, wrong, "restore the record from a copy, or remove the file")
+        found.setdefault(block.name, []).append(values.astype(np.int64))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int, int]:
+    """How many processes were measured of the same but for the seed of the queries, by that seed."""
+    own = key_of(specification)
+    found: dict[int, int] = {}
+    for _, header in InferenceRecord.headers(store / FOLDER / path_part(specification.title)):
+        theirs = header.specification
+        alike = msgspec.structs.replace(theirs, seed=specification.seed)
+        if theirs.seed != specification.seed and key_of(alike) == own:
+            found[theirs.seed] = found.get(theirs.seed, 0) + 1
+    return found
+
+
+class _Sidecar(msgspec.Struct):
+    run: str
+    for_inference: bool = True
+    earlier: list[str] = []
+
+
+def runs_for_inference(store: Path) -> frozenset[str]:
+    """The ids of the runs of ``store`` that were made only to have a trained network to infer with.
+
+    Such a run is like any other, but it is nobody's trial of a recipe: whoever counts or submits runs leaves it out
+    unless it is asked for. The sidecar of each network that the store keeps names its run, and those of networks that
+    it replaced. Runs of ``levelbench run --keep-model`` are not among them. A damaged sidecar is passed over: its run
+    then counts like any other.
+    """
+    found: set[str] = set()
+    for path in sorted((store / MODELS).glob("*.json")):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            if path.stat().st_size <= _LARGEST_BYTES:
+                facts = msgspec.json.decode(path.read_bytes(), type=_Sidecar)
+                found |= {*facts.earlier, *([facts.run] if facts.for_inference else [])}
+    return frozenset(found)

@@ -1,0 +1,172 @@
+"""Benchmarks of operators, networks and inference as JSON: what their tables show, and every value behind it.
+
+docs/inference.md lists the keys of inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+if TYPE_CHECKING:
+    from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
+    from levelbench.records.figures import Figure
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.inference_summary import InferenceEntry, InferenceSummary
+    from levelbench.records.network_summary import NetworkEntry, NetworkSummary
+
+__all__ = ["inference_json", "network_json", "operator_json"]
+
+
+def operator_json(summary: BenchmarkSummary) -> dict[str, Any]:
+    """Everything that the tables show, and every error and value behind it."""
+    return {
+        "title": summary.title,
+        "direction": summary.direction,
+        "cache": summary.cache,
+        "device": summary.device,
+        "frameworks": list(summary.frameworks),
+        "processes": list(summary.processes),
+        "level": summary.level,
+        "margin": summary.margin,
+        "ceilings": summary.ceilings,
+        "suspect": list(summary.suspect),
+        "problems": [
+            {
+                "problem": problem,
+                "results": {
+                    name: _operator_entry(each) for name, each in zip(summary.frameworks, entries, strict=True)
+                },
+            }
+            for problem, entries in summary.rows
+        ],
+        "totals": [
+            {"framework": total.arm, **{name: value for name, value in asdict(total).items() if name != "arm"}}
+            for total in summary.totals
+        ],
+    }
+
+
+def _operator_entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "status": entry.status,
+        "reason": entry.reason,
+        "times_s": {str(seed): value for seed, value in entry.times_s.items()},
+        "time": None if entry.time is None else asdict(entry.time),
+        "flops": entry.flops,
+        "bytes": entry.bytes,
+        "flop_s": entry.flop_s,
+        "share": None if entry.share is None else asdict(entry.share),
+        "errors": dict(entry.errors),
+        "checked": entry.checked,
+        "verdict": None if entry.verdict is None else asdict(entry.verdict),
+    }
+
+
+def network_json(summary: NetworkSummary) -> dict[str, Any]:
+    """Everything that the tables show, every value behind it by process, and every operator."""
+    return {
+        "title": summary.title,
+        "direction": summary.direction,
+        "arms": [{"title": arm.title, **to_builtins(arm)} for arm in summary.arms],
+        "processes": list(summary.processes),
+        "level": summary.level,
+        "margin": summary.margin,
+        "ceilings": summary.ceilings,
+        "suspect": list(summary.suspect),
+        "cases": [
+            {
+                "case": to_builtins(case),
+                "results": {arm.title: _network_entry(entry) for arm, entry in zip(summary.arms, entries, strict=True)},
+            }
+            for case, entries in summary.rows
+        ],
+        "totals": [asdict(total) for total in summary.totals],
+    }
+
+
+def _network_entry(entry: NetworkEntry) -> dict[str, Any]:
+    return {
+        "status": entry.status,
+        "reason": entry.reason,
+        "facts": to_builtins(entry.facts),
+        "samples_s": {str(seed): list(values) for seed, values in entry.samples.items()},
+        "times_s": {str(seed): value for seed, value in entry.times_s.items()},
+        "latency": {f"p{each.q * 100:g}": asdict(each) for each in entry.latency},
+        "throughput": _figure(entry.throughput),
+        "peak_memory": _figure(entry.memory),
+        "phases": {name: _figure(each) for name, each in entry.phases.items()},
+        "overhead": _figure(entry.overhead),
+        "overhead_share": _figure(entry.overhead_share),
+        "operators": [asdict(row) for row in entry.operators],
+        "types": [asdict(row) for row in entry.types],
+        "operators_reason": entry.operators_reason,
+        "profile": [asdict(row) for row in entry.profile],
+        "profile_method": entry.profile_method,
+        "profile_reason": entry.profile_reason,
+        "errors": dict(entry.errors),
+        "checked": entry.checked,
+        "flop_s": entry.flop_s,
+        "share": None if entry.share is None else asdict(entry.share),
+        "verdict": None if entry.verdict is None else asdict(entry.verdict),
+    }
+
+
+def inference_json(summary: InferenceSummary, arms: Sequence[Sequence[InferenceRecord]]) -> dict[str, Any]:
+    """The summary; raw latencies are in the records, whose paths are given."""
+    from levelbench.records.inference_summary import scored_by
+
+    specification = summary.specification
+    return {
+        "title": summary.title,
+        "scenario": to_builtins(specification.scenario),
+        "model": to_builtins(specification.model),
+        "data": to_builtins(specification.data),
+        "preprocessing": specification.preprocessing,
+        "seed": specification.seed,
+        "level": summary.level,
+        "margin": summary.margin,
+        "verdict_of": scored_by(specification.scenario),
+        "price": None if summary.price is None else asdict(summary.price),
+        "demand": asdict(summary.demand),
+        "suspect": list(summary.suspect),
+        "results": [
+            {**_inference_entry(entry), "records": [str(each.path) for each in records]}
+            for entry, records in zip(summary.entries, arms, strict=True)
+        ],
+    }
+
+
+def _inference_entry(entry: InferenceEntry) -> dict[str, Any]:
+    return {
+        "arm": {"title": entry.arm.title, **to_builtins(entry.arm)},
+        "status": entry.status,
+        "reason": entry.reason,
+        "facts": to_builtins(entry.facts),
+        "processes": entry.processes,
+        "queries": list(entry.queries),
+        "latency_s": {f"p{q * 100:g}": _figure(each) for q, each in entry.quantiles},
+        "mean_latency_s": _figure(entry.mean),
+        "early_stopping_s": _figure(entry.estimate),
+        "throughput_per_s": _figure(entry.throughput),
+        "target_per_s": _figure(entry.target_rate),
+        "lateness_p99_s": _figure(entry.lateness),
+        "peak_memory_bytes": _figure(entry.memory),
+        "phases_s": {name: _figure(each) for name, each in entry.phases},
+        "usd_per_million": None if entry.cost is None else asdict(entry.cost),
+        "valid": entry.valid,
+        "not_valid_because": list(entry.reasons),
+        "accuracy": None if entry.accuracy is None else to_builtins(entry.accuracy),
+        "quality": asdict(entry.quality),
+        "audits": [to_builtins(each) for each in entry.audits],
+        "rates_tried": [to_builtins(each) for each in entry.peaks],
+        "thinned": entry.thinned,
+        "verdict": None if entry.verdict is None else asdict(entry.verdict),
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {**asdict(figure), "values": {str(seed): value for seed, value in figure.values.items()}}
