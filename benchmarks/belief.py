@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 from scipy import signal, stats
 
+from levelbench.measure.design import turns
 from levelbench.measure.sequential import FIRST_LOOK, Looks, deviation_of, looks_at
 from levelbench.measure.statistics import CensoredTimes, log_rank_p
 from levelbench.measure.verdict import CLOCK_STEP_S, Verdict, VerdictKind, verdict
@@ -105,7 +106,7 @@ def noise_of(kind: str, random: np.random.Generator, shape: tuple[int, ...]) -> 
     return normal
 
 
-def order_of(row: Row) -> np.ndarray:
+def order_of(row: Row, random: np.random.Generator) -> np.ndarray:
     """The arm (0 or 1) that is measured at each place in time."""
     if row.order == "blocked":
         return np.repeat([0, 1], row.n)
@@ -116,8 +117,13 @@ def order_of(row: Row) -> np.ndarray:
     if row.n_b:
         return np.random.default_rng(1).permutation(np.repeat([0, 1], [row.n, row.n_b]))
     if row.order == "later":
-        return np.concatenate([np.resize([0, 1, 1, 0], 2 * row.n), np.ones(row.n, dtype=np.int64)])
-    return np.resize([0, 1, 1, 0], 2 * row.n)
+        return np.concatenate([in_turns(row.n, random), np.ones(row.n, dtype=np.int64)])
+    return in_turns(row.n, random)
+
+
+def in_turns(n: int, random: np.random.Generator) -> np.ndarray:
+    """The arm at each place in time, in turns as `levelbench run` takes them."""
+    return np.array([[1, 0] if reverse else [0, 1] for reverse in turns(n, str(random.integers(2**32)))]).reshape(-1)
 
 
 def day_of(row: Row, order: np.ndarray) -> np.ndarray:
@@ -129,7 +135,7 @@ def day_of(row: Row, order: np.ndarray) -> np.ndarray:
 
 def draw(row: Row, random: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The times of one trial, arm by arm in the order of measurement, and when they ran, in seconds."""
-    order = order_of(row)
+    order = order_of(row, random)
     days = day_of(row, order)
     logs = noise_of(row.noise, random, (len(order),)) + (CV * random.standard_normal(days.max() + 1))[days]
     if row.rho:

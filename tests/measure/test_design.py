@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from levelbench.measure.design import Between, between_sessions, order_bias, schedule_of
+from levelbench.measure.design import Between, between_sessions, order_bias, schedule_of, turns
 from levelbench.measure.verdict import VerdictKind, verdict
 
 
@@ -138,3 +138,17 @@ def test_arms_in_blocks_on_a_drifting_machine_are_called_different_in_five_perce
         kind = verdict(times[::2].ravel().tolist(), times[1::2].ravel().tolist(), spans_a=a, spans_b=b).kind
         wrong += kind in (VerdictKind.FASTER, VerdictKind.SLOWER)
     assert wrong / repeats <= 0.05 + 3 * (0.05 * 0.95 / repeats) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_turns_cancel_a_drift_over_four_and_are_the_same_however_many_are_asked_for(seed):
+    found = turns(40, str(seed))
+    assert found[:17] == turns(17, str(seed))
+    for block in range(0, 40, 4):
+        assert sum(found[block : block + 4]) == 2
+    for count in range(3, 41):
+        assert abs(count - 2 * sum(found[:count])) <= 2, "one arm is hardly earlier than the other at any number"
+
+
+def test_turns_keep_no_period():
+    assert len({tuple(turns(16, str(seed))) for seed in range(40)}) > 10

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
-__all__ = ["Between", "Sessions", "between_sessions", "order_bias", "schedule_of"]
+__all__ = ["Between", "Sessions", "between_sessions", "order_bias", "schedule_of", "turns"]
 
 Span = tuple[float, float]
 """When a run started and ended, in seconds on one clock."""
@@ -126,6 +127,22 @@ def order_bias(
     left = level - slope * centred
     error = math.sqrt(float(left @ left) / (n - 3) / spread)
     return (abs(slope) + error) * abs(late)
+
+
+def turns(count: int, seed: str) -> list[bool]:
+    """Who goes first in each of ``count`` turns of the arms: ``True`` where the order of the arms is reversed.
+
+    A B, A B, B A, B A: a steady drift cancels over four turns. Which order a block of four begins with is drawn, so
+    that nothing that comes and goes at a period of its own keeps meeting one arm; and neighbouring turns are as often
+    in one order as in opposite ones, so that what lasts from one run to the next does not make pairs look more alike
+    than they are, as A B B A does. Equal seeds give equal turns, however many.
+    """
+    random = Random(seed)
+    found: list[bool] = []
+    while len(found) < count:
+        first = random.random() < 0.5
+        found += [first, first, not first, not first]
+    return found[:count]
 
 
 def session_means(times: Sequence[float], sessions: Sequence[Sequence[int]]) -> list[float]:

@@ -208,8 +208,11 @@ def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verd
     said = ["paired by seed"] if paired else []
     if bias:
         said.append(_DRIFTED)
-    if found.trimmed:
-        said.append(f"outliers trimmed, {found.trimmed} at each end (with them the ratio is {found.untrimmed:.3g})")
+    if found.trimmed or found.accidents:
+        how = f"{found.trimmed} at each end" if found.trimmed else f"{found.accidents} in all"
+        said.append(f"outliers trimmed, {how} (with them the ratio is {found.untrimmed:.3g})")
+    if decide and found.without is not None:
+        said.append(f"without its accidents the ratio is {found.without:.3g}")
     if decide:
         said.append("which decide: look at what they have in common, and make more runs")
     return case.says(kind, found.ratio, interval, more, ", ".join(said))
@@ -221,7 +224,11 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
     SAME is not said of arms that differ with all runs, or may. Accidents would hide most differences; but where the
     outliers may belong to the recipe, all runs have to show half of the difference at least.
     """
-    if not found.trimmed or kind is VerdictKind.UNCLEAR:
+    if kind is VerdictKind.UNCLEAR:
+        return False
+    if found.without is not None and kind is not VerdictKind.SAME:
+        return math.log(found.without) / math.log(found.ratio) < 0.5
+    if not (found.trimmed or found.accidents):
         return False
     seen, all_runs = math.log(found.ratio), math.log(found.untrimmed)
     if kind is VerdictKind.SAME:

@@ -13,6 +13,7 @@ from typing import Any
 
 from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import UsageError
+from levelbench.measure.design import turns
 from levelbench.measure.environment import same_machine
 from levelbench.records import Distribution, Record, Store, parse_item, summarise
 from levelbench.records.groups import labels_of
@@ -111,7 +112,7 @@ def make_plan(
     fresh: bool = False,
     since: str = "",
 ) -> Plan:
-    """Look into the store and interleave what is to go: A B, B A, A B, ... with the seeds shared.
+    """Look into the store, and interleave what is to go: the arms in turns, with the seeds shared.
 
     ``environment`` is that of this machine now, as ``capture`` gives it; with ``fresh`` only what started ``since``
     (ISO 8601; nothing without it) counts as done, and what is run replaces the rest. Raises ``UsageError`` for the
@@ -156,8 +157,8 @@ def make_plan(
             else:
                 done[place] = record
     steps = []
-    for turn, seed in enumerate(seeds):
-        order = range(len(arms)) if turn % 2 == 0 else range(len(arms) - 1, -1, -1)
+    for reverse, seed in zip(turns(len(seeds), arms[0].key if arms else ""), seeds, strict=True):
+        order = range(len(arms) - 1, -1, -1) if reverse else range(len(arms))
         steps += [
             _step(i, seed, whys.get((i, seed), ""), resumes.get((i, seed)), replaced.get((i, seed), []))
             for i in order

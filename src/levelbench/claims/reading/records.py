@@ -71,6 +71,7 @@ def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> Compa
 
 def _test(found: LogRatio, paired: bool) -> str:
     trimmed = f", trimmed by {found.trimmed} at each end (Yuen)" if found.trimmed else ""
+    trimmed += f", without {found.accidents} accidents (trimmed)" if found.accidents else ""
     return f"{_PAIRED if paired else _WELCH}{trimmed}"
 
 

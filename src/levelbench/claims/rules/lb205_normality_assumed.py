@@ -17,7 +17,9 @@ _DO = "use order statistics (or a rank test), or logarithms, or show a normality
 _PARAMETRIC = re.compile(
     r"(?<![a-z])(t|z|student|students|welch|welchs|anova|gauss|gaussian|normal|standard[ -]error|1\.96)(?![a-z])"
 )
-_FREE = re.compile(r"bootstrap|permutation|rank|order[ -]statistic|mann|wilcoxon|kruskal|binomial|wilson|sign test")
+_FREE = re.compile(
+    r"bootstrap|permutation|rank|order[ -]statistic|mann|wilcoxon|kruskal|binomial|wilson|sign test|trimmed|yuen"
+)
 _LOG = re.compile(r"(?<![a-z])(log|logs|logarithms?|lognormal|log-normal)(?![a-z])")
 
 

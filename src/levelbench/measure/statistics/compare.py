@@ -55,7 +55,9 @@ class LogRatio:
     ``dof`` are Welch's degrees of freedom (infinite if both samples are constant), ``p_value`` is two-sided;
     ``deviation_a`` and ``deviation_b`` are the standard deviations of the logarithms (winsorised where ``trimmed``
     values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values; ``moderate`` says
-    that some of those cut off were no accidents, which take more than 2.5 times as long.
+    that some of those cut off were no accidents, which take more than 2.5 times as long. ``accidents`` is how many
+    pairs were left out for one; ``without`` the ratio without them, where they were not left out and chance may have
+    put them all at one end.
     """
 
     ratio: float
@@ -67,6 +69,8 @@ class LogRatio:
     trimmed: int = 0
     untrimmed: float = 1.0
     moderate: bool = False
+    accidents: int = 0
+    without: float | None = None
 
 
 @dataclass(frozen=True)
@@ -219,8 +223,8 @@ def paired_log_ratio(
     """Student's paired t test (Student 1908) of b / a on logarithms: two positive values or more in each, in pairs.
 
     What the two of a pair share (a seed, and the moment at which they ran) cancels, and what is left is symmetric where
-    both arms have one kind of noise. From six pairs on outliers are trimmed, at most a quarter at each end; not where
-    they all lie at one end, as they do if one arm alone has them.
+    both arms have one kind of noise. From six pairs on those with an accident are left out, and other outliers trimmed,
+    at most a quarter at each end; not where so many lie at one end as they do if one arm alone has them.
     ``deviation_a`` is that of the logarithms of the ratios, ``deviation_b`` zero, so planning for pairs is planning for
     one sample. ``resolution`` as for :func:`welch_log_ratio`.
     """
@@ -231,12 +235,29 @@ def paired_log_ratio(
     step = resolution_of(a, b) if resolution is None else resolution
     logs, floor = np.log(second) - np.log(first), _rounding(first, step) + _rounding(second, step)
     far = outlying(logs, floor, _FAR_PAIRED)
-    alike = _noise(far.low, far.high, far.moderate, len(logs))
-    found = log_mean(logs, min(max(far.low, far.high), int(_MOST_TRIMMED * len(logs))) if alike else 0, floor)
-    method = _method("Student's t on logarithms of paired ratios", found.cut)
+    alike, accidents = _noise(far.low, far.high, far.moderate, len(logs)), far.low + far.high
+    name, without = "Student's t on logarithms of paired ratios", None
+    others = logs[np.abs(logs - np.median(logs)) < _ACCIDENT]
+    if accidents and not alike and not far.moderate:
+        # So many at one end are no sure sign of a slower arm before the signs alone are.
+        chance = 2.0 * binomial_cdf(min(far.low, far.high), accidents, 0.5)
+        without = exponential(float(others.mean())) if chance > 1.0 - level else None
+    if alike and 0 < accidents <= _MOST_TRIMMED * len(logs) and not far.moderate:
+        # Which pairs met with an accident is known, and says nothing of their noise: the others are a sample as it is.
+        found = log_mean(others, 0, floor)
+        method, cut = f"{name}, without {accidents} accident{'s' * (accidents > 1)}", 0
+    else:
+        found = log_mean(logs, min(max(far.low, far.high), int(_MOST_TRIMMED * len(logs))) if alike else 0, floor)
+        method, cut, accidents = _method(name, found.cut), found.cut, 0
     nothing = LogMean(0.0, 0.0, found.n, 0.0, 0)
-    ratio = _tested(found.mean, found.squared_error, found.n - 1.0, level, method, (found, nothing), found.cut)
-    return replace(ratio, untrimmed=exponential(float(logs.mean())), moderate=found.cut > 0 and far.moderate > 0)
+    ratio = _tested(found.mean, found.squared_error, found.n - 1.0, level, method, (found, nothing), cut)
+    return replace(
+        ratio,
+        untrimmed=exponential(float(logs.mean())),
+        moderate=cut > 0 and far.moderate > 0,
+        accidents=accidents,
+        without=without,
+    )
 
 
 def _tested(
