@@ -18,6 +18,7 @@ USUAL = BoardFacts(
     split_rule="every fifth",
     sizes={"train": 1437, "validation": 360},
     labels={"validation": "a" * 64},
+    inputs={"validation": "i" * 64},
     checksums={"digits.csv": "c" * 64},
     quality_digest="q" * 64,
     data_digest="d" * 64,
@@ -41,6 +42,7 @@ def told(*others):
         ({"split_rule": "validation=d.train"}, "B260", "the rule of the split: every fifth against validation=d.train"),
         ({"sizes": {"train": 1797}}, "B260", "they differ in the sizes of the splits"),
         ({"labels": {"validation": "b" * 64}}, "B260", "they differ in the labels of the validation split"),
+        ({"inputs": {"validation": "b" * 64}}, "B260", "they differ in the inputs of the validation split"),
         ({"quality_digest": "x" * 64}, "B260", "the quality is computed by other code on each side"),
         ({"signatures": {"bleu": "nrefs:2"}}, "B260", "the figures of bleu were computed with other options"),
         ({"data_digest": "x" * 64}, "B261", "the data are loaded by other code on each side"),
@@ -52,6 +54,12 @@ def test_an_entry_unlike_its_board_is_told_and_the_others_are_not(changes, code,
     ((found, severity, file, sentence),) = told(msgspec.structs.replace(USUAL, **changes))
     assert (found, severity, file) == (code, "note" if code == "B262" else "warning", "other0")
     assert words in sentence
+
+
+def test_of_two_entries_that_differ_both_are_told():
+    other = msgspec.structs.replace(USUAL, inputs={"validation": "b" * 64})
+    found = list(compared_with_board([("honest", BOARD, USUAL), ("other", BOARD, other)]))
+    assert [(each.code, each.file) for each in found] == [("B260", "honest"), ("B260", "other")]
 
 
 def test_what_an_entry_does_not_say_is_not_compared():

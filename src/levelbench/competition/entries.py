@@ -168,9 +168,10 @@ class TuningEffort(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version.
 
-    ``split_rule`` says how the data were split, ``split_sizes`` how many examples a split has, ``labels`` has the
-    SHA-256 of each split's labels. ``quality_digest`` and ``data_digest`` tell the code that scored the network and
-    that loaded the data, ``source_digest`` the whole text of the task. These are the same for all entries of a board.
+    ``split_rule`` says how the data were split, ``split_sizes`` how many examples a split has, ``labels`` and
+    ``inputs`` have the SHA-256 of each split's labels and inputs. ``quality_digest`` and ``data_digest`` tell the code
+    that scored the network and that loaded the data, ``source_digest`` the whole text of the task. These are the same
+    for all entries of a board.
     """
 
     version: Text | None = None
@@ -183,6 +184,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     split_rule: Text | None = None
     split_sizes: dict[Key, Count] = field(default_factory=dict)
     labels: dict[Key, Text] = field(default_factory=dict)
+    inputs: dict[Key, Text] = field(default_factory=dict)
     quality_digest: Text | None = None
     data_digest: Text | None = None
 

@@ -120,6 +120,7 @@ def provenance_of(
         split_rule=data.split_rule or None if data else None,
         split_sizes=dict(data.sizes) if data else {},
         labels=dict(data.digests) if data else {},
+        inputs=dict(data.inputs) if data else {},
         quality_digest=source.quality or None if source else None,
         data_digest=source.data or None if source else None,
     )

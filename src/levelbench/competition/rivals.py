@@ -35,7 +35,7 @@ from levelbench.records.schema import DatasetFacts, Target
 
 _SIGNATURES = "signatures."
 _SUBJECTS = frozenset(
-    {"checksums", "dataset", "split rule", "split sizes", "labels", "task definition", "source", "quality"}
+    {"checksums", "dataset", "split rule", "split sizes", "labels", "inputs", "task definition", "source", "quality"}
 )
 """What the gate looks at that entries of one board have in common."""
 _CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B262"}
@@ -50,6 +50,7 @@ class BoardFacts(Struct, frozen=True, array_like=True, gc=False):
     split_rule: str = ""
     sizes: dict[str, int] = {}
     labels: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     checksums: dict[str, str] = {}
     quality_digest: str = ""
     data_digest: str = ""
@@ -66,6 +67,7 @@ def board_facts(submission: Submission) -> BoardFacts:
         split_rule=stated.split_rule or "",
         sizes=stated.split_sizes,
         labels=stated.labels,
+        inputs=stated.inputs,
         checksums=stated.checksums,
         quality_digest=stated.quality_digest or "",
         data_digest=stated.data_digest or "",
@@ -88,24 +90,37 @@ def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts
     for board, kinds in boards.items():
         if len(kinds) < 2:
             continue
-        usual = _usual([(facts, len(files)) for facts, files in kinds.values()])
+        most = _most([(facts, len(files)) for facts, files in kinds.values()])
         for facts, files in kinds.values():
-            for caveat in _caveats(board, usual, facts):
+            for caveat in _caveats(board, _usual(most, facts), facts):
                 for file in files:
                     yield _of_board(caveat.weight, file, caveat.sentence)
 
 
-def _usual(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, Any]:
-    """Of each fact what most entries say that say anything; of as many what comes first."""
-    found: dict[str, Any] = {}
+def _most(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[Any]]:
+    """Of each fact what most entries say that say anything: several values where they are said equally often."""
+    found: dict[str, list[Any]] = {}
     for name in BoardFacts.__struct_fields__:
         counts: Counter[bytes] = Counter()
         for facts, count in kinds:
             if value := getattr(facts, name):
                 counts[msgspec.msgpack.encode(value, order="deterministic")] += count
+        most = max(counts.values(), default=0)
         if counts:
-            found[name] = msgspec.msgpack.decode(counts.most_common(1)[0][0])
+            found[name] = [msgspec.msgpack.decode(value) for value, count in counts.items() if count == most]
     return found
+
+
+def _usual(most: Mapping[str, Sequence[Any]], own: BoardFacts) -> dict[str, Any]:
+    """What the entry with the facts ``own`` is compared with.
+
+    Of several values that are not its own: with one entry against another, nobody knows which of them ran the task as
+    it is meant, and both are asked.
+    """
+    return {
+        name: next((value for value in values if value != getattr(own, name)), values[0])
+        for name, values in most.items()
+    }
 
 
 def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts) -> Iterator[Any]:
@@ -163,7 +178,9 @@ def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
         path="",
         synthetic=False,
         checksums=facts.checksums,
-        dataset=DatasetFacts(facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels)
+        dataset=DatasetFacts(
+            facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels, inputs=facts.inputs
+        )
         if known
         else None,
         quality_digest=facts.quality_digest,

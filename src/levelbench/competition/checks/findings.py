@@ -150,7 +150,7 @@ CODES = MappingProxyType(
         "B253": "a folder of the leaderboard is marked as a built site",
         "B254": "the leaderboard has no entry",
         "B255": "board.toml has a key that nothing reads",
-        "B260": "not comparable with most entries of the board: other data, split, labels or code of the quality",
+        "B260": "not comparable with most entries of the board: other data, split, labels, inputs or quality code",
         "B261": "doubtful compared with most entries of the board: other code loads the data, or another task file",
         "B262": "the file of the task differs from that of most entries of the board",
     }
