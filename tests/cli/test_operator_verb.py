@@ -73,8 +73,10 @@ from levelbench.runner.benchmark_child import Note
 process = benchmarks._process
 
 
-def told(job, on_note=None):
-    return process(job, on_note) if job.seed is not None else [Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
+def told(job, starter, on_note=None):
+    if job.seed is not None:
+        return process(job, starter, on_note)
+    return [Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
 
 
 benchmarks._process = told

@@ -110,7 +110,7 @@ def test_a_crash_costs_its_problem_and_not_the_others(monkeypatch):
     job = BenchmarkJob(specification(problems=problems), ".", seed=0)
     tried = []
 
-    def process(job, on_note):
+    def process(job, starter, on_note):
         tried.append(job.crashed)
         before = [Note(path="x"), Note(path="x", case=Case(0, "measured"))]
         if 1 not in job.crashed:
@@ -119,7 +119,7 @@ def test_a_crash_costs_its_problem_and_not_the_others(monkeypatch):
 
     monkeypatch.setattr(benchmarks, "_process", process)
     begun = []
-    benchmarks._survived(job, lambda: begun.append(1), lambda note: None)
+    benchmarks._survived(job, None, lambda: begun.append(1), lambda note: None)
     assert tried == [{}, {1: "its process was killed by signal 11 at Relu X=5 (Segmentation fault)"}]
     assert len(begun) == 2
 
@@ -127,9 +127,9 @@ def test_a_crash_costs_its_problem_and_not_the_others(monkeypatch):
 def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
     job = BenchmarkJob(specification(), ".", seed=0)
 
-    def process(job, on_note):
+    def process(job, starter, on_note):
         benchmarks._raise_failure(job, [Note(path="x")], -9, "")
 
     monkeypatch.setattr(benchmarks, "_process", process)
     with pytest.raises(LevelbenchError, match="Run the same command again"):
-        benchmarks._survived(job, lambda: None, lambda note: None)
+        benchmarks._survived(job, None, lambda: None, lambda note: None)

@@ -62,6 +62,7 @@ def command() -> None:
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option(
@@ -83,7 +84,7 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     """
     from levelbench.cli.watching import LiveWatcher
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import carry_out
+    from levelbench.runner.campaign import Extras, carry_out
     from levelbench.runner.plan import make_plan
 
     shared.check_statistics(given["margin"], given["level"])
@@ -99,7 +100,7 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
         if plan.steps:
             click.echo(f"records: {store.path}", err=as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher)
+        records = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
     return _conclude(plan, records, off, as_json, given)
 
 

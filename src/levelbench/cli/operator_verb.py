@@ -50,6 +50,7 @@ _SUITE = (3, 1.0)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the table as CSV.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@shared.spawn_option
 @shared.statistics_options
 @shared.store_option
 @shared.json_option
@@ -81,7 +82,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     with shared.as_far_as_read(err=as_json):
         _say(plan, store_path, left_out, as_json)
     with Progress(plan) as progress:
-        records = carry_out_benchmark(plan, store_path, given["dtype"], progress)
+        records = carry_out_benchmark(plan, store_path, given["dtype"], progress, fork=not given["spawn"])
     (columns,) = plan.arranged(records)
     summary = summarise_benchmark(columns, given["level"], given["margin"])
     _show(summary, left_out, store_path, as_json, given)

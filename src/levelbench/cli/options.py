@@ -33,13 +33,24 @@ __all__ += [
     "print_tables",
     "say_error",
 ]
-__all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
+__all__ += [
+    "read_fail_on",
+    "select_group",
+    "select_runs",
+    "spawn_option",
+    "statistics_options",
+    "store_option",
+    "view_options",
+]
 __all__ += ["visible"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on standard output.")
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+spawn_option = click.option(
+    "--spawn", is_flag=True, help="Start a new interpreter for each process, instead of forking one that has imported."
+)
 store_option = click.option(
     "--store",
     "store_path",

@@ -65,6 +65,7 @@ _CLEAR_WITHIN_S = 600.0
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
 @shared.statistics_options
@@ -283,7 +284,9 @@ def _extras(given: dict[str, Any]) -> Extras:
         Evaluate.parse(given["checkpoint"])
     read(given["observe"])
     effect = given["effect"] if given["until_clear"] else None
-    return Extras(given["checkpoint"], given["observe"], given["timeout"], given["keep_model"], effect)
+    return Extras(
+        given["checkpoint"], given["observe"], given["timeout"], given["keep_model"], effect, fork=not given["spawn"]
+    )
 
 
 def _listed(option: str, text: str | None) -> list[str | None]:

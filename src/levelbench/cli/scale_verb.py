@@ -50,6 +50,7 @@ __all__ = ["command"]
     "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".'
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
@@ -91,7 +92,9 @@ def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) ->
         if plan.steps:
             click.echo(f"records: {store.path}", err=as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher, Extras(timeout_s=given["timeout"]))
+        records = carry_out(
+            plan, store, given["data"], watcher, Extras(timeout_s=given["timeout"], fork=not given["spawn"])
+        )
     return _conclude(plan, records, wanted, as_json, given)
 
 

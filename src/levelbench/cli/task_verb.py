@@ -46,6 +46,7 @@ def command() -> None:
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
 @shared.store_option
 @shared.json_option
@@ -65,7 +66,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import LiveWatcher
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import carry_out
+    from levelbench.runner.campaign import Extras, carry_out
     from levelbench.runner.plan import make_plan
 
     check_shares(given["cost"], given["width"])
@@ -78,7 +79,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     with shared.as_far_as_read(err=True):
         _say(plan, store)
     with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
-        found = carry_out(plan, store, given["data"], watcher)
+        found = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
     records = [record for _, record in sorted(found.items()) if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
     lines = _lines(task, arm, tuning, given)

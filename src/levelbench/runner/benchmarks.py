@@ -7,6 +7,7 @@ these libraries; one that was interrupted is made anew, since its problems belon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ from levelbench.runner.agreement import disagreement
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
 from levelbench.runner.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
+from levelbench.runner.starting import Starter
 
 __all__ = ["BenchmarkPlan", "BenchmarkWatcher", "carry_out_benchmark", "plan_benchmark"]
+
+_CHILD = "levelbench.runner.benchmark_child"
 
 
 BenchmarkPlan = Plan[BenchmarkSpecification, BenchmarkRecord]
@@ -82,10 +86,11 @@ def _why_not(record: BenchmarkRecord, now: Mapping[str, Any]) -> str:
 
 
 def carry_out_benchmark(
-    plan: BenchmarkPlan, store: Path, dtype: str, watcher: BenchmarkWatcher
+    plan: BenchmarkPlan, store: Path, dtype: str, watcher: BenchmarkWatcher, *, fork: bool = True
 ) -> dict[Place, BenchmarkRecord]:
     """Measure the ceilings once, then make what is to go; all records that count, by place.
 
+    ``fork`` is whether processes may be forked from one that has done the imports.
     Raises the error of a process that could not be carried out; what was finished before it is kept.
     """
     records = dict(plan.done)
@@ -94,44 +99,50 @@ def carry_out_benchmark(
     need_folder(store / FOLDER)
     own: dict[int, dict[str, Any]] = {}
     (arms,) = plan.grid
-    for at in sorted({step.arm for step in plan.steps}):
-        watcher.ceilings(arms[at].framework)
-        notes = _process(BenchmarkJob(arms[at], str(store), dtype=dtype))
-        own[at] = next(note.ceilings for note in notes if note.ceilings is not None)
-    ceilings = merged(list(own.values()))
-    for number, step in enumerate(plan.steps, 1):
+    with Starter(_CHILD, [(arm.framework, arm.device) for arm in arms], fork=fork) as starter:
+        starter.begin(plan.steps[0].seed)
+        for at in sorted({step.arm for step in plan.steps}):
+            watcher.ceilings(arms[at].framework)
+            notes = _process(BenchmarkJob(arms[at], str(store), dtype=dtype), starter)
+            own[at] = next(note.ceilings for note in notes if note.ceilings is not None)
+        ceilings = merged(list(own.values()))
+        for number, step in enumerate(plan.steps, 1):
 
-        def begin(step: Replicate = step, number: int = number) -> None:
-            watcher.started(step, number, len(plan.steps))
+            def begin(step: Replicate = step, number: int = number) -> None:
+                watcher.started(step, number, len(plan.steps))
 
-        def on_note(note: Note, step: Replicate = step) -> None:
-            if note.case is not None:
-                watcher.case(step, note.case)
+            def on_note(note: Note, step: Replicate = step) -> None:
+                if note.case is not None:
+                    watcher.case(step, note.case)
 
-        job = BenchmarkJob(arms[step.arm], str(store), "", step.seed, dtype, ceilings, own[step.arm])
-        notes = _survived(job, begin, on_note)
-        path = next(note.path for note in notes if note.path)
-        records[step.place] = read_benchmark(Path(path))
-        watcher.finished(step)
+            starter.begin(step.seed)
+            job = BenchmarkJob(arms[step.arm], str(store), "", step.seed, dtype, ceilings, own[step.arm])
+            notes = _survived(job, starter, begin, on_note)
+            path = next(note.path for note in notes if note.path)
+            records[step.place] = read_benchmark(Path(path))
+            watcher.finished(step)
     return records
 
 
-def _survived(job: BenchmarkJob, begin: Callable[[], None], on_note: Callable[[Note], None]) -> list[Note]:
+def _survived(
+    job: BenchmarkJob, starter: Starter, begin: Callable[[], None], on_note: Callable[[Note], None]
+) -> list[Note]:
     """The notes of a process that came to its end: problems at which one crashed are left out of the next."""
     crashed: dict[int, str] = {}
     while True:
         begin()
         try:
-            return _process(structs.replace(job, id=new_id(), crashed=crashed), on_note)
+            return _process(structs.replace(job, id=new_id(), crashed=crashed), starter, on_note)
         except CrashError as crash:
             if crash.index in crashed:
                 raise
             crashed = {**crashed, crash.index: crash.found}
 
 
-def _process(job: BenchmarkJob, on_note: Callable[[Note], None] | None = None) -> list[Note]:
-    """Carry out a job in a fresh process, alone; its notes. Raises what it told, or how it died."""
-    notes, code, output = listen("levelbench.runner.benchmark_child", job, Note, on_note)
+def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None] | None = None) -> list[Note]:
+    """Carry out a job in a process of its own, alone; its notes. Raises what it told, or how it died."""
+    begin = partial(starter.start, job.specification.framework)
+    notes, code, output = listen(_CHILD, job, Note, on_note, begin)
     _raise_failure(job, notes, code, output)
     return notes
 

@@ -15,9 +15,10 @@ from levelbench.errors import RecordError
 from levelbench.records import Event, Record, Store, new_id, read_record, summarise
 from levelbench.records.locks import claimed
 from levelbench.runner.jobs import Job
-from levelbench.runner.launch import Finished, launch
+from levelbench.runner.launch import CHILD, Finished, launch
 from levelbench.runner.plan import Plan, Step
 from levelbench.runner.request import Arm, load_task
+from levelbench.runner.starting import Starter
 from levelbench.runner.task_files import is_ours, quick_doubts, target_doubts
 from levelbench.runner.witness import held
 
@@ -51,7 +52,8 @@ class Extras:
     """What a run does beside training: how often it keeps a checkpoint, and who looks on.
 
     ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept,
-    ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear.
+    ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear. ``fork`` is
+    whether the processes of runs may be forked from one that has done the imports.
     """
 
     checkpoint: str | None = None
@@ -59,6 +61,7 @@ class Extras:
     timeout_s: float = 300.0
     keep_model: bool = False
     planned_effect: float | None = None
+    fork: bool = True
 
 
 def carry_out(
@@ -72,22 +75,31 @@ def carry_out(
     records = dict(plan.done)
     extras = extras or Extras()
     found: dict[int, list[str]] = {}
-    for step in plan.steps:
-        arm = plan.arms[step.arm]
-        if step.arm not in found:
-            found[step.arm] = _doubts(arm, data)
-            watcher.doubted(found[step.arm])
-        watcher.started(step, arm)
-        claim = store.path / _CLAIMS / f"{arm.key[:16]}-s{step.seed}"
-        with claimed(claim, lambda: watcher.progress([], 0.0, "another process is making it")):
-            record = plan.made_meanwhile(step, store)
+    with _starter(plan, extras.fork) as starter:
+        for step in plan.steps:
+            arm = plan.arms[step.arm]
+            if step.arm not in found:
+                found[step.arm] = _doubts(arm, data)
+                watcher.doubted(found[step.arm])
+            watcher.started(step, arm)
+            claim = store.path / _CLAIMS / f"{arm.key[:16]}-s{step.seed}"
+            with claimed(claim, lambda: watcher.progress([], 0.0, "another process is making it")):
+                record = plan.made_meanwhile(step, store)
+                if record is not None:
+                    watcher.finished(step, arm, Finished(record.path, None), record)
+                else:
+                    starter.begin(plan.seeds.index(step.seed))
+                    record = _made(step, arm, store, data, watcher, extras, found[step.arm], len(plan.seeds), starter)
             if record is not None:
-                watcher.finished(step, arm, Finished(record.path, None), record)
-            else:
-                record = _made(step, arm, store, data, watcher, extras, found[step.arm], len(plan.seeds))
-        if record is not None:
-            records[step.arm, step.seed] = record
+                records[step.arm, step.seed] = record
     return records
+
+
+def _starter(plan: Plan, fork: bool) -> Starter:
+    """What starts the runs of a plan; ranks are new interpreters, and so are the runs beside them."""
+    parts = [arm.specification for arm in plan.arms]
+    alone = all(each.distribution is None for each in parts)
+    return Starter(CHILD, [(each.framework, each.device) for each in parts], fork=fork and alone)
 
 
 def _doubts(arm: Arm, data: Path | None) -> list[str]:
@@ -140,6 +152,7 @@ def _made(
     extras: Extras,
     doubts: list[str],
     planned: int,
+    starter: Starter,
 ) -> Record | None:
     """Make one run; what it replaces is superseded once it is done."""
     job = Job(
@@ -161,7 +174,7 @@ def _made(
         planned_runs=planned,
         replaced=step.replaced,
     )
-    finished = launch(job, watcher.progress)
+    finished = launch(job, watcher.progress, starter)
     record = _sound(_witnessed(finished))
     # What failed after the end of a run, as keeping its network may, makes it no failed run.
     done = record is not None and record.status == "done"

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError
+from levelbench.measure.forking import Child
 from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.records.faults import store_fault
+from levelbench.runner.starting import spawn
 
 __all__ = ["CrashError", "Telling", "listen", "need_folder", "raise_told", "serve"]
 
@@ -51,19 +53,24 @@ N = TypeVar("N", bound=Telling)
 J = TypeVar("J")
 
 
+Begin = Callable[[Sequence[str], int, Sequence[int]], Child]
+"""Starts a process with these arguments, which prints to a descriptor and is given others."""
+
+
 def listen(
-    module: str, job: msgspec.Struct, note: type[N], on_note: Callable[[N], None] | None = None
+    module: str,
+    job: msgspec.Struct,
+    note: type[N],
+    on_note: Callable[[N], None] | None = None,
+    begin: Begin | None = None,
 ) -> tuple[list[N], int, str]:
-    """Carry out a job in a fresh process ``python -m module``, alone: its notes, its exit code, and what it printed."""
+    """Carry out a job in a process of its own, alone: its notes, its exit code, and what it printed.
+
+    The process is what ``begin`` starts, and without it a new interpreter: ``python -m module``.
+    """
     read, write = os.pipe()
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, str(write)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(write,),
-        )
+        process = (begin or partial(spawn, module))([str(write)], output.fileno(), [write])
         os.close(write)
         notes: list[N] = []
         try:
@@ -84,7 +91,7 @@ def listen(
                 process.kill()
                 process.wait()
         output.seek(0)
-        return notes, process.returncode, output.read().decode(errors="replace")
+        return notes, process.wait(), output.read().decode(errors="replace")
 
 
 def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:

@@ -20,6 +20,7 @@ from levelbench import __version__
 from levelbench.errors import DataError, DefinitionError
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.forking import how_started
 from levelbench.measure.meters import Meter, meters
 from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
@@ -148,6 +149,7 @@ def _environment(backend: Backend, name: str) -> dict[str, Any]:
     SGD(1.0).start(backend, {"": array})
     environment = capture()
     environment["framework"] = {**backend.describe(), "name": name}
+    environment["started"] = how_started()
     return environment
 
 

@@ -10,8 +10,6 @@ import contextlib
 import os
 import select
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,13 +19,18 @@ import msgspec
 
 from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import HOST
+from levelbench.measure.forking import Child
 from levelbench.records import Event, Follower
 from levelbench.records.schema import Between
 from levelbench.runner.jobs import Job, Message, phase_text
+from levelbench.runner.starting import Starter, spawn
 from levelbench.runner.witness import Parent
 from levelbench.training.pulse import Pulse
 
-__all__ = ["Finished", "OnProgress", "launch"]
+__all__ = ["CHILD", "Finished", "OnProgress", "launch"]
+
+CHILD = "levelbench.runner.child"
+"""The module that the process of a run executes."""
 
 _LOOK_S = 0.5
 """How often the record is looked at. Each look takes time from the run on a machine with few cores."""
@@ -48,11 +51,11 @@ class Finished:
     testimony: tuple[Between, ...] | None = None
 
 
-def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
+def launch(job: Job, on_progress: OnProgress | None = None, starter: Starter | None = None) -> Finished:
     """Run ``job`` to its end. ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second.
 
     If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks
-    is handed to its engine.
+    is handed to its engine. Without a ``starter`` the child is a new interpreter.
     """
     if job.specification.distribution is not None:
         from levelbench.runner.teams import run_team
@@ -62,13 +65,12 @@ def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
     ours.setblocking(False)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as steps:
         pulse = Pulse(steps.fileno())
-        process = subprocess.Popen(
-            [sys.executable, "-m", "levelbench.runner.child", str(theirs.fileno()), str(steps.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(theirs.fileno(), steps.fileno()),
-        )
+        passed = theirs.fileno(), steps.fileno()
+        words = [str(each) for each in passed]
+        if starter is None:
+            process = spawn(CHILD, words, output.fileno(), passed)
+        else:
+            process = starter.start(job.specification.framework, words, output.fileno(), passed)
         theirs.close()
         witness = Parent()
         try:
@@ -80,11 +82,11 @@ def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
             ours.close()
         output.seek(0)
         text = output.read().decode(errors="replace")
-    return replace(_finished(process.returncode, messages, text, job), testimony=witness.testimony)
+    return replace(_finished(process.wait(), messages, text, job), testimony=witness.testimony)
 
 
 def _follow(
-    process: subprocess.Popen[bytes],
+    process: Child,
     job: Job,
     link: socket.socket,
     witness: Parent,
@@ -126,7 +128,7 @@ def _follow(
 
 
 @contextlib.contextmanager
-def _waiting(process: subprocess.Popen[bytes], link: socket.socket) -> Iterator[Callable[[float], bool]]:
+def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], bool]]:
     """A function that waits up to so many seconds, asleep, and says whether the process has ended.
 
     It wakes up for a message, too, as the witness of the run's clock answers at once. ``Popen.wait`` with a timeout

@@ -19,6 +19,7 @@ class JaxFramework(Framework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "jax"
+    imports = ("levelbench.frameworks.jax.backend", "array_api_compat.numpy")
     modes = ("jit", "eager")
 
     def lacks(self, device: str = "cpu") -> str | None:

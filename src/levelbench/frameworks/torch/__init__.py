@@ -20,6 +20,11 @@ class TorchFramework(Framework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "torch"
+    imports = (
+        "levelbench.frameworks.torch.backend",
+        "levelbench.frameworks.torch.optimizers",
+        "array_api_compat.torch",
+    )
     modes = ("eager", "compiled")
     communicators = ("gloo", "nccl")
 

@@ -19,6 +19,7 @@ from levelbench.measure.caches import StreamFlusher
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings, measure_gemm, measure_largest_gemm
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.forking import how_started
 from levelbench.operators.benchmark.measuring import Limits, measure_problem
 from levelbench.operators.contract import Framework, OperatorBackend
 from levelbench.operators.frameworks import open_framework
@@ -128,6 +129,7 @@ def make_record(
     reference = opened if specification.framework == "numpy" else open_framework("numpy")
     environment = capture()
     environment["framework"] = opened.describe()
+    environment["started"] = how_started()
     header = BenchmarkHeader(
         schema=BENCHMARK_SCHEMA,
         id=identity,
