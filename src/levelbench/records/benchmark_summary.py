@@ -16,7 +16,7 @@ import numpy as np
 from levelbench.measure.statistics import Estimate, estimate, geometric_mean
 from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Case, Problem
-from levelbench.records.judging import Share, largest_ceilings, pair, share_of, told_doubts, verdicts
+from levelbench.records.judging import Share, largest_ceilings, pair, planned_effect, share_of, told_doubts, verdicts
 
 __all__ = ["BenchmarkSummary", "Entry", "Share", "Total", "summarise_benchmark"]
 
@@ -89,9 +89,12 @@ def summarise_benchmark(
     ceilings = largest_ceilings([record.header.ceilings for arm in arms for record in arm])
     problems = specification.problems
     columns = [[_entry(problem, at, arm, ceilings, level) for at, problem in enumerate(problems)] for arm in arms]
-    columns = [columns[0], *(_judged(columns[0], column, level, margin) for column in columns[1:])]
+    effect = planned_effect(record for arm in arms for record in arm)
+    columns = [columns[0], *(_judged(columns[0], column, level, margin, effect) for column in columns[1:])]
     names = tuple(arm[0].header.specification.framework for arm in arms)
-    totals = [_total(name, columns[0], column, level, margin) for name, column in zip(names, columns, strict=True)]
+    totals = [
+        _total(name, columns[0], column, level, margin, effect) for name, column in zip(names, columns, strict=True)
+    ]
     return BenchmarkSummary(
         title=specification.title,
         frameworks=names,
@@ -187,10 +190,12 @@ def _status(cases: Sequence[Case], measured: int) -> tuple[str, str]:
     return ("measured", "") if cases else ("skipped", "no process came so far")
 
 
-def _judged(first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float) -> list[Entry]:
+def _judged(
+    first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float, effect: float | None
+) -> list[Entry]:
     """The entries with their verdicts against ``first``, corrected for how many there are."""
     pairs = {
-        at: pair(a.times_s, b.times_s)
+        at: pair(a.times_s, b.times_s, effect)
         for at, (a, b) in enumerate(zip(first, column, strict=True))
         if a.status == b.status == "measured" and a.times_s and b.times_s
     }
@@ -198,7 +203,9 @@ def _judged(first: Sequence[Entry], column: Sequence[Entry], level: float, margi
     return [replace(entry, verdict=found.get(at)) for at, entry in enumerate(column)]
 
 
-def _total(name: str, first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float) -> Total:
+def _total(
+    name: str, first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float, effect: float | None
+) -> Total:
     counts = dict(Counter(entry.status for entry in column))
     if column is first:
         return Total(name, counts)
@@ -210,4 +217,4 @@ def _total(name: str, first: Sequence[Entry], column: Sequence[Entry], level: fl
         return Total(name, counts, kinds=kinds)
     means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
     means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
-    return Total(name, counts, len(both), pair(means_a, means_b).verdict(margin, level), kinds)
+    return Total(name, counts, len(both), pair(means_a, means_b, effect).verdict(margin, level), kinds)

@@ -85,7 +85,10 @@ class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchmarkHeader(Struct, frozen=True, tag="benchmark", tag_field="kind"):
-    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
+    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them.
+
+    ``planned_effect`` and ``planned_runs`` as for runs.
+    """
 
     schema: int
     id: str
@@ -96,6 +99,8 @@ class BenchmarkHeader(Struct, frozen=True, tag="benchmark", tag_field="kind"):
     environment: dict[str, Any]
     ceilings: dict[str, Any]
     version: str
+    planned_effect: float | None = None
+    planned_runs: Count = 0
 
 
 class Case(Struct, frozen=True, tag="case", tag_field="kind"):

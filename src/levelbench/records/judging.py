@@ -1,22 +1,45 @@
 """What summaries of benchmarks share: comparing times by process, ceilings of several records, and their doubts.
 
 The replicate is the process, so what is compared is one value a process; over several comparisons FASTER
-and SLOWER must survive Holm's correction for their number.
+and SLOWER must survive Holm's correction for their number. Processes that were looked at again and again
+(``--until-clear``) have intervals as wide as that asks for, and their correction is Bonferroni's, which holds at every
+look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from levelbench.measure.sequential import seen_at_looks
 from levelbench.measure.statistics import holm, paired_log_ratio, welch_log_ratio
 from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 
-__all__ = ["PAIRS_NEED", "Pair", "Share", "largest_ceilings", "pair", "share_of", "told_doubts", "verdicts"]
+__all__ = [
+    "PAIRS_NEED",
+    "Pair",
+    "Share",
+    "largest_ceilings",
+    "pair",
+    "planned_effect",
+    "share_of",
+    "told_doubts",
+    "verdicts",
+]
 
 PAIRS_NEED = 5
 """Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
+
+
+class _PlannedHeader(Protocol):
+    @property
+    def planned_effect(self) -> float | None: ...
+
+
+class _Planned(Protocol):
+    @property
+    def header(self) -> _PlannedHeader: ...
 
 
 @dataclass(frozen=True)
@@ -29,11 +52,15 @@ class Share:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of two arms, one a process; paired where the processes of equal number are compared."""
+    """Times of two arms, one a process; paired where the processes of equal number are compared.
+
+    ``effect`` is what looks at them were planned for, if there was more than one.
+    """
 
     a: list[float]
     b: list[float]
     paired: bool
+    effect: float | None = None
 
     @property
     def p_value(self) -> float:
@@ -44,12 +71,24 @@ class Pair:
 
     def verdict(self, margin: float, level: float) -> Verdict:
         """Of the second against the first."""
-        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired, resolution=CLOCK_STEP_S)
+
+        def judge(count: int | None, at: float) -> Verdict:
+            a, b = self.a[:count], self.b[:count]
+            return verdict(a, b, margin=margin, level=at, paired=self.paired, resolution=CLOCK_STEP_S)
+
+        if self.effect is None:
+            return judge(None, level)
+        return seen_at_looks(judge, min(len(self.a), len(self.b)), self.effect, level)
 
 
-def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pair:
-    """Both mappings, times by the number of the process, are in the order of their keys."""
-    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED)
+def pair(a: Mapping[int, float], b: Mapping[int, float], effect: float | None = None) -> Pair:
+    """Both mappings, times by the number of the process, are in the order of their keys; ``effect`` as in ``Pair``."""
+    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED, effect)
+
+
+def planned_effect(records: Iterable[_Planned]) -> float | None:
+    """The smallest effect that looks at any of these were planned for; ``None`` where there was one look."""
+    return min((effect for each in records if (effect := each.header.planned_effect)), default=None)
 
 
 def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str = "problems") -> dict[int, Verdict]:
@@ -58,8 +97,15 @@ def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str =
     found = {}
     for at, each in pairs.items():
         judged = each.verdict(margin, level)
-        if judged.kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and adjusted[at] > 1 - level:
-            reason = f"{judged.kind} alone, but not among {len(pairs)} {what} (Holm)"
+        if judged.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER):
+            survives = True
+        elif each.effect is None:
+            survives = adjusted[at] <= 1 - level
+        else:
+            survives = each.verdict(margin, 1 - (1 - level) / len(pairs)).kind == judged.kind
+        if not survives:
+            method = "Holm" if each.effect is None else "Bonferroni"
+            reason = f"{judged.kind} alone, but not among {len(pairs)} {what} ({method})"
             judged = replace(judged, kind=VerdictKind.UNCLEAR, reason=reason)
         found[at] = judged
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict
 from levelbench.records.breakdown import OperatorRow, ProfileRow, by_node, by_type, profile_rows
-from levelbench.records.judging import Share, largest_ceilings, pair, share_of, told_doubts, verdicts
+from levelbench.records.judging import Share, largest_ceilings, pair, planned_effect, share_of, told_doubts, verdicts
 from levelbench.records.network_figures import (
     Figure,
     Quantile,
@@ -115,12 +115,15 @@ def summarise_networks(
     cases = tuple(row[0][0].header.specification.case for row in grid)
     ceilings = largest_ceilings([record.header.ceilings for row in grid for place in row for record in place])
     rows = [[_entry(case, place, ceilings, level) for place in row] for case, row in zip(cases, grid, strict=True)]
-    columns = _judged([list(column) for column in zip(*rows, strict=True)], level, margin)
+    effect = planned_effect(record for row in grid for place in row for record in place)
+    columns = _judged([list(column) for column in zip(*rows, strict=True)], level, margin, effect)
     return NetworkSummary(
         title=specification.title,
         arms=arms,
         rows=tuple((case, tuple(column[at] for column in columns)) for at, case in enumerate(cases)),
-        totals=tuple(_total(arm, columns[0], column, level, margin) for arm, column in zip(arms, columns, strict=True)),
+        totals=tuple(
+            _total(arm, columns[0], column, level, margin, effect) for arm, column in zip(arms, columns, strict=True)
+        ),
         ceilings=ceilings,
         processes=tuple(max(len(row[at]) for row in grid) for at in range(len(arms))),
         direction=specification.direction,
@@ -180,12 +183,14 @@ def _status(statuses: Sequence[str], reasons: Sequence[str], measured: int) -> t
     return ("measured", "") if statuses else ("skipped", "no process came so far")
 
 
-def _judged(columns: list[list[NetworkEntry]], level: float, margin: float) -> list[list[NetworkEntry]]:
+def _judged(
+    columns: list[list[NetworkEntry]], level: float, margin: float, effect: float | None
+) -> list[list[NetworkEntry]]:
     """The entries with their verdicts against the first column."""
     first, judged = columns[0], [columns[0]]
     for column in columns[1:]:
         pairs = {
-            at: pair(a.times_s, b.times_s)
+            at: pair(a.times_s, b.times_s, effect)
             for at, (a, b) in enumerate(zip(first, column, strict=True))
             if a.status == b.status == "measured" and a.times_s and b.times_s
         }
@@ -195,7 +200,12 @@ def _judged(columns: list[list[NetworkEntry]], level: float, margin: float) -> l
 
 
 def _total(
-    arm: NetworkArm, first: Sequence[NetworkEntry], column: Sequence[NetworkEntry], level: float, margin: float
+    arm: NetworkArm,
+    first: Sequence[NetworkEntry],
+    column: Sequence[NetworkEntry],
+    level: float,
+    margin: float,
+    effect: float | None,
 ) -> NetworkTotal:
     counts = dict(Counter(entry.status for entry in column))
     shared = [(a, b) for a, b in zip(first, column, strict=True) if a.status == b.status == "measured"]
@@ -205,7 +215,7 @@ def _total(
         return NetworkTotal(arm, counts)
     means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
     means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
-    return NetworkTotal(arm, counts, len(both), pair(means_a, means_b).verdict(margin, level))
+    return NetworkTotal(arm, counts, len(both), pair(means_a, means_b, effect).verdict(margin, level))
 
 
 Grid = Sequence[Sequence[Sequence[NetworkRecord]]]

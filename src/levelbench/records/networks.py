@@ -106,7 +106,10 @@ class NetworkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NetworkHeader(Struct, frozen=True, tag="network", tag_field="kind"):
-    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
+    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them.
+
+    ``planned_effect`` and ``planned_runs`` as for runs.
+    """
 
     schema: int
     id: str
@@ -117,6 +120,8 @@ class NetworkHeader(Struct, frozen=True, tag="network", tag_field="kind"):
     environment: dict[str, Any]
     ceilings: dict[str, Any]
     version: str
+    planned_effect: float | None = None
+    planned_runs: Count = 0
 
 
 class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):

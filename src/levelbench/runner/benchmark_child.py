@@ -23,6 +23,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     """A replicate to make or, if ``seed`` is ``None``, the framework's ceilings to measure in ``dtype``.
 
     ``crashed`` says of problems at which a process before was brought down, and how: they are not tried again.
+    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
     """
 
     specification: BenchmarkSpecification
@@ -33,6 +34,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     ceilings: dict[str, Any] = {}
     own: dict[str, Any] = {}
     crashed: dict[int, str] = {}
+    planned: tuple[float | None, int] = (None, 0)
 
 
 class Note(Telling, frozen=True, kw_only=True):
@@ -61,6 +63,7 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
         job.own,
         lambda path, case: tell(Note(path=str(path), case=case)),
         crashed=job.crashed,
+        planned=job.planned,
     )
 
 

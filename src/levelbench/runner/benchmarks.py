@@ -62,6 +62,7 @@ def plan_benchmark(
     environment: Mapping[str, Any],
     *,
     fresh: bool = False,
+    since: str = "",
 ) -> BenchmarkPlan:
     """Look for what is done and interleave what is to go: A B, B A, A B, ...
 
@@ -76,6 +77,7 @@ def plan_benchmark(
         why_not=lambda record: _why_not(record, environment),
         title=lambda arm: arm.framework,
         fresh=fresh,
+        since=since,
     )
 
 
@@ -86,11 +88,18 @@ def _why_not(record: BenchmarkRecord, now: Mapping[str, Any]) -> str:
 
 
 def carry_out_benchmark(
-    plan: BenchmarkPlan, store: Path, dtype: str, watcher: BenchmarkWatcher, *, fork: bool = True
+    plan: BenchmarkPlan,
+    store: Path,
+    dtype: str,
+    watcher: BenchmarkWatcher,
+    *,
+    fork: bool = True,
+    effect: float | None = None,
 ) -> dict[Place, BenchmarkRecord]:
     """Measure the ceilings once, then make what is to go; all records that count, by place.
 
-    ``fork`` is whether processes may be forked from one that has done the imports.
+    ``fork`` is whether processes may be forked from one that has done the imports; ``effect`` what looks at the
+    comparison are planned for, if they are.
     Raises the error of a process that could not be carried out; what was finished before it is kept.
     """
     records = dict(plan.done)
@@ -116,7 +125,9 @@ def carry_out_benchmark(
                     watcher.case(step, note.case)
 
             starter.begin(step.seed)
-            job = BenchmarkJob(arms[step.arm], str(store), "", step.seed, dtype, ceilings, own[step.arm])
+            specification = arms[step.arm]
+            job = BenchmarkJob(specification, str(store), "", step.seed, dtype, ceilings, own[step.arm])
+            job = structs.replace(job, planned=(effect, plan.count))
             notes = _survived(job, starter, begin, on_note)
             path = next(note.path for note in notes if note.path)
             records[step.place] = read_benchmark(Path(path))

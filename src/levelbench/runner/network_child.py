@@ -23,6 +23,7 @@ class NetworkJob(msgspec.Struct, frozen=True):
 
     ``reference`` is the file that the reference goes to or is read from, empty for none, which ``no_reference``
     explains. ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
+    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
     """
 
     specification: NetworkSpecification
@@ -35,6 +36,7 @@ class NetworkJob(msgspec.Struct, frozen=True):
     reference: str = ""
     no_reference: str = "there is no reference"
     crashed: str = ""
+    planned: tuple[float | None, int] = (None, 0)
 
 
 class NetworkNote(Telling, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
             Path(job.reference) if job.reference else job.no_reference,
             lambda path, stage, outcome: tell(NetworkNote(path=str(path), stage=stage, outcome=outcome)),
             job.crashed,
+            job.planned,
         )
 
 

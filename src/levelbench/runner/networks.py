@@ -61,6 +61,7 @@ def plan_networks(
     environment: Mapping[str, Any],
     *,
     fresh: bool = False,
+    since: str = "",
 ) -> NetworkPlan:
     """Look for what is done and interleave what is to go; ``grid[case][arm]`` has the same arms for each case.
 
@@ -75,6 +76,7 @@ def plan_networks(
         why_not=lambda record: _why_not(record, environment),
         title=lambda each: each.arm.title,
         fresh=fresh,
+        since=since,
     )
 
 
@@ -84,11 +86,14 @@ def _why_not(record: NetworkRecord, now: Mapping[str, Any]) -> str:
     return disagreement(record.header.version, record.header.environment, now, libraries)
 
 
-def carry_out_networks(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) -> dict[Place, NetworkRecord]:
+def carry_out_networks(
+    plan: NetworkPlan, store: Path, watcher: NetworkWatcher, *, effect: float | None = None
+) -> dict[Place, NetworkRecord]:
     """Measure the ceilings and compute the references once, then make what is to go; all records that count, by place.
 
-    A process that crashes has a record that says so, and the rest goes on. Raises the error of a process that could not
-    be carried out; what was finished before it is kept.
+    ``effect`` is what looks at the comparison are planned for, if they are. A process that crashes has a record that
+    says so, and the rest goes on. Raises the error of a process that could not be carried out; what was finished before
+    it is kept.
     """
     records = dict(plan.done)
     if not plan.steps:
@@ -104,6 +109,7 @@ def carry_out_networks(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) 
             job = structs.replace(
                 references[step.case], specification=plan.specification(step), seed=step.seed, ceilings=ceilings
             )
+            job = structs.replace(job, planned=(effect, plan.count))
 
             def begin(step: Replicate = step, number: int = number) -> None:
                 watcher.started(step, number, len(plan.steps))

@@ -23,6 +23,8 @@ Place = tuple[int, int, int]
 class _Header(Protocol):
     @property
     def seed(self) -> int: ...
+    @property
+    def started(self) -> str: ...
 
 
 class _Record(Protocol):
@@ -93,12 +95,13 @@ def plan_replicates(
     why_not: Callable[[R], str],
     title: Callable[[S], str],
     fresh: bool,
+    since: str = "",
 ) -> Plan[S, R]:
     """Look for what is done and interleave what is to go; each case of ``grid`` has the same arms.
 
     ``find`` has the records of a specification, ``why_not`` says why one that came to its end does not count (empty: it
-    does), ``title`` what messages call an arm. With ``fresh`` none counts. Raises ``UsageError`` for a replicate that
-    another process is at right now.
+    does), ``title`` what messages call an arm. With ``fresh`` only those started ``since`` count (ISO 8601; none
+    without it). Raises ``UsageError`` for a replicate that another process is at right now.
     """
     done: dict[Place, R] = {}
     whys: dict[Place, str] = {}
@@ -111,7 +114,7 @@ def plan_replicates(
                 if record.status == "running":
                     found = f"another process is at it right now ({record.path.name})"
                     raise UsageError(f"process {record.header.seed} of {title(specification)}", found, "wait for it")
-                if fresh:
+                if fresh and (not since or record.header.started < since):
                     continue
                 why = why_not(record) if record.status == "done" else "the process before was interrupted"
                 if why:

@@ -36,13 +36,14 @@ def make_record(
     reference: Path | str,
     on_stage: OnStage,
     crashed: str = "",
+    planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
     """Measure the case, write the record and answer with its path.
 
     ``seed`` is the number of the replicate; parameters and inputs are the same in all. ``reference`` is the file that
     the case is checked against, or text that says why there is none. ``on_stage`` gets the record's path with each
     stage as it begins, and the outcome with an empty one. ``crashed`` says how a process before this one was brought
-    down: it is recorded, and not tried again.
+    down: it is recorded, and not tried again. ``planned`` are the effect and number of the header.
     """
     environment = capture()
     header = NetworkHeader(
@@ -55,6 +56,8 @@ def make_record(
         environment=environment,
         ceilings=ceilings,
         version=__version__,
+        planned_effect=planned[0],
+        planned_runs=planned[1],
     )
     wanted = load(reference) if isinstance(reference, Path) else Reference(Facts(reason=reference), {})
     gc.collect()

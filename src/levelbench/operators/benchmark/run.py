@@ -117,13 +117,15 @@ def make_record(
     on_case: OnCase,
     backend: OperatorBackend | None = None,
     crashed: Mapping[int, str] | None = None,
+    planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
     """Measure every problem, write the record and answer with its path.
 
     ``seed`` is the number of the replicate; inputs are the same in all. ``ceilings`` go into the record; ``own`` are
     those that this framework reached, by which it is told what would take too long. ``on_case`` gets each case, and
     ``None`` before the first. ``backend`` by default is the specification's framework, opened. ``crashed`` problems
-    brought a process before this one down: they fail with that reason, untried.
+    brought a process before this one down: they fail with that reason, untried. ``planned`` are the effect and number
+    of the header.
     """
     opened = open_framework(specification.framework, specification.device) if backend is None else backend
     reference = opened if specification.framework == "numpy" else open_framework("numpy")
@@ -140,6 +142,8 @@ def make_record(
         environment=environment,
         ceilings=ceilings,
         version=__version__,
+        planned_effect=planned[0],
+        planned_runs=planned[1],
     )
     flusher = StreamFlusher() if specification.cache == "cold" and specification.device == "cpu" else None
     gc.collect()

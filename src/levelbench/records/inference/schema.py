@@ -140,7 +140,7 @@ class InferenceSpecification(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InferenceHeader(Struct, frozen=True, tag="inference", tag_field="kind"):
-    """The first line. ``seed`` is the number of the process."""
+    """The first line. ``seed`` is the number of the process; ``planned_effect`` and ``planned_runs`` as for runs."""
 
     schema: int
     id: str
@@ -150,6 +150,8 @@ class InferenceHeader(Struct, frozen=True, tag="inference", tag_field="kind"):
     specification: InferenceSpecification
     environment: dict[str, Any]
     version: str
+    planned_effect: float | None = None
+    planned_runs: Count = 0
 
 
 class InferenceFacts(Struct, frozen=True, tag="facts", tag_field="kind"):

@@ -23,6 +23,7 @@ class InferenceJob(msgspec.Struct, frozen=True):
     """What to measure. ``data`` is the folder of the task's data, if the user gave one.
 
     ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
+    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
     """
 
     specification: InferenceSpecification
@@ -31,6 +32,7 @@ class InferenceJob(msgspec.Struct, frozen=True):
     seed: int = 0
     data: str = ""
     crashed: str = ""
+    planned: tuple[float | None, int] = (None, 0)
 
 
 class InferenceNote(Telling, frozen=True, kw_only=True):
@@ -64,6 +66,7 @@ def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
         Path(job.data) if job.data else None,
         lambda path, stage, outcome: tell(InferenceNote(path=str(path), stage=stage, outcome=outcome)),
         job.crashed,
+        job.planned,
     )
 
 

@@ -56,12 +56,13 @@ def make_inference_record(
     folder: Path | None,
     on_stage: OnStage,
     crashed: str = "",
+    planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
     """Measure, write the record and answer with its path.
 
     ``seed`` is the number of the process; ``folder`` that of the task's data. ``on_stage`` gets the record's path with
     each stage as it begins, and the outcome with an empty one. ``crashed`` says how a process before this one was
-    brought down: it is recorded, and not tried again.
+    brought down: it is recorded, and not tried again. ``planned`` are the effect and number of the header.
     """
     environment = capture()
     header = InferenceHeader(
@@ -73,6 +74,8 @@ def make_inference_record(
         specification=specification,
         environment=environment,
         version=__version__,
+        planned_effect=planned[0],
+        planned_runs=planned[1],
     )
     with InferenceWriter.begin(store, header) as writer:
 

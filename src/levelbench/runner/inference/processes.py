@@ -56,6 +56,7 @@ def plan_inference(
     environment: Mapping[str, Any],
     *,
     fresh: bool = False,
+    since: str = "",
 ) -> InferencePlan:
     """Look for what is done and interleave what is to go.
 
@@ -74,6 +75,7 @@ def plan_inference(
         why_not=lambda record: _why_not(record, environment),
         title=lambda each: each.arm.title,
         fresh=fresh,
+        since=since,
     )
 
 
@@ -87,10 +89,11 @@ def _why_not(record: InferenceRecord, now: Mapping[str, Any]) -> str:
 
 
 def carry_out_inference(
-    plan: InferencePlan, store: Path, folder: Path | None, watcher: InferenceWatcher
+    plan: InferencePlan, store: Path, folder: Path | None, watcher: InferenceWatcher, *, effect: float | None = None
 ) -> dict[Place, InferenceRecord]:
-    """Make what is to go; all records that count, by place. ``folder`` is that of the task's data.
+    """Make what is to go; all records that count, by place.
 
+    ``folder`` is that of the task's data, ``effect`` what looks at the comparison are planned for, if they are.
     A process that crashes has a record that says so, and the rest goes on. Raises the error of a process that could not
     be carried out; what was finished before it is kept.
     """
@@ -99,6 +102,7 @@ def carry_out_inference(
         need_folder(store / FOLDER)
     for number, step in enumerate(plan.steps, 1):
         job = InferenceJob(plan.specification(step), str(store), seed=step.seed, data=str(folder) if folder else "")
+        job = structs.replace(job, planned=(effect, plan.count))
         notes = _survived(job, step, number, len(plan.steps), watcher)
         record = read_inference(next(note.path for note in notes if note.path))
         records[step.place] = record
