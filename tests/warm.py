@@ -17,11 +17,11 @@ __all__ = ["TORCH", "WARM"]
 
 MODULES = (
     "levelbench.measure.forking",
-    "levelbench.runner.child",
-    "levelbench.runner.network_child",
-    "levelbench.runner.benchmark_child",
-    "levelbench.runner.inference.child",
-    "levelbench.runner.inference.training",
+    "levelbench.experiments.child",
+    "levelbench.experiments.network_child",
+    "levelbench.experiments.benchmark_child",
+    "levelbench.experiments.inference.child",
+    "levelbench.experiments.inference.training",
     "levelbench.checks.isolation",
     "levelbench.operators.custom.isolation",
 )

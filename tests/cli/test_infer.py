@@ -9,11 +9,11 @@ from tests.records.inference.builder import specification, write
 from levelbench.cli.infer.words import frameworks_of, scenario_settings, seconds
 from levelbench.cli.infer_verb import _code
 from levelbench.errors import UsageError
+from levelbench.experiments.inference.child import _carry_out
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records import Store
 from levelbench.records.inference import Audit, read_inference, summarise_inference
-from levelbench.runner.inference.child import _carry_out
 
 TASK = '''
 """A task of a user's own."""
@@ -184,7 +184,7 @@ def in_this_process(monkeypatch):
         _carry_out(job, tell)
         return [*notes, note(done=True)], 0, ""
 
-    monkeypatch.setattr("levelbench.runner.inference.processes.listen", listen)
+    monkeypatch.setattr("levelbench.experiments.inference.processes.listen", listen)
 
 
 def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypatch, in_this_process):

@@ -8,9 +8,9 @@ from onnx import TensorProto, helper
 from levelbench.cli.network.arms import transform_lists
 from levelbench.cli.network.words import make_cases, name_network
 from levelbench.errors import LevelbenchError, UsageError
+from levelbench.experiments import networks
 from levelbench.networks import zoo
 from levelbench.networks.files import save
-from levelbench.runner import networks
 
 DQN = ("network", "dqn", "--framework", "numpy", "--budget-s", "0.05", "-n", "1")
 

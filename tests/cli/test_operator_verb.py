@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from levelbench.experiments import benchmarks
 from levelbench.records.benchmarks import read_benchmark
-from levelbench.runner import benchmarks
 
 RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
 
@@ -98,8 +98,8 @@ def test_until_clear_looks_and_its_records_keep_the_wider_interval(call, tmp_pat
 WITH_CEILINGS = """
 import sys
 from levelbench.cli import main
-from levelbench.runner import benchmarks
-from levelbench.runner.benchmark_child import Note
+from levelbench.experiments import benchmarks
+from levelbench.experiments.benchmark_child import Note
 
 process = benchmarks._process
 

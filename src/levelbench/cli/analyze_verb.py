@@ -14,9 +14,9 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.request import Arm
     from levelbench.records import Record, RunGroup
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.request import Arm
     from levelbench.training.task import Setting
 
 __all__ = ["command"]
@@ -83,9 +83,9 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     tell.
     """
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import Extras, carry_out
+    from levelbench.experiments.plan import make_plan
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import Extras, carry_out
-    from levelbench.runner.plan import make_plan
 
     shared.check_statistics(given["margin"], given["level"])
     shared.check_plot(given["plot"])
@@ -107,8 +107,8 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
 def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[list[Arm], dict[str, Setting]]:
     """The arms of the design, and each factor's value when it is off."""
     from levelbench.analysis.composition import designs, one_at_a_time
+    from levelbench.experiments.request import Options, load_task, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, load_task, resolve
 
     reference, settings = parse_item(task_word)
     options = Options(

@@ -15,9 +15,9 @@ from levelbench.cli.infer.words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.inference.processes import InferencePlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.inference import InferenceRecord, InferenceSpecification, InferenceSummary
-    from levelbench.runner.inference.processes import InferencePlan
 
 __all__ = ["command"]
 
@@ -92,11 +92,11 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     done are not made again.
     """
     from levelbench.cli.infer.progress import Progress
+    from levelbench.experiments.inference.processes import carry_out_inference, plan_inference
+    from levelbench.experiments.looking import go_on
     from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.inference import summarise_inference
-    from levelbench.runner.inference.processes import carry_out_inference, plan_inference
-    from levelbench.runner.looking import go_on
 
     _check(given)
     until = shared.until_clear(given, "processes")

@@ -12,10 +12,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.networks import NetworkPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.network_summary import NetworkSummary
     from levelbench.records.networks import NetworkSpecification
-    from levelbench.runner.networks import NetworkPlan
 
 __all__ = ["command"]
 
@@ -85,11 +85,11 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     command resumes.
     """
     from levelbench.cli.network.progress import Progress
+    from levelbench.experiments.looking import go_on
+    from levelbench.experiments.networks import carry_out_networks, plan_networks
     from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.network_summary import summarise_networks
-    from levelbench.runner.looking import go_on
-    from levelbench.runner.networks import carry_out_networks, plan_networks
 
     _check(given)
     until = shared.until_clear(given, "processes")

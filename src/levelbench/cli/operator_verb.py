@@ -13,10 +13,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.benchmarks import BenchmarkPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.benchmark_summary import BenchmarkSummary
     from levelbench.records.benchmarks import BenchmarkSpecification, Problem
-    from levelbench.runner.benchmarks import BenchmarkPlan
 
 __all__ = ["command"]
 
@@ -71,11 +71,11 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     are not made again: the same command resumes.
     """
     from levelbench.cli.operator.progress import Progress
+    from levelbench.experiments.benchmarks import carry_out_benchmark, plan_benchmark
+    from levelbench.experiments.looking import go_on
     from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.benchmark_summary import summarise_benchmark
-    from levelbench.runner.benchmarks import carry_out_benchmark, plan_benchmark
-    from levelbench.runner.looking import go_on
 
     shared.check_statistics(given["margin"], given["level"])
     if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):

@@ -19,9 +19,9 @@ import click
 from levelbench.errors import LevelbenchError, MissingError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.looking import Looked, UntilClear
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
-    from levelbench.runner.looking import Looked, UntilClear
 
 __all__ = [
     "apply_view",
@@ -105,7 +105,7 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
     Refuses what contradicts it. ``--budget`` without it is refused, too, unless it is also that of a run.
     """
     from levelbench.cli.infer.words import seconds
-    from levelbench.runner.looking import CLEAR_WITHIN_S, UntilClear
+    from levelbench.experiments.looking import CLEAR_WITHIN_S, UntilClear
 
     budget_s = None if given["budget"] is None else seconds("--budget", given["budget"])
     if not given["until_clear"]:

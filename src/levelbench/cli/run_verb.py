@@ -18,11 +18,11 @@ from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
+    from levelbench.experiments.campaign import Extras
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.request import Arm
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup, Store
-    from levelbench.runner.campaign import Extras
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.request import Arm
 
     Made = tuple[Plan, dict[tuple[int, int], Record]]
 
@@ -91,11 +91,11 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     """
     from levelbench.cli.infer.words import seconds
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import carry_out
+    from levelbench.experiments.looking import go_on
+    from levelbench.experiments.plan import make_plan
     from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import carry_out
-    from levelbench.runner.looking import go_on
-    from levelbench.runner.plan import make_plan
 
     if given["runs"] < 1:
         raise UsageError(f"-n {given['runs']}", "that is no run at all", "ask for at least one; five give an interval")
@@ -139,8 +139,8 @@ def _compared(
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each against the first, and what could not be compared."""
     from levelbench.analysis.comparison import compare_all
+    from levelbench.experiments.plan import label_with_recipe
     from levelbench.records import group_runs, summarise
-    from levelbench.runner.plan import label_with_recipe
 
     # A run that is done may have been made under another clock, which is only another way to read it.
     clocks = [arm.specification.clock for arm in plan.arms]
@@ -209,8 +209,8 @@ def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool)
 
 def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     """Each task, once for each recipe, framework and scheme that was listed."""
+    from levelbench.experiments.request import Options, load_task, meant_recipes, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, load_task, meant_recipes, resolve
 
     arms = []
     for text in tasks:
@@ -245,7 +245,7 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
 
 def _extras(given: dict[str, Any], effect: float | None) -> Extras:
     """What runs do beside training, checked before the first of them starts."""
-    from levelbench.runner.campaign import Extras
+    from levelbench.experiments.campaign import Extras
     from levelbench.training.observers import read
     from levelbench.training.stopping import Evaluate
 
@@ -279,7 +279,7 @@ def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) ->
 
 def _unkept(plan: Plan, store: Store) -> int:
     """How many of the runs that are done have no network in the store."""
-    from levelbench.runner.inference.models import find_model
+    from levelbench.experiments.inference.models import find_model
 
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 

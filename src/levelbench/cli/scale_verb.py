@@ -16,10 +16,10 @@ from levelbench.cli.team_options import listed_schemes, team, team_options
 if TYPE_CHECKING:
     from levelbench.analysis.scaling import Scaling
     from levelbench.distributed.simulation.predict import Prediction
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.prediction import Wanted
+    from levelbench.experiments.request import Arm
     from levelbench.records import Record
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.prediction import Wanted
-    from levelbench.runner.request import Arm
 
 __all__ = ["command"]
 
@@ -77,9 +77,9 @@ def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
 def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) -> int:
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import Extras, carry_out
+    from levelbench.experiments.plan import make_plan
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import Extras, carry_out
-    from levelbench.runner.plan import make_plan
 
     arms = _arms(task, given)
     wanted = wanted_of(given, arms[0])
@@ -100,8 +100,8 @@ def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) ->
 
 def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
     """One for each scheme and number of ranks; a single process has no scheme."""
+    from levelbench.experiments.request import Options, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, resolve
 
     reference, settings = parse_item(text)
     arms: dict[str, Arm] = {}
@@ -170,7 +170,7 @@ def _conclude(
 def _predict(plan: Plan, records: dict[tuple[int, int], Record], wanted: Wanted | None) -> list[Prediction]:
     if wanted is None:
         return []
-    from levelbench.runner.prediction import predictions
+    from levelbench.experiments.prediction import predictions
 
     return predictions(plan.arms[0], list(records.values()), wanted)
 

@@ -11,8 +11,8 @@ from levelbench.cli.team_options import listed_schemes
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.runner.prediction import Wanted
-    from levelbench.runner.request import Arm
+    from levelbench.experiments.prediction import Wanted
+    from levelbench.experiments.request import Arm
 
 __all__ = ["numbers_of", "same_threads", "wanted_of"]
 
@@ -60,8 +60,8 @@ def wanted_of(given: dict[str, Any], arm: Arm) -> Wanted | None:
         do = "say which: --network alpha=2us,beta=25GB/s"
         raise UsageError(f"--simulate {given['simulate']}", "the network that it would run on is not said", do)
     from levelbench.distributed.simulation.networks import parse
+    from levelbench.experiments.prediction import Wanted, check_simulable
     from levelbench.records.selection import parse_item
-    from levelbench.runner.prediction import Wanted, check_simulable
 
     if 1 not in numbers_of(given["ranks"]):
         found = "it is calibrated on runs of one process, and that point is not asked for"
