@@ -23,7 +23,6 @@ from typing import Final, final
 
 from levelbench.errors import UnsupportedError
 from levelbench.measure.forking import Child, ForkServer, Start, can_fork
-from levelbench.operators.frameworks import load_framework
 
 __all__ = ["ROUNDS", "Starter", "spawn"]
 
@@ -66,6 +65,8 @@ class Starter(AbstractContextManager["Starter"]):
         self._close()
         self._round = number // ROUNDS
         try:
+            from levelbench.operators.frameworks import load_framework
+
             for framework in dict.fromkeys(name for name, _ in self._arms):
                 imports = load_framework(framework).imports
                 self._servers[framework] = ForkServer([self._module, *imports])

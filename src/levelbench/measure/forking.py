@@ -38,8 +38,6 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple, NoReturn, Protocol, final
 
-import numpy as np
-
 from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST
 
@@ -49,7 +47,7 @@ Start = Literal["fork", "spawn"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
-_PRESENT, _OF_FILE = np.uint64(1 << 63), np.uint64(1 << 61)
+_PRESENT, _OF_FILE = 1 << 63, 1 << 61
 _SELF: Final = Path("/proc/self")
 _FIRST_FREE: Final = 200
 """File descriptors arrive above this number, so that none is in the way of those that the child is to have."""
@@ -325,7 +323,8 @@ def _become(wish: _Wish, link: socket.socket, files: Sequence[int], memory: Sequ
     sys.path[1:1] = [each for each in wish.environment.get("PYTHONPATH", "").split(os.pathsep) if each not in sys.path]
     # The generators of this process begin with states of their own, as those of a new interpreter do.
     random.seed()
-    np.random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
     _own(memory)
     _restart_threads()
     _started = "fork"
@@ -342,6 +341,8 @@ def _die_with(parent: int) -> None:
 
 def _resident() -> list[tuple[int, int, int]]:
     """The pages that this process has, as ranges: advice for a child to have the same, address, length."""
+    import numpy as np
+
     page, found = os.sysconf("SC_PAGE_SIZE"), []
     with suppress(OSError), (_SELF / "pagemap").open("rb", 0) as pagemap:
         for line in (_SELF / "maps").read_text().splitlines():
@@ -351,7 +352,7 @@ def _resident() -> list[tuple[int, int, int]]:
                 continue
             pagemap.seek(begin // page * 8)
             entries = np.frombuffer(pagemap.read((end - begin) // page * 8), np.uint64)
-            there, of_file = (entries & _PRESENT) != 0, (entries & _OF_FILE) != 0
+            there, of_file = (entries & np.uint64(_PRESENT)) != 0, (entries & np.uint64(_OF_FILE)) != 0
             wanted = [(_POPULATE_READ, there & of_file)]
             if kind[1] == "w":
                 wanted.append((_POPULATE_WRITE, there & ~of_file))

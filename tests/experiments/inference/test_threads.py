@@ -1,6 +1,8 @@
 """Threads of an arm: given by a way that works, and held against what the framework says."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -38,3 +40,12 @@ def test_a_framework_with_another_number_of_threads_than_its_arm_says_is_a_failu
     check_threads(InferenceArm("torch"), {"threads": 2})
     with pytest.raises(CheckFailedError, match="2 instead of 1"):
         check_threads(InferenceArm("torch", threads=1), {"threads": 2})
+
+
+@pytest.mark.parametrize("module", ["inference.child", "network_child"])
+def test_a_process_that_measures_an_import_has_imported_no_numeric_library_before(module):
+    code = (
+        f"import sys, levelbench.experiments.{module}\nprint(sorted({{'numpy', 'onnx', 'torch'}} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
