@@ -15,7 +15,7 @@ from msgspec import structs
 
 from levelbench.experiments.agreement import disagreement
 from levelbench.experiments.benchmark_child import BenchmarkJob, Note
-from levelbench.experiments.children import CrashError, listen, need_folder, raise_told
+from levelbench.experiments.children import listen, need_folder, raise_told, survived
 from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
 from levelbench.experiments.starting import Starter
 from levelbench.operators.benchmark.run import merged
@@ -139,15 +139,12 @@ def _survived(
     job: BenchmarkJob, starter: Starter, begin: Callable[[], None], on_note: Callable[[Note], None]
 ) -> list[Note]:
     """The notes of a process that came to its end: problems at which one crashed are left out of the next."""
-    crashed: dict[int, str] = {}
-    while True:
+
+    def attempt(crashed: dict[int, str]) -> list[Note]:
         begin()
-        try:
-            return _process(structs.replace(job, id=new_id(), crashed=crashed), starter, on_note)
-        except CrashError as crash:
-            if crash.index in crashed:
-                raise
-            crashed = {**crashed, crash.index: crash.found}
+        return _process(structs.replace(job, id=new_id(), crashed=crashed), starter, on_note)
+
+    return survived(attempt)
 
 
 def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None] | None = None) -> list[Note]:

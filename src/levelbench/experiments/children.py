@@ -25,7 +25,7 @@ from levelbench.measure.forking import Child
 from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.records.faults import store_fault
 
-__all__ = ["CrashError", "Telling", "listen", "need_folder", "raise_told", "serve"]
+__all__ = ["CrashError", "Telling", "listen", "need_folder", "raise_told", "serve", "survived"]
 
 # What a process dies of by its own fault: others send SIGKILL and SIGTERM.
 _CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
@@ -51,6 +51,7 @@ class CrashError(LevelbenchError):
 
 N = TypeVar("N", bound=Telling)
 J = TypeVar("J")
+T = TypeVar("T")
 
 
 Begin = Callable[[Sequence[str], int, Sequence[int]], Child]
@@ -117,6 +118,21 @@ def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at:
         error.index = index
     error.exit_code, error.trace = 3, output
     raise error
+
+
+def survived(attempt: Callable[[dict[int, str]], T]) -> T:
+    """What ``attempt`` gives, which is told where processes crashed before it, and how.
+
+    A process that crashes is followed by one that leaves that place out; a second crash at the same place is raised.
+    """
+    crashed: dict[int, str] = {}
+    while True:
+        try:
+            return attempt(crashed)
+        except CrashError as crash:
+            if crash.index in crashed:
+                raise
+            crashed = {**crashed, crash.index: crash.found}
 
 
 def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[Telling], None]], None]) -> int:

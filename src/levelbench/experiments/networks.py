@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from levelbench.experiments.agreement import disagreement
-from levelbench.experiments.children import CrashError, listen, need_folder, raise_told
+from levelbench.experiments.children import listen, need_folder, raise_told, survived
 from levelbench.experiments.network_child import NetworkJob, NetworkNote
 from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
 from levelbench.operators.benchmark.run import merged
@@ -167,15 +167,12 @@ def _reference(job: NetworkJob, path: Path, watcher: NetworkWatcher) -> NetworkJ
 
 def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[NetworkNote], None]) -> list[NetworkNote]:
     """The notes of a process that came to its end: after a crash, of one that records it."""
-    crashed = ""
-    while True:
+
+    def attempt(crashed: dict[int, str]) -> list[NetworkNote]:
         begin()
-        try:
-            return _process(structs.replace(job, id=new_id(), crashed=crashed), on_note)
-        except CrashError as crash:
-            if crashed:
-                raise
-            crashed = crash.found
+        return _process(structs.replace(job, id=new_id(), crashed=crashed.get(0, "")), on_note)
+
+    return survived(attempt)
 
 
 def _process(job: NetworkJob, on_note: Callable[[NetworkNote], None] | None = None) -> list[NetworkNote]:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from levelbench.errors import UsageError
 from levelbench.experiments.agreement import disagreement
-from levelbench.experiments.children import CrashError, listen, need_folder, raise_told
+from levelbench.experiments.children import listen, need_folder, raise_told, survived
 from levelbench.experiments.inference.child import InferenceJob, InferenceNote
 from levelbench.experiments.inference.threads import check_cores, with_threads, with_variables
 from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
@@ -120,19 +120,14 @@ def _survived(
         if note.stage:
             watcher.stage(step, note.stage)
 
-    crashed = ""
-    while True:
+    def attempt(crashed: dict[int, str]) -> list[InferenceNote]:
         watcher.started(step, at, total)
-        asked = structs.replace(job, id=new_id(), crashed=crashed)
+        asked = structs.replace(job, id=new_id(), crashed=crashed.get(0, ""))
         with with_variables(job.specification.arm.threads):
             notes, code, output = listen("levelbench.experiments.inference.child", asked, InferenceNote, on_note)
         stage = next((note.stage for note in reversed(notes) if note.stage), "")
         what = f"inference of {job.specification.title} on {job.specification.arm.title}"
-        try:
-            raise_told(notes, code, output, what, f" at {stage}" if stage else "", 0)
-        except CrashError as crash:
-            if crashed:
-                raise
-            crashed = crash.found
-        else:
-            return notes
+        raise_told(notes, code, output, what, f" at {stage}" if stage else "", 0)
+        return notes
+
+    return survived(attempt)
