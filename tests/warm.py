@@ -19,7 +19,7 @@ MODULES = (
     "levelbench.measure.forking",
     "levelbench.experiments.child",
     "levelbench.experiments.network_child",
-    "levelbench.experiments.benchmark_child",
+    "levelbench.experiments.operator",
     "levelbench.experiments.inference.child",
     "levelbench.experiments.inference.training",
     "levelbench.checks.isolation",

@@ -13,7 +13,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.benchmarks import BenchmarkPlan
+    from levelbench.experiments.operator import BenchmarkPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.benchmark_summary import BenchmarkSummary
     from levelbench.records.benchmarks import BenchmarkSpecification, Problem
@@ -71,8 +71,8 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     are not made again: the same command resumes.
     """
     from levelbench.cli.operator.progress import Progress
-    from levelbench.experiments.benchmarks import carry_out_benchmark, plan_benchmark
     from levelbench.experiments.looking import go_on
+    from levelbench.experiments.operator import carry_out_benchmark, plan_benchmark
     from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.benchmark_summary import summarise_benchmark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from levelbench.cli.progress_line import ProgressLine
-from levelbench.experiments.benchmarks import BenchmarkPlan, BenchmarkWatcher
+from levelbench.experiments.operator import BenchmarkPlan, BenchmarkWatcher
 from levelbench.experiments.replicates import Replicate
 from levelbench.records.benchmarks import Case
 

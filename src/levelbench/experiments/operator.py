@@ -1,21 +1,23 @@
-"""Plans and makes the replicates of a benchmark: which are done, which are to go, interleaved, one process each.
+"""Benchmarks of operators: plans the replicates, starts a process for each, and is what the process executes.
 
-The same command resumes. A replicate counts as done if its record came to its end, on this machine with
-these libraries; one that was interrupted is made anew, since its problems belong to a process that is gone.
+The same command resumes. A replicate counts as done if its record came to its end, on this machine with these
+libraries; one that was interrupted is made again, since its problems belong to a process that is gone. As for runs,
+what happened is in the record; the pipe only says where it is, how far it has come, and why there is none.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from levelbench.experiments.agreement import disagreement
-from levelbench.experiments.benchmark_child import BenchmarkJob, Note
-from levelbench.experiments.children import listen, need_folder, raise_told, survived
+from levelbench.experiments.children import Telling, listen, need_folder, raise_told, serve, survived
 from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
 from levelbench.experiments.starting import Starter
 from levelbench.operators.benchmark.run import merged
@@ -30,9 +32,69 @@ from levelbench.records.benchmarks import (
     read_benchmark,
 )
 
-__all__ = ["BenchmarkPlan", "BenchmarkWatcher", "carry_out_benchmark", "plan_benchmark"]
+__all__ = ["BenchmarkJob", "BenchmarkPlan", "BenchmarkWatcher", "Note", "carry_out_benchmark", "main", "plan_benchmark"]
 
-_CHILD = "levelbench.experiments.benchmark_child"
+
+class BenchmarkJob(msgspec.Struct, frozen=True):
+    """A replicate to make or, if ``seed`` is ``None``, the framework's ceilings to measure in ``dtype``.
+
+    ``crashed`` says of problems at which a process before was brought down, and how: they are not tried again.
+    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
+    """
+
+    specification: BenchmarkSpecification
+    store: str
+    id: str = ""
+    seed: int | None = None
+    dtype: str = "float32"
+    ceilings: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    crashed: dict[int, str] = {}
+    planned: tuple[float | None, int] = (None, 0)
+
+
+class Note(Telling, frozen=True, kw_only=True):
+    """A line to the parent: what any process tells, or a case."""
+
+    case: Case | None = None
+
+
+def main(arguments: list[str]) -> int:
+    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    return serve(arguments, BenchmarkJob, _carry_out)
+
+
+def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
+    if job.seed is None:
+        tell(Note(ceilings=_ceilings(job)))
+        return
+    from levelbench.operators.benchmark.run import make_record
+
+    make_record(
+        job.specification,
+        job.seed,
+        job.id,
+        Path(job.store),
+        job.ceilings,
+        job.own,
+        lambda path, case: tell(Note(path=str(path), case=case)),
+        crashed=job.crashed,
+        planned=job.planned,
+    )
+
+
+def _ceilings(job: BenchmarkJob) -> dict[str, Any]:
+    from levelbench.operators.benchmark.run import backend_ceilings
+    from levelbench.operators.frameworks import load_framework
+
+    specification = job.specification
+    framework = load_framework(specification.framework)
+    backend = framework.open(specification.device)
+    found = backend_ceilings(framework, backend, specification.device, job.dtype)
+    return {**found.to_dict(), "framework": specification.framework}
+
+
+_CHILD = "levelbench.experiments.operator"
 
 
 BenchmarkPlan = Plan[BenchmarkSpecification, BenchmarkRecord]
@@ -160,3 +222,7 @@ def _raise_failure(job: BenchmarkJob, notes: Sequence[Note], code: int, output: 
     measured = sum(note.case is not None for note in notes)
     at = f" at {problems[measured].name}" if measured < len(problems) else ""
     raise_told(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from levelbench import __version__
 from levelbench.errors import LevelbenchError, MissingError, UsageError
-from levelbench.experiments import benchmarks, replicates
-from levelbench.experiments.benchmark_child import BenchmarkJob, Note
-from levelbench.experiments.benchmarks import plan_benchmark
+from levelbench.experiments import operator as benchmarks
+from levelbench.experiments import replicates
+from levelbench.experiments.operator import BenchmarkJob, Note, plan_benchmark
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records.benchmarks import (
     BenchmarkEnd,
