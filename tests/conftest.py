@@ -40,20 +40,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 LONGEST_FIRST = """
-runner/test_teams runner/test_teams_nodes operators/probes/test_right_operators
-networks/zoo/test_vision_frameworks runner/test_campaign
+experiments/test_teams experiments/test_teams_nodes operators/probes/test_right_operators
+networks/zoo/test_vision_frameworks experiments/test_campaign
 frameworks/jax/test_jax_gradients cli/test_run_verb operators/custom/test_tutorial networks/zoo/test_others_frameworks
 frameworks/test_conformance tasks/test_vision_recipes report/test_html_runs
-frameworks/jax/test_jax_executor runner/test_campaign_kills networks/zoo/test_vision
+frameworks/jax/test_jax_executor experiments/test_campaign_kills networks/zoo/test_vision
 networks/fuzz/test_agreement tasks/test_text_tasks operators/test_conformance
 distributed/communicators/test_mpi distributed/probes/test_own_schemes distributed/launching/test_ranks
 competition/site/test_board_in_a_browser frameworks/jax/test_jax_versions frameworks/jax/test_jax_conformance
-networks/transforms/test_measured_memory simulation/test_coverage frameworks/test_optimizers runner/test_networks
+networks/transforms/test_measured_memory simulation/test_coverage frameworks/test_optimizers experiments/test_networks
 simulation/test_false_positives cli/test_check_verb cli/test_scale_verb networks/benchmark/test_measuring
 networks/test_third_party operators/custom/test_compile frameworks/torch/test_distributed cli/test_operator_verb
 training/probes/test_optimizers frameworks/test_torch_modes training/test_checkpoints
 networks/transforms/test_microbatch cli/test_check_optimizers cli/test_check_schemes tasks/test_same_trajectory
-runner/inference/test_processes cli/test_network cli/test_infer cli/test_run_interrupted report/test_html
+experiments/inference/test_processes cli/test_network cli/test_infer cli/test_run_interrupted report/test_html
 """
 
 

@@ -22,12 +22,12 @@ MAY_IMPORT = {
     **{room: set(CHAIN[: CHAIN.index(room)]) for room in CHAIN},
     "frameworks": set(CHAIN),
     "tasks": set(CHAIN),
-    "runner": {*CHAIN, "frameworks", "tasks"},
+    "experiments": {*CHAIN, "frameworks", "tasks"},
     "analysis": {"measure", "records"},
     "report": {"measure", "records", "analysis"},
     "claims": {"measure", "records", "analysis", "report"},
     "competition": {"measure", "records", "analysis", "report", "claims"},
-    "cli": {*CHAIN, "frameworks", "tasks", "runner", "analysis", "claims", "report", "competition"},
+    "cli": {*CHAIN, "frameworks", "tasks", "experiments", "analysis", "claims", "report", "competition"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 ROOMS = sorted({path.relative_to(SOURCE).parts[0] for path in FILES if path.parent != SOURCE})
@@ -244,8 +244,8 @@ def test_looking_whether_a_framework_is_there_does_not_import_it():
 
 def test_a_run_on_numpy_never_imports_torch():
     code = (
-        "from levelbench.runner.request import Options, resolve\n"
-        "resolve('digits', {}, Options(framework='numpy'))\nimport levelbench.runner.child"
+        "from levelbench.experiments.request import Options, resolve\n"
+        "resolve('digits', {}, Options(framework='numpy'))\nimport levelbench.experiments.child"
     )
     assert "torch" not in modules_after(code)
 

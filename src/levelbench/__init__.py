@@ -12,6 +12,7 @@ __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from levelbench.errors import LevelbenchError as LevelbenchError
+    from levelbench.experiments.request import load_task as load_task
     from levelbench.measure.clocks import FakeClock as FakeClock
     from levelbench.measure.sampling import Sample as Sample
     from levelbench.measure.sampling import sample as sample
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from levelbench.records.reader import read_record as read_record
     from levelbench.records.store import Store as Store
     from levelbench.records.summary import summarise as summarise
-    from levelbench.runner.request import load_task as load_task
     from levelbench.training.task import Recipe as Recipe
     from levelbench.training.task import Task as Task
 
@@ -41,7 +41,7 @@ _HOMES = {
     "records.reader": ("Record", "read_record"),
     "records.store": ("Store",),
     "records.summary": ("summarise",),
-    "runner.request": ("load_task",),
+    "experiments.request": ("load_task",),
     "training.task": ("Recipe", "Task"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -169,6 +169,8 @@ def environment(**parts):
         ({"framework": {"threads": 1}}, {"framework": {"threads": 2}}, "doubt", "threads"),
         ({"threads": {"settings": {"OMP_NUM_THREADS": "1"}}}, {}, "doubt", "threads"),
         ({"malloc": {"MALLOC_ARENA_MAX": "1"}}, {}, "doubt", "memory allocator"),
+        ({"started": "fork"}, {"started": "spawn"}, "doubt", "start of processes"),
+        ({"started": "fork"}, {}, "doubt", "start of processes"),
         ({"libraries": {"numpy": "2.4"}}, {"libraries": {"numpy": "2.5"}}, "doubt", "versions"),
         ({"libraries": {"blas": {"name": "mkl"}}}, {"libraries": {"blas": {"name": "blis"}}}, "doubt", "versions"),
         ({"libraries": {"onnx": "1.0"}}, {"libraries": {"onnx": "1.1"}}, "note", "versions"),

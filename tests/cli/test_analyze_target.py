@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from levelbench.errors import UsageError
+from levelbench.experiments import campaign
 from levelbench.records.reader import Record
 from levelbench.records.schema import Evaluation, Header, Source, Specification, Target
-from levelbench.runner import campaign
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def record(qualities, seed):
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Make runs here: ten processes would take most of a minute, and that they work is tested elsewhere."""
-    from levelbench.runner.child import execute
-    from levelbench.runner.launch import Finished
+    from levelbench.experiments.child import execute
+    from levelbench.experiments.launch import Finished
 
     def launch(job, watch):
         told = []
@@ -66,7 +66,7 @@ def planned(call, monkeypatch):
             found.append((arms, len(seeds)))
             raise UsageError("a plan", "it is seen", "stop")
 
-        monkeypatch.setattr("levelbench.runner.plan.make_plan", stop)
+        monkeypatch.setattr("levelbench.experiments.plan.make_plan", stop)
         words = shlex.split(command)
         assert words[:2] == ["levelbench", "run"]
         call(*words[1:])

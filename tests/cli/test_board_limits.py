@@ -12,8 +12,8 @@ from levelbench.cli.board.limits import known_limits
 from levelbench.competition.entries import Author, Hardware, Origin, Submission, SubmittedCurve, SubmittedRun, encode
 from levelbench.competition.leaderboard import check
 from levelbench.competition.reading import read_submission
+from levelbench.experiments.request import load_task, source_of
 from levelbench.records.schema import Target
-from levelbench.runner.request import load_task, source_of
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 MLP = 2 * (64 * 128 + 128 * 10)

@@ -7,7 +7,7 @@ import pytest
 RECIPE = '''
 """A wider network: 97 % of digits."""
 from levelbench.networks import zoo
-from levelbench.runner.request import load_task
+from levelbench.experiments.request import load_task
 from levelbench.training import Momentum, Recipe, Shuffled
 
 task = load_task("digits")

@@ -98,7 +98,7 @@ def test_the_json_holds_every_value():
 def test_more_ranks_than_cores_are_warned_of(said, monkeypatch):
     monkeypatch.setattr("levelbench.measure.meters.utilisation.available_cores", lambda: 1)
     monkeypatch.setattr(
-        "levelbench.runner.communicators.measure_communicator", lambda *given, options: planted().points
+        "levelbench.experiments.communicators.measure_communicator", lambda *given, options: planted().points
     )
     code, out, _ = said()
     assert code == 0
@@ -112,7 +112,7 @@ def test_deepbenchs_sizes_are_measured_in_bytes(said, monkeypatch):
         jobs.append(job)
         return planted().points
 
-    monkeypatch.setattr("levelbench.runner.communicators.measure_communicator", measure)
+    monkeypatch.setattr("levelbench.experiments.communicators.measure_communicator", measure)
     assert said("--suite", "deepbench")[0] == 0
     assert jobs[0].operations == ("all-reduce",)
     assert jobs[0].sizes[:2] == (400_000, 12_390_400)
@@ -121,7 +121,7 @@ def test_deepbenchs_sizes_are_measured_in_bytes(said, monkeypatch):
 def test_the_figure_and_the_tables_are_written(said, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(
-        "levelbench.runner.communicators.measure_communicator", lambda *given, options: planted().points
+        "levelbench.experiments.communicators.measure_communicator", lambda *given, options: planted().points
     )
     figure, text = tmp_path / "a.svg", tmp_path / "a.md"
     code, out, _ = said("--plot", str(figure), "--markdown", str(text))
@@ -145,7 +145,7 @@ def test_a_sweep_over_mpi_measures_each_operation_at_each_size(said):
 @pytest.mark.skipif(mpi.lacks() is not None, reason=str(mpi.lacks()))
 def test_an_error_of_a_rank_reaches_the_user(said, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setattr("levelbench.runner.communicators.JOB", "elsewhere.json")
+    monkeypatch.setattr("levelbench.experiments.communicators.JOB", "elsewhere.json")
     code, _, err = said("--communicator", "mpi", "--sizes", "4B", "--debug")
     assert code == 3
     assert "job.json" in err

@@ -9,12 +9,12 @@ from tests.records.inference_records import specification, write
 from levelbench.cli.infer.words import frameworks_of, scenario_settings, seconds
 from levelbench.cli.infer_verb import _code
 from levelbench.errors import UsageError
+from levelbench.experiments.inference.child import _carry_out
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records import Store
 from levelbench.records.inference import Audit, InferenceRecord
 from levelbench.records.inference_summary import summarise_inference
-from levelbench.runner.inference.child import _carry_out
 
 TASK = '''
 """A task of a user's own."""
@@ -62,6 +62,11 @@ OPTIONS = {
         (("digits", "--duration", "0"), 2, "no time above zero"),
         (("digits", "-n", "0"), 2, "no process at all"),
         (("digits", "--quality-share", "99"), 2, "no share"),
+        (("digits", "--framework", "numpy", "--until-clear"), 2, "a verdict compares two"),
+        (("digits", "--framework", "numpy", "--effect", "0.1"), 2, "add --until-clear"),
+        (("digits", "--framework", "numpy", "--budget", "1min"), 2, "add --until-clear"),
+        (("digits", "--framework", "numpy", "--until-clear", "-n", "5"), 2, "leave -n out"),
+        (("digits", "--framework", "numpy", "--until-clear", "--effect", "0"), 2, "not above zero"),
         (("digits", "--price-per-hour", "-1"), 2, "no price"),
         (("digits", "--price-source", "here"), 2, "there is no price"),
         (("digits", "--plot", "a.pdf"), 2, ".svg or .png"),
@@ -180,7 +185,7 @@ def in_this_process(monkeypatch):
         _carry_out(job, tell)
         return [*notes, note(done=True)], 0, ""
 
-    monkeypatch.setattr("levelbench.runner.inference.processes.listen", listen)
+    monkeypatch.setattr("levelbench.experiments.inference.processes.listen", listen)
 
 
 def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypatch, in_this_process):

@@ -8,9 +8,9 @@ from onnx import TensorProto, helper
 from levelbench.cli.network.arms import transform_lists
 from levelbench.cli.network.words import make_cases, name_network
 from levelbench.errors import LevelbenchError, UsageError
+from levelbench.experiments import networks
 from levelbench.networks import zoo
 from levelbench.networks.files import save
-from levelbench.runner import networks
 
 DQN = ("network", "dqn", "--framework", "numpy", "--budget-s", "0.05", "-n", "1")
 
@@ -48,6 +48,11 @@ def model(tmp_path):
         (("dqn", "-n", "0"), 2, "no process at all"),
         (("dqn", "--budget-s", "0"), 2, "not positive"),
         (("dqn", "--margin", "2"), 2, "2 per cent"),
+        (("dqn", "--framework", "numpy", "--until-clear"), 2, "a verdict compares two"),
+        (("dqn", "--framework", "numpy", "--effect", "0.1"), 2, "add --until-clear"),
+        (("dqn", "--framework", "numpy", "--budget", "1min"), 2, "add --until-clear"),
+        (("dqn", "--framework", "numpy", "--until-clear", "-n", "5"), 2, "leave -n out"),
+        (("dqn", "--framework", "numpy", "--until-clear", "--effect", "0"), 2, "not above zero"),
         (("dqn", "--loss", "mse"), 2, "add --direction backward"),
         (("dqn", "--plot", "a.pdf"), 2, ".svg or .png"),
         (("dqn", "--transform", "microbach"), 2, "close: microbatch"),

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from levelbench.experiments import operator as benchmarks
 from levelbench.records.benchmarks import BenchmarkRecord
 
 RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
@@ -33,6 +34,11 @@ RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget
         (("Relu", "--shape", "X=4", "--budget-s", "0"), 2, "not positive"),
         (("Relu", "--shape", "X=4", "--plot", "a.pdf"), 2, ".svg or .png"),
         (("Relu", "--shape", "X=4", "--margin", "2"), 2, "2 per cent"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--until-clear"), 2, "a verdict compares two"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--effect", "0.1"), 2, "add --until-clear"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--budget", "1min"), 2, "add --until-clear"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--until-clear", "-n", "5"), 2, "leave -n out"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--until-clear", "--effect", "0"), 2, "not above zero"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_path, words, code, says):
@@ -63,18 +69,45 @@ def test_a_benchmark_is_measured_shown_written_and_resumed(call, tmp_path):
     assert "roofline: " in out
 
 
+@pytest.mark.slow
+def test_until_clear_looks_and_its_records_keep_the_wider_interval(call, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    process = benchmarks._process
+
+    def told(job, starter, on_note=None):
+        if job.seed is not None:
+            return process(job, starter, on_note)
+        return [benchmarks.Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
+
+    monkeypatch.setattr(benchmarks, "_process", told)
+    words = (*RELU[:4], "--framework", "numpy,torch", "--budget-s", "0.02", "--store", tmp_path)
+    code, out, err = call(*words, "--until-clear", "--budget", "1", "--effect", "0.1")
+    assert code == 0, err
+    assert "after 5 processes each: torch " in out
+    records = [BenchmarkRecord.read(path) for path in tmp_path.rglob("*.jsonlines")]
+    assert {(each.header.planned_effect, each.header.planned_runs) for each in records} == {(0.1, 5)}
+    assert len(records) == 10
+    code, out, err = call(*words, "-n", "5", "--json")
+    assert code == 0, err
+    verdict = json.loads(out)["problems"][0]["results"]["torch"]["verdict"]
+    assert verdict["level"] > 0.95
+    assert "look 1 of --until-clear" in verdict["reason"]
+
+
 # The command, but told the machine's ceilings: measuring them takes seconds, and is shown above.
 WITH_CEILINGS = """
 import sys
 from levelbench.cli import main
-from levelbench.runner import benchmarks
-from levelbench.runner.benchmark_child import Note
+from levelbench.experiments import operator as benchmarks
+from levelbench.experiments.operator import Note
 
 process = benchmarks._process
 
 
-def told(job, on_note=None):
-    return process(job, on_note) if job.seed is not None else [Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
+def told(job, starter, on_note=None):
+    if job.seed is not None:
+        return process(job, starter, on_note)
+    return [Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
 
 
 benchmarks._process = told

@@ -3,11 +3,11 @@
 import pytest
 
 from levelbench.errors import StoreError
+from levelbench.experiments import campaign
+from levelbench.experiments.child import boundary
+from levelbench.experiments.inference.models import model_path
+from levelbench.experiments.launch import Finished
 from levelbench.records import Store
-from levelbench.runner import campaign
-from levelbench.runner.child import boundary
-from levelbench.runner.inference.models import model_path
-from levelbench.runner.launch import Finished
 
 RUN = ("run", "digits[hidden=4]", "--framework", "numpy", "--epochs", "1", "-n", "1", "--no-report", "--keep-model")
 

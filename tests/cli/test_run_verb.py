@@ -197,7 +197,7 @@ def test_what_the_task_raised_is_shown_under_debug(call, tmp_path):
     code, _, err = call(*words)
     assert code == 2
     assert "too late" in err
-    assert 'runner/child.py", line' in err
+    assert 'experiments/child.py", line' in err
 
 
 def test_as_json_a_schedule_of_fixed_length_has_its_test(call, fixed_length):

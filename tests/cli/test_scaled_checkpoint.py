@@ -1,7 +1,7 @@
 """levelbench run --ranks 2 --checkpoint: a command that was killed, given again."""
 
 import pytest
-from tests.runner.team_jobs import DYING, alike, left_of
+from tests.experiments.team_jobs import DYING, alike, left_of
 
 from levelbench.records import Store
 from levelbench.records.teamwork import teamwork

@@ -6,12 +6,12 @@ import pytest
 
 from levelbench.cli import watching
 from levelbench.cli.watching import LiveWatcher
+from levelbench.experiments.launch import Finished
+from levelbench.experiments.plan import Plan, Step
+from levelbench.experiments.request import Arm
 from levelbench.records import Evaluation, Specification, read_record
 from levelbench.records.schema import Source, Target
 from levelbench.report.live import PlainLines
-from levelbench.runner.launch import Finished
-from levelbench.runner.plan import Plan, Step
-from levelbench.runner.request import Arm
 
 SPECIFICATION = Specification(
     task="digits",

@@ -138,7 +138,7 @@ def test_an_exception_that_was_never_raised_has_a_type_alone():
 def test_a_traceback_of_an_older_record_becomes_its_type_and_place():
     old = (
         "Traceback (most recent call last):\n"
-        '  File "/home/ada/levelbench/src/levelbench/runner/execution.py", line 98, in execute\n'
+        '  File "/home/ada/levelbench/src/levelbench/experiments/execution.py", line 98, in execute\n'
         '  File "/home/ada/my task.py", line 8, in start\n    raise ValueError("https://S3CRET")\n'
         "ValueError: https://ada:S3CRET@example.org\n"
     )

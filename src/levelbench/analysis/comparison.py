@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from levelbench.analysis.attribution import Attribution, attribute
 from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, same_machine
-from levelbench.measure.sequential import FIRST_LOOK, Looks, deviation_of
+from levelbench.measure.sequential import seen_at_looks
 from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.comparable import ended
@@ -122,13 +122,12 @@ def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Bet
     effects = [run.planned_effect for run in (*runs_a, *runs_b) if run.planned_effect]
     if not effects:
         return _judged(runs_a, runs_b, margin, level, between)
-    # The runs were looked at again and again: the interval is as wide as that asks for, whoever reads it.
-    first = _judged(runs_a[:FIRST_LOOK], runs_b[:FIRST_LOOK], margin, level, between)
-    looks = Looks(min(effects), level, deviation_of(first))
-    at, count = looks.last_before(min(len(runs_a), len(runs_b)))
-    found = _judged(runs_a, runs_b, margin, looks.level_at(at), between)
-    said = f"look {count} of --until-clear: all looks together hold at {level:.3g}"
-    return replace(found, runs_to_settle=None, reason=", ".join(filter(None, (found.reason, said))))
+    return seen_at_looks(
+        lambda count, at: _judged(runs_a[:count], runs_b[:count], margin, at, between),
+        min(len(runs_a), len(runs_b)),
+        min(effects),
+        level,
+    )
 
 
 def _judged(

@@ -14,10 +14,10 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.analysis.targets import Runs, TaskProposal
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.request import Arm
     from levelbench.records import Record, Store
     from levelbench.report.tables import Table
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.request import Arm
 
 __all__ = ["task", "tune_target"]
 
@@ -46,6 +46,7 @@ def task() -> None:
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
 @shared.store_option
 @shared.json_option
@@ -53,7 +54,7 @@ def task() -> None:
 def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
     """Propose the target of TASK by the knee rule, how often to evaluate, and how many runs to make.
 
-    Trains with ten seeds or more past any target, through the runner: the same command resumes. TASK is a name or a
+    Trains with ten seeds or more past any target, one process a run: the same command resumes. TASK is a name or a
     file, with settings in brackets:
 
     \b
@@ -64,9 +65,9 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     """
     from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import Extras, carry_out
+    from levelbench.experiments.plan import make_plan
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import carry_out
-    from levelbench.runner.plan import make_plan
 
     check_shares(given["cost"], given["width"])
     shared.check_plot(given["plot"])
@@ -78,7 +79,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     with shared.as_far_as_read(err=True):
         _say(plan, store)
     with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
-        found = carry_out(plan, store, given["data"], watcher)
+        found = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
     records = [record for _, record in sorted(found.items()) if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
     lines = _lines(task, arm, tuning, given)
@@ -94,8 +95,8 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
 
 def _arm(task: str, given: dict[str, Any]) -> Arm:
     """The one arm, judged by nothing: its runs go on past any target, to their end."""
+    from levelbench.experiments.request import Options, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, resolve
 
     reference, settings = parse_item(task)
     options = Options(
@@ -113,7 +114,7 @@ def _arm(task: str, given: dict[str, Any]) -> Arm:
 def _check_evaluations(arm: Arm, data: Path | None) -> None:
     """Refuse curves that will be too short before anybody waits for them."""
     from levelbench.analysis.targets import check_evaluations
-    from levelbench.runner.request import load_task
+    from levelbench.experiments.request import load_task
     from levelbench.training.stopping import Evaluate
 
     specification = arm.specification

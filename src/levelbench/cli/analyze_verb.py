@@ -15,9 +15,9 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.request import Arm
     from levelbench.records import Record, RunGroup
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.request import Arm
     from levelbench.training.task import Setting
 
 __all__ = ["command"]
@@ -66,6 +66,7 @@ command.add_command(tune_target)
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option(
@@ -86,9 +87,9 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     tell.
     """
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import Extras, carry_out
+    from levelbench.experiments.plan import make_plan
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import carry_out
-    from levelbench.runner.plan import make_plan
 
     shared.check_statistics(given["margin"], given["level"])
     shared.check_plot(given["plot"])
@@ -103,15 +104,15 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
         if plan.steps:
             click.echo(f"records: {store.path}", err=as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher)
+        records = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
     return _conclude(plan, records, off, as_json, given)
 
 
 def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[list[Arm], dict[str, Setting]]:
     """The arms of the design, and each factor's value when it is off."""
     from levelbench.analysis.composition import designs, one_at_a_time
+    from levelbench.experiments.request import Options, load_task, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, load_task, resolve
 
     reference, settings = parse_item(task_word)
     options = Options(

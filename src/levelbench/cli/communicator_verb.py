@@ -13,7 +13,7 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.cli.communicator_words import Swept
     from levelbench.distributed.launching.base import Engine
-    from levelbench.runner.communicator_child import SweepJob
+    from levelbench.experiments.communicator_child import SweepJob
 
 __all__ = ["command"]
 
@@ -55,9 +55,9 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     from levelbench.cli.communicator_words import Swept
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.distributed.sweep import SweepPoint
+    from levelbench.experiments.communicators import measure_communicator
     from levelbench.records.selection import parse_item
     from levelbench.report.drawing import check_ending
-    from levelbench.runner.communicators import measure_communicator
 
     shared.check_statistics(0.02, given["level"])
     if given["plot"] is not None:
@@ -88,9 +88,9 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
 def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
     """A job for each communicator, with what starts its ranks: all that can be refused is refused here."""
     from levelbench.distributed.sweep import ITEMSIZE, OPERATIONS, operation_named, parse_sizes
+    from levelbench.experiments.communicator_child import SweepJob
+    from levelbench.experiments.communicators import default_communicator, engine_for
     from levelbench.operators.suites.deepbench import all_reduce_messages
-    from levelbench.runner.communicator_child import SweepJob
-    from levelbench.runner.communicators import default_communicator, engine_for
 
     if not given["seconds"] > 0 or not given["timeout"] > 0:
         raise UsageError("--seconds and --timeout", "one is not positive", "give numbers of seconds, as in 10")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,10 @@ from levelbench.cli.infer.words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.inference.processes import InferencePlan
+    from levelbench.measure.verdict import Verdict
     from levelbench.records.inference import InferenceRecord, InferenceSpecification
     from levelbench.records.inference_summary import InferenceSummary
-    from levelbench.runner.inference.processes import InferencePlan
 
 __all__ = ["command"]
 
@@ -72,6 +74,7 @@ _LARGEST = 2**32 - 1
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the latencies to a file in .svg or .png.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the table as Markdown.")
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds; the network is kept.")
+@shared.until_clear_options
 @shared.statistics_options
 @shared.store_option
 @shared.json_option
@@ -90,20 +93,39 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     done are not made again.
     """
     from levelbench.cli.infer.progress import InferenceProgress
+    from levelbench.experiments.inference.processes import carry_out_inference, plan_inference
+    from levelbench.experiments.looking import go_on
+    from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.inference_summary import summarise_inference
-    from levelbench.runner.inference.processes import carry_out_inference, plan_inference
 
     _check(given)
+    until = shared.until_clear(given, "processes")
+    # Before a network is trained for nothing.
+    shared.need_two(until, len({each.strip() for each in (given["frameworks"] or "one").split(",")}))
     specifications, folder = _specifications(what, store_path, as_json, given)
-    plan = plan_inference(specifications, given["processes"], store_path, capture(), fresh=given["fresh"])
-    with shared.as_far_as_read(err=as_json):
-        _say(plan, store_path, as_json)
-    with InferenceProgress(plan) as progress:
-        records = carry_out_inference(plan, store_path, folder, progress)
-    (arms,) = plan.arranged(records)
+    effect, environment = None if until is None else until.effect, capture()
+    began = utc_now().isoformat(timespec="milliseconds")
     price, demand = _price(given), _demand(given)
-    summary = summarise_inference(arms, given["level"], given["margin"], price, demand)
+    said: list[InferencePlan] = []
+
+    def make(processes: int) -> tuple[InferenceSummary, list[list[InferenceRecord]]]:
+        plan = plan_inference(specifications, processes, store_path, environment, fresh=given["fresh"], since=began)
+        if not said:
+            said.append(plan)
+            with shared.as_far_as_read(err=as_json):
+                _say(plan, store_path, as_json)
+        with InferenceProgress(plan) as progress:
+            records = carry_out_inference(plan, store_path, folder, progress, effect=effect)
+        (arms,) = plan.arranged(records)
+        return summarise_inference(arms, given["level"], given["margin"], price, demand), arms
+
+    def judge(made: tuple[InferenceSummary, list[list[InferenceRecord]]]) -> tuple[list[tuple[str, Verdict]], str]:
+        named = zip(specifications, made[0].entries, strict=True)
+        return [(each.arm.title, entry.verdict) for each, entry in named if entry.verdict is not None], ""
+
+    say = partial(shared.say_look, counted="processes", err=as_json)
+    summary, arms = go_on(until, given["processes"], make, judge, say)
     _show(summary, arms, as_json, given)
     return _code(summary)
 

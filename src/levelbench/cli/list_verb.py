@@ -114,8 +114,8 @@ def _count(value: float) -> str:
 
 def _tasks() -> list[dict[str, Any]]:
     from levelbench import plugins
+    from levelbench.experiments.request import load_task
     from levelbench.report.runs import target_text
-    from levelbench.runner.request import load_task
 
     folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
     rows: list[dict[str, Any]] = []

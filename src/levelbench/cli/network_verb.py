@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.networks import NetworkPlan
+    from levelbench.measure.verdict import Verdict
     from levelbench.records.network_summary import NetworkSummary
     from levelbench.records.networks import NetworkSpecification
-    from levelbench.runner.networks import NetworkPlan
 
 __all__ = ["command"]
 
@@ -64,6 +66,7 @@ _ONE, _SEVERAL = 5, 3
 )
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@shared.until_clear_options
 @shared.statistics_options
 @shared.store_option
 @shared.json_option
@@ -82,19 +85,35 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     command resumes.
     """
     from levelbench.cli.network.progress import NetworkProgress
+    from levelbench.experiments.looking import go_on
+    from levelbench.experiments.networks import carry_out_networks, plan_networks
+    from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.network_summary import summarise_networks
-    from levelbench.runner.networks import carry_out_networks, plan_networks
 
     _check(given)
+    until = shared.until_clear(given, "processes")
     count, grid = _grid(network, given)
-    plan = plan_networks(grid, count, store_path, capture(), fresh=given["fresh"])
+    shared.need_two(until, len(grid[0]))
+    effect, environment = None if until is None else until.effect, capture()
+    began = utc_now().isoformat(timespec="milliseconds")
     changes = _changes(grid)
-    with shared.as_far_as_read(err=as_json):
-        _say(plan, changes, store_path, as_json)
-    with NetworkProgress(plan) as progress:
-        records = carry_out_networks(plan, store_path, progress)
-    summary = summarise_networks(plan.arranged(records), given["level"], given["margin"])
+    said: list[NetworkPlan] = []
+
+    def make(processes: int) -> NetworkSummary:
+        plan = plan_networks(grid, processes, store_path, environment, fresh=given["fresh"], since=began)
+        if not said:
+            said.append(plan)
+            with shared.as_far_as_read(err=as_json):
+                _say(plan, changes, store_path, as_json)
+        with NetworkProgress(plan) as progress:
+            records = carry_out_networks(plan, store_path, progress, effect=effect)
+        return summarise_networks(plan.arranged(records), given["level"], given["margin"])
+
+    def judge(found: NetworkSummary) -> tuple[list[tuple[str, Verdict]], str]:
+        return [(each.arm, each.verdict) for each in found.totals if each.verdict is not None], ""
+
+    summary = go_on(until, count, make, judge, partial(shared.say_look, counted="processes", err=as_json))
     _show(summary, store_path, as_json, given)
     return _code(summary)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.operator import BenchmarkPlan
+    from levelbench.measure.verdict import Verdict
     from levelbench.records.benchmark_summary import BenchmarkSummary
     from levelbench.records.benchmarks import BenchmarkSpecification, Problem
-    from levelbench.runner.benchmarks import BenchmarkPlan
 
 __all__ = ["command"]
 
@@ -50,6 +52,8 @@ _SUITE = (3, 1.0)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the table as CSV.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@shared.spawn_option
+@shared.until_clear_options
 @shared.statistics_options
 @shared.store_option
 @shared.json_option
@@ -67,23 +71,42 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     are not made again: the same command resumes.
     """
     from levelbench.cli.operator.progress import OperatorProgress
+    from levelbench.experiments.looking import go_on
+    from levelbench.experiments.operator import carry_out_benchmark, plan_benchmark
+    from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
     from levelbench.records.benchmark_summary import summarise_benchmark
-    from levelbench.runner.benchmarks import carry_out_benchmark, plan_benchmark
 
     shared.check_statistics(given["margin"], given["level"])
     if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"--plot {given['plot']}", "its ending is not that of a figure", "write .svg or .png")
     title, problems, left_out = _problems(operator, given)
     shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
+    until = shared.until_clear(given, "processes")
     count, arms = _arms(title, problems, given)
-    plan = plan_benchmark(arms, count, store_path, capture(), fresh=given["fresh"])
-    with shared.as_far_as_read(err=as_json):
-        _say(plan, store_path, left_out, as_json)
-    with OperatorProgress(plan) as progress:
-        records = carry_out_benchmark(plan, store_path, given["dtype"], progress)
-    (columns,) = plan.arranged(records)
-    summary = summarise_benchmark(columns, given["level"], given["margin"])
+    shared.need_two(until, len(arms))
+    effect, environment = None if until is None else until.effect, capture()
+    began = utc_now().isoformat(timespec="milliseconds")
+    said: list[BenchmarkPlan] = []
+
+    def make(processes: int) -> BenchmarkSummary:
+        plan = plan_benchmark(arms, processes, store_path, environment, fresh=given["fresh"], since=began)
+        if not said:
+            said.append(plan)
+            with shared.as_far_as_read(err=as_json):
+                _say(plan, store_path, left_out, as_json)
+        with OperatorProgress(plan) as progress:
+            records = carry_out_benchmark(
+                plan, store_path, given["dtype"], progress, fork=not given["spawn"], effect=effect
+            )
+        (columns,) = plan.arranged(records)
+        return summarise_benchmark(columns, given["level"], given["margin"])
+
+    def judge(found: BenchmarkSummary) -> tuple[list[tuple[str, Verdict]], str]:
+        return [(each.arm, each.verdict) for each in found.totals if each.verdict is not None], ""
+
+    say = partial(shared.say_look, counted="processes", err=as_json)
+    summary = go_on(until, count, make, judge, say)
     _show(summary, left_out, store_path, as_json, given)
     return _code(summary)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import traceback
@@ -18,36 +19,39 @@ import click
 from levelbench.errors import LevelbenchError, MissingError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.looking import Looked, UntilClear
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = ["apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable", "debug_option"]
-__all__ += [
-    "emit_json",
-    "emit_json_list",
-    "error_parts",
-    "fail_on",
-    "json_option",
-    "mute",
-    "open_store",
-    "print_tables",
-    "say_error",
+__all__ = [
+    "apply_view",
+    "as_far_as_read",
+    "check_plot",
+    "check_statistics",
+    "check_writable",
+    "debug_option",
+    "effect_option",
 ]
+__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "mute", "need_two"]
+__all__ += ["open_store", "print_tables", "read_fail_on", "say_error", "say_look", "select_group", "select_runs"]
 __all__ += [
-    "each_run",
-    "read_fail_on",
-    "select_group",
-    "select_runs",
+    "spawn_option",
     "statistics_options",
     "store_option",
+    "until_clear",
+    "until_clear_options",
     "view_options",
+    "visible",
 ]
-__all__ += ["visible"]
+__all__ += ["each_run"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on standard output.")
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+spawn_option = click.option(
+    "--spawn", is_flag=True, help="Start a new interpreter for each process, instead of forking one that has imported."
+)
 store_option = click.option(
     "--store",
     "store_path",
@@ -55,6 +59,9 @@ store_option = click.option(
     default=lambda: Path(os.environ.get("LEVELBENCH_STORE", "levelbench-results")),
     show_default="$LEVELBENCH_STORE or levelbench-results",
     help="Folder of the records.",
+)
+effect_option = click.option(
+    "--effect", type=float, help="The difference that --until-clear is planned for.  [default: 0.05]"
 )
 _PART = 500
 """Elements of a long list that are printed at a time."""
@@ -80,6 +87,58 @@ def statistics_options(command: Command) -> Command:
         "--margin", type=float, default=0.02, show_default=True, help="SAME means: the whole interval this close to 1."
     )
     return margin(level(command))
+
+
+def until_clear_options(command: Command) -> Command:
+    """``--until-clear`` for verbs whose ``-n`` counts processes."""
+    for option in (
+        effect_option,
+        click.option("--budget", help="The time that --until-clear may take: 90, 2min.  [default: 10min]"),
+        click.option("--until-clear", is_flag=True, help="Go on, process by process, until clear or out of --budget."),
+    ):
+        command = option(command)
+    return command
+
+
+def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = False) -> UntilClear | None:
+    """What ``--until-clear`` asks for, ``None`` without it; ``counted`` is the parameter of ``-n``.
+
+    Refuses what contradicts it. ``--budget`` without it is refused, too, unless it is also that of a run.
+    """
+    from levelbench.cli.infer.words import seconds
+    from levelbench.experiments.looking import CLEAR_WITHIN_S, UntilClear
+
+    budget_s = None if given["budget"] is None else seconds("--budget", given["budget"])
+    if not given["until_clear"]:
+        for name in ("effect",) if budget_of_a_run else ("effect", "budget"):
+            if given[name] is not None:
+                raise UsageError(f"--{name} without --until-clear", "nothing is planned for it", "add --until-clear")
+        return None
+    if click.get_current_context().get_parameter_source(counted) is not click.core.ParameterSource.DEFAULT:
+        found = f"--until-clear decides itself how many {counted} there are"
+        raise UsageError(f"-n {given[counted]} with --until-clear", found, "leave -n out; --budget limits the time")
+    effect = 0.05 if given["effect"] is None else given["effect"]
+    if not (math.isfinite(effect) and effect > 0):
+        raise UsageError(f"--effect {effect}", "it is not above zero", "give a share: 0.05 is 5 %")
+    return UntilClear(effect, CLEAR_WITHIN_S if budget_s is None else budget_s)
+
+
+def need_two(until: UntilClear | None, arms: int) -> None:
+    """Refuse ``--until-clear`` where there is nothing to compare."""
+    if until is not None and arms < 2:
+        raise UsageError("--until-clear", f"{arms} thing to run, and a verdict compares two", "name two or more")
+
+
+def say_look(looked: Looked, counted: str, *, err: bool) -> None:
+    """A line for each comparison as it stands."""
+    from levelbench.report.numbers import duration
+    from levelbench.report.tables import verdict_text
+
+    left = f"{duration(looked.left_s)} left" if looked.left_s > 0 else "the budget is spent"
+    begin = f"after {looked.count} {counted} each:"
+    lines = [f"{begin} {label} {verdict_text(found)}, {left}" for label, found in looked.verdicts]
+    with as_far_as_read(err=err):
+        click.echo("\n".join(lines or [f"{begin} no verdict ({looked.why_none or 'it is withheld'})"]), err=err)
 
 
 def fail_on(default: str) -> Callable[[Command], Command]:

@@ -12,7 +12,7 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.runner.replicates import Replicate
+    from levelbench.experiments.replicates import Replicate
 
 __all__ = ["ProcessProgress", "ProgressLine"]
 

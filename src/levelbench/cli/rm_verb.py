@@ -106,7 +106,7 @@ def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Re
 
 def _files(store: Store, record: Record) -> list[Path]:
     """The record, what lies beside it under its name, and the network that it trained."""
-    from levelbench.runner.inference.models import kept_facts, model_path
+    from levelbench.experiments.inference.models import kept_facts, model_path
 
     header = record.header
     beside = sorted(record.path.parent.glob(f"{glob.escape(record.path.stem)}.*"))

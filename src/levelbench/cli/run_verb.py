@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -19,14 +18,15 @@ from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
+    from levelbench.experiments.campaign import Extras
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.request import Arm
+    from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup, Store
-    from levelbench.runner.campaign import Extras
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.request import Arm
+
+    Made = tuple[Plan, dict[tuple[int, int], Record]]
 
 __all__ = ["command"]
-
-_CLEAR_WITHIN_S = 600.0
 
 
 @click.command("run")
@@ -45,7 +45,7 @@ _CLEAR_WITHIN_S = 600.0
 @click.option(
     "--until-clear", is_flag=True, help="Go on, run by run, until the verdict is clear or 10min (--budget) end."
 )
-@click.option("--effect", type=float, help="The difference that --until-clear is planned for.  [default: 0.05]")
+@shared.effect_option
 @click.option("--budget-samples", type=int, help="Give up after this many training examples.")
 @click.option("--budget-joules", type=float, help="Give up after so much energy, where it can be measured.")
 @click.option("--plateau", type=int, help="Give up after so many evaluations without a better one.")
@@ -65,6 +65,7 @@ _CLEAR_WITHIN_S = 600.0
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
 @shared.statistics_options
@@ -90,11 +91,11 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     """
     from levelbench.cli.infer.words import seconds
     from levelbench.cli.watching import LiveWatcher
-    from levelbench.measure.clocks import HOST, utc_now
+    from levelbench.experiments.campaign import carry_out
+    from levelbench.experiments.looking import go_on
+    from levelbench.experiments.plan import make_plan
+    from levelbench.measure.clocks import utc_now
     from levelbench.measure.environment import capture
-    from levelbench.measure.sequential import looks_at
-    from levelbench.runner.campaign import carry_out
-    from levelbench.runner.plan import make_plan
 
     if given["runs"] < 1:
         raise UsageError(f"-n {given['runs']}", "that is no run at all", "ask for at least one; five give an interval")
@@ -102,66 +103,35 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed from 0 on")
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
-    given["budget"] = None if given["budget"] is None else seconds("--budget", given["budget"])
-    limit_s = _until_clear(given)
+    until = shared.until_clear(given, "runs", budget_of_a_run=True)
+    given["budget"] = None if until is not None or given["budget"] is None else seconds("--budget", given["budget"])
     arms = _arms(tasks, given)
-    if limit_s is not None and len(arms) < 2:
-        raise UsageError("--until-clear", f"{len(arms)} thing to run, and a verdict compares two", "name two or more")
+    shared.need_two(until, len(arms))
     if given["keep_model"] and any(arm.specification.distribution for arm in arms):
         raise UsageError("--keep-model with several ranks", "each has a network of its own", "leave one of the two out")
     store = shared.open_store(store_path)
-    extras = _extras(given)
-    began_ns, environment = HOST.now_ns(), capture()
+    extras = _extras(given, None if until is None else until.effect)
+    environment = capture()
     began = utc_now().isoformat(timespec="milliseconds")
-    looks = [given["runs"]] if limit_s is None else looks_at()
-    for look, runs in enumerate(looks):
+    said: list[Plan] = []
+
+    def make(runs: int) -> Made:
         seeds = range(given["seed"], given["seed"] + runs)
         plan = make_plan(arms, seeds, store, environment, fresh=given["fresh"], since=began)
-        if look == 0:
+        if not said:
+            said.append(plan)
             with shared.as_far_as_read(err=as_json):
                 _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
         with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-            records = dict(sorted(carry_out(plan, store, given["data"], watcher, extras).items()))
-        if limit_s is not None:
-            left_s = limit_s - (HOST.now_ns() - began_ns) * 1e-9
-            clear, lines = _looked(*_compared(plan, records, store, given)[1:], runs, left_s)
-            with shared.as_far_as_read(err=as_json):
-                click.echo("\n".join(lines), err=as_json)
-            if clear or left_s <= 0:
-                break
+            return plan, dict(sorted(carry_out(plan, store, given["data"], watcher, extras).items()))
+
+    def judge(made: Made) -> tuple[list[tuple[str, Verdict]], str]:
+        _, comparisons, refusals = _compared(*made, store, given)
+        return [(each.b.label, each.verdict) for each in comparisons if each.verdict is not None], "; ".join(refusals)
+
+    say = partial(shared.say_look, counted="runs", err=as_json)
+    plan, records = go_on(until, given["runs"], make, judge, say)
     return _conclude(plan, records, store, as_json, given, wrong)
-
-
-def _until_clear(given: dict[str, Any]) -> float | None:
-    """The seconds that ``--until-clear`` may take, ``None`` without it; its budget is not one of each run."""
-    if not given["until_clear"]:
-        if given["effect"] is not None:
-            raise UsageError("--effect without --until-clear", "nothing is planned for it", "add --until-clear")
-        return None
-    if click.get_current_context().get_parameter_source("runs") is not click.core.ParameterSource.DEFAULT:
-        found = "--until-clear decides itself how many runs there are"
-        raise UsageError(f"-n {given['runs']} with --until-clear", found, "leave -n out; --budget limits the time")
-    given["effect"] = 0.05 if given["effect"] is None else given["effect"]
-    if not (math.isfinite(given["effect"]) and given["effect"] > 0):
-        raise UsageError(f"--effect {given['effect']}", "it is not above zero", "give a share: 0.05 is 5 %")
-    limit_s: float = given["budget"] or _CLEAR_WITHIN_S
-    given["budget"] = None
-    return limit_s
-
-
-def _looked(comparisons: list[Comparison], refusals: list[str], runs: int, left_s: float) -> tuple[bool, list[str]]:
-    """Whether no look is needed any more, and a line for each comparison as it stands after ``runs`` of each arm."""
-    from levelbench.report.numbers import duration
-    from levelbench.report.tables import verdict_text
-
-    lines, clear = [], True
-    left = f"{duration(left_s)} left" if left_s > 0 else "the budget is spent"
-    for each in comparisons:
-        if each.verdict is None:
-            continue
-        clear = clear and each.verdict.kind != "UNCLEAR"
-        lines.append(f"after {runs} runs each: {each.b.label} {verdict_text(each.verdict)}, {left}")
-    return clear, lines or [f"after {runs} runs each: no verdict ({'; '.join(refusals) or 'it is withheld'})"]
 
 
 def _compared(
@@ -169,8 +139,8 @@ def _compared(
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each against the first, and what could not be compared."""
     from levelbench.analysis.comparison import compare_all
+    from levelbench.experiments.plan import label_with_recipe
     from levelbench.records import group_runs, summarise
-    from levelbench.runner.plan import label_with_recipe
 
     # A run that is done may have been made under another clock, which is only another way to read it.
     clocks = [arm.specification.clock for arm in plan.arms]
@@ -239,8 +209,8 @@ def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool)
 
 def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     """Each task, once for each recipe, framework and scheme that was listed."""
+    from levelbench.experiments.request import Options, load_task, meant_recipes, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, load_task, meant_recipes, resolve
 
     arms = []
     for text in tasks:
@@ -273,17 +243,18 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     return arms
 
 
-def _extras(given: dict[str, Any]) -> Extras:
+def _extras(given: dict[str, Any], effect: float | None) -> Extras:
     """What runs do beside training, checked before the first of them starts."""
-    from levelbench.runner.campaign import Extras
+    from levelbench.experiments.campaign import Extras
     from levelbench.training.observers import read
     from levelbench.training.stopping import Evaluate
 
     if given["checkpoint"] is not None:
         Evaluate.parse(given["checkpoint"])
     read(given["observe"])
-    effect = given["effect"] if given["until_clear"] else None
-    return Extras(given["checkpoint"], given["observe"], given["timeout"], given["keep_model"], effect)
+    return Extras(
+        given["checkpoint"], given["observe"], given["timeout"], given["keep_model"], effect, fork=not given["spawn"]
+    )
 
 
 def _listed(option: str, text: str | None) -> list[str | None]:
@@ -308,7 +279,7 @@ def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) ->
 
 def _unkept(plan: Plan, store: Store) -> int:
     """How many of the runs that are done have no network in the store."""
-    from levelbench.runner.inference.models import find_model
+    from levelbench.experiments.inference.models import find_model
 
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 

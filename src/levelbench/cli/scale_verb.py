@@ -18,10 +18,10 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.analysis.scaling import Scaling
     from levelbench.distributed.simulation.predict import Prediction
+    from levelbench.experiments.plan import Plan
+    from levelbench.experiments.prediction import Wanted
+    from levelbench.experiments.request import Arm
     from levelbench.records import Record
-    from levelbench.runner.plan import Plan
-    from levelbench.runner.prediction import Wanted
-    from levelbench.runner.request import Arm
 
 __all__ = ["command"]
 
@@ -52,6 +52,7 @@ __all__ = ["command"]
     "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".'
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
@@ -78,9 +79,9 @@ def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
 def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) -> int:
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import Extras, carry_out
+    from levelbench.experiments.plan import make_plan
     from levelbench.measure.environment import capture
-    from levelbench.runner.campaign import Extras, carry_out
-    from levelbench.runner.plan import make_plan
 
     arms = _arms(task, given)
     wanted = wanted_of(given, arms[0])
@@ -93,14 +94,16 @@ def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) ->
         if plan.steps:
             click.echo(f"records: {store.path}", err=as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher, Extras(timeout_s=given["timeout"]))
+        records = carry_out(
+            plan, store, given["data"], watcher, Extras(timeout_s=given["timeout"], fork=not given["spawn"])
+        )
     return _conclude(plan, records, wanted, as_json, given)
 
 
 def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
     """One for each scheme and number of ranks; a single process has no scheme."""
+    from levelbench.experiments.request import Options, resolve
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, resolve
 
     reference, settings = parse_item(text)
     arms: dict[str, Arm] = {}
@@ -169,7 +172,7 @@ def _conclude(
 def _predict(plan: Plan, records: dict[tuple[int, int], Record], wanted: Wanted | None) -> list[Prediction]:
     if wanted is None:
         return []
-    from levelbench.runner.prediction import predictions
+    from levelbench.experiments.prediction import predictions
 
     return predictions(plan.arms[0], list(records.values()), wanted)
 
@@ -315,8 +318,8 @@ def wanted_of(given: dict[str, Any], arm: Arm) -> Wanted | None:
         do = "say which: --network alpha=2us,beta=25GB/s"
         raise UsageError(f"--simulate {given['simulate']}", "the network that it would run on is not said", do)
     from levelbench.distributed.simulation.networks import parse
+    from levelbench.experiments.prediction import Wanted, check_simulable
     from levelbench.records.selection import parse_item
-    from levelbench.runner.prediction import Wanted, check_simulable
 
     if 1 not in numbers_of(given["ranks"]):
         found = "it is calibrated on runs of one process, and that point is not asked for"

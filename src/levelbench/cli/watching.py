@@ -12,9 +12,9 @@ from levelbench.records import Evaluation, Event, Record, summarise
 from levelbench.report.live import LiveLine, live_line
 
 if TYPE_CHECKING:
-    from levelbench.runner.launch import Finished
-    from levelbench.runner.plan import Plan, Step
-    from levelbench.runner.request import Arm
+    from levelbench.experiments.launch import Finished
+    from levelbench.experiments.plan import Plan, Step
+    from levelbench.experiments.request import Arm
 
 __all__ = ["LiveWatcher"]
 

@@ -13,7 +13,8 @@ on beyond, which smaller effects and SAME need. benchmarks/belief.py has the err
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 
@@ -24,7 +25,7 @@ from levelbench.measure.statistics import normal_cdf, normal_quantile, t_quantil
 from levelbench.measure.statistics.values import check_share
 from levelbench.measure.verdict import Verdict
 
-__all__ = ["FIRST_LOOK", "Looks", "deviation_of", "looks_at"]
+__all__ = ["FIRST_LOOK", "Looks", "deviation_of", "looks_at", "seen_at_looks"]
 
 FIRST_LOOK = 5
 """Runs of each arm at the first look."""
@@ -97,6 +98,19 @@ class Looks:
                 raise ValueError(f"there is no look at {n} runs")
             known[at] = level
         return known[n]
+
+
+def seen_at_looks(judge: Callable[[int | None, float], Verdict], n: int, effect: float, level: float) -> Verdict:
+    """The verdict on ``n`` runs of each arm that were looked at again and again, planned for ``effect``.
+
+    ``judge`` has the verdict on the first so many runs (``None``: all) at a level; its interval is as wide as looking
+    asks for, whoever reads it.
+    """
+    looks = Looks(effect, level, deviation_of(judge(FIRST_LOOK, level)))
+    at, count = looks.last_before(n)
+    found = judge(None, looks.level_at(at))
+    said = f"look {count} of --until-clear: all looks together hold at {level:.3g}"
+    return replace(found, runs_to_settle=None, reason=", ".join(filter(None, (found.reason, said))))
 
 
 @lru_cache(maxsize=1024)

@@ -145,6 +145,8 @@ class Framework(ABC):
     """The ways in which it executes networks; the first is taken where nobody chooses."""
     communicators: tuple[str, ...] = ()
     """The libraries between processes that it brings: ``gloo``."""
+    imports: tuple[str, ...] = ()
+    """The modules that whatever runs on it imports: a process from which runs are forked has imported these."""
 
     @abstractmethod
     def lacks(self, device: str = "cpu") -> str | None:

@@ -21,6 +21,7 @@ from levelbench.records.judging import (
     exceeded,
     judged,
     largest_ceilings,
+    planned_effect,
     share_of,
     told_doubts,
     total_of,
@@ -82,9 +83,12 @@ def summarise_benchmark(
     ceilings = largest_ceilings([record.header.ceilings for arm in arms for record in arm])
     problems = specification.problems
     columns = [[_entry(problem, at, arm, ceilings, level) for at, problem in enumerate(problems)] for arm in arms]
-    columns = judged(columns, level, margin)
+    effect = planned_effect(record for arm in arms for record in arm)
+    columns = judged(columns, level, margin, effect=effect)
     names = tuple(arm[0].header.specification.framework for arm in arms)
-    totals = [total_of(name, columns[0], column, level, margin) for name, column in zip(names, columns, strict=True)]
+    totals = [
+        total_of(name, columns[0], column, level, margin, effect) for name, column in zip(names, columns, strict=True)
+    ]
     threads = [arm[0].header.environment.get("framework", {}).get("threads") for arm in arms]
     starts = [[record.header.started for record in arm] for arm in arms]
     return BenchmarkSummary(

@@ -387,6 +387,18 @@ def _fact(tree: Any, *path: str) -> Any:
     return tree
 
 
+def _started(sides: Sides) -> Iterator[Caveat]:
+    """Forked or as new interpreters; older records were all the latter, and do not say it."""
+    ways = [
+        _distinct(str(_fact(run.environment, "started") or "spawn") for run in runs)
+        for runs in (sides.runs_a, sides.runs_b)
+    ]
+    if len({*ways[0], *ways[1]}) > 1:
+        words = [_listed(sorted(each)) for each in ways]
+        text = f"their processes were started in different ways ({words[0]} against {words[1]})"
+        yield Caveat("start of processes", "doubt", f"{text}: make the runs of both with one command, or with --spawn")
+
+
 def _budgets(sides: Sides) -> Iterator[Caveat]:
     names = {
         "budget_epochs": "epochs",
@@ -535,6 +547,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _definition,
     _signatures,
     _machine,
+    _started,
     _budgets,
     _pairing,
     _unfinished,

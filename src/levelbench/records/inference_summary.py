@@ -28,7 +28,7 @@ from levelbench.records.inference import (
     PeakTrial,
     ScenarioSettings,
 )
-from levelbench.records.judging import pair, told_doubts, verdicts
+from levelbench.records.judging import pair, planned_effect, told_doubts, verdicts
 
 __all__ = ["QUANTILES", "Demand", "InferenceEntry", "InferenceSummary", "KeptQuality", "Price", "latency_quantile"]
 __all__ += ["loadgen_estimate", "score", "scored_by", "summarise_inference"]
@@ -138,7 +138,8 @@ def summarise_inference(
         }
         for records in arms
     ]
-    pairs = {at: pair(scores[0], each) for at, each in enumerate(scores) if at and each and scores[0]}
+    effect = planned_effect(record for records in arms for record in records)
+    pairs = {at: pair(scores[0], each, effect) for at, each in enumerate(scores) if at and each and scores[0]}
     for at, judged in verdicts(pairs, level, margin, "frameworks").items():
         entries[at] = replace(entries[at], verdict=judged)
     doubts: list[str] = []

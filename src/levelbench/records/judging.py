@@ -1,16 +1,19 @@
 """What summaries of benchmarks share: comparing times by process, ceilings of several records, and their doubts.
 
 The replicate is the process, so what is compared is one value a process; over several comparisons FASTER
-and SLOWER must survive Holm's correction for their number.
+and SLOWER must survive Holm's correction for their number. Processes that were looked at again and again
+(``--until-clear``) have intervals as wide as that asks for, and their correction is Bonferroni's, which holds at every
+look.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
+from levelbench.measure.sequential import seen_at_looks
 from levelbench.measure.statistics import geometric_mean, holm, paired_log_ratio, welch_log_ratio
 from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 
@@ -23,6 +26,7 @@ __all__ = [
     "judged",
     "largest_ceilings",
     "pair",
+    "planned_effect",
     "share_of",
 ]
 __all__ += ["told_doubts", "total_of", "unlike", "verdicts", "worst_status"]
@@ -32,6 +36,16 @@ _ABOVE = 1.1
 
 PAIRS_NEED = 5
 """Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
+
+
+class _PlannedHeader(Protocol):
+    @property
+    def planned_effect(self) -> float | None: ...
+
+
+class _Planned(Protocol):
+    @property
+    def header(self) -> _PlannedHeader: ...
 
 
 @dataclass(frozen=True)
@@ -74,11 +88,15 @@ class ArmTotal:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of two arms, one a process; paired where the processes of equal number are compared."""
+    """Times of two arms, one a process; paired where the processes of equal number are compared.
+
+    ``effect`` is what looks at them were planned for, if there was more than one.
+    """
 
     a: list[float]
     b: list[float]
     paired: bool
+    effect: float | None = None
 
     @property
     def p_value(self) -> float:
@@ -89,12 +107,24 @@ class Pair:
 
     def verdict(self, margin: float, level: float) -> Verdict:
         """Of the second against the first."""
-        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired, resolution=CLOCK_STEP_S)
+
+        def judge(count: int | None, at: float) -> Verdict:
+            a, b = self.a[:count], self.b[:count]
+            return verdict(a, b, margin=margin, level=at, paired=self.paired, resolution=CLOCK_STEP_S)
+
+        if self.effect is None:
+            return judge(None, level)
+        return seen_at_looks(judge, min(len(self.a), len(self.b)), self.effect, level)
 
 
-def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pair:
-    """Both mappings, times by the number of the process, are in the order of their keys."""
-    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED)
+def pair(a: Mapping[int, float], b: Mapping[int, float], effect: float | None = None) -> Pair:
+    """Both mappings, times by the number of the process, are in the order of their keys; ``effect`` as in ``Pair``."""
+    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED, effect)
+
+
+def planned_effect(records: Iterable[_Planned]) -> float | None:
+    """The smallest effect that looks at any of these were planned for; ``None`` where there was one look."""
+    return min((effect for each in records if (effect := each.header.planned_effect)), default=None)
 
 
 def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str = "problems") -> dict[int, Verdict]:
@@ -103,8 +133,15 @@ def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str =
     found = {}
     for at, each in pairs.items():
         judged = each.verdict(margin, level)
-        if judged.kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and adjusted[at] > 1 - level:
-            reason = f"{judged.kind} alone, but not among {len(pairs)} {what} (Holm)"
+        if judged.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER):
+            survives = True
+        elif each.effect is None:
+            survives = adjusted[at] <= 1 - level
+        else:
+            survives = each.verdict(margin, 1 - (1 - level) / len(pairs)).kind == judged.kind
+        if not survives:
+            method = "Holm" if each.effect is None else "Bonferroni"
+            reason = f"{judged.kind} alone, but not among {len(pairs)} {what} ({method})"
             judged = replace(judged, kind=VerdictKind.UNCLEAR, reason=reason)
         found[at] = judged
     return found
@@ -159,13 +196,18 @@ def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[st
     return ("measured", "") if outcomes else ("skipped", "no process came so far")
 
 
-def judged(columns: Sequence[Sequence[J]], level: float, margin: float, what: str = "problems") -> list[list[J]]:
-    """The entries of each arm with their verdicts against the first arm's, corrected for how many there are."""
+def judged(
+    columns: Sequence[Sequence[J]], level: float, margin: float, what: str = "problems", effect: float | None = None
+) -> list[list[J]]:
+    """The entries of each arm with their verdicts against the first arm's, corrected for how many there are.
+
+    ``effect`` is what looks at them were planned for, if there was more than one.
+    """
     first, *others = columns
     found = [list(first)]
     for column in others:
         pairs = {
-            at: pair(a.times_s, b.times_s)
+            at: pair(a.times_s, b.times_s, effect)
             for at, (a, b) in enumerate(zip(first, column, strict=True))
             if a.status == b.status == "measured" and a.times_s and b.times_s
         }
@@ -174,7 +216,14 @@ def judged(columns: Sequence[Sequence[J]], level: float, margin: float, what: st
     return found
 
 
-def total_of(arm: str, first: Sequence[Judged], column: Sequence[Judged], level: float, margin: float) -> ArmTotal:
+def total_of(
+    arm: str,
+    first: Sequence[Judged],
+    column: Sequence[Judged],
+    level: float,
+    margin: float,
+    effect: float | None = None,
+) -> ArmTotal:
     """An arm's ``column`` of entries against the first arm's, over all cases."""
     counts = dict(Counter(entry.status for entry in column))
     if column is first:
@@ -187,7 +236,7 @@ def total_of(arm: str, first: Sequence[Judged], column: Sequence[Judged], level:
         return ArmTotal(arm, counts, kinds=kinds)
     means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
     means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
-    return ArmTotal(arm, counts, len(both), pair(means_a, means_b).verdict(margin, level), kinds)
+    return ArmTotal(arm, counts, len(both), pair(means_a, means_b, effect).verdict(margin, level), kinds)
 
 
 def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[str]]) -> list[str]:

@@ -23,6 +23,7 @@ from levelbench.records.judging import (
     exceeded,
     judged,
     largest_ceilings,
+    planned_effect,
     share_of,
     told_doubts,
     total_of,
@@ -117,7 +118,8 @@ def summarise_networks(
     cases = tuple(row[0][0].header.specification.case for row in grid)
     ceilings = largest_ceilings([record.header.ceilings for row in grid for place in row for record in place])
     rows = [[_entry(case, place, ceilings, level) for place in row] for case, row in zip(cases, grid, strict=True)]
-    columns = judged([list(column) for column in zip(*rows, strict=True)], level, margin, "cases")
+    effect = planned_effect(record for row in grid for place in row for record in place)
+    columns = judged([list(column) for column in zip(*rows, strict=True)], level, margin, "cases", effect)
     titles = [arm.title for arm in arms]
     measured_by = [[record for row in grid for record in row[at]] for at in range(len(arms))]
     return NetworkSummary(
@@ -125,7 +127,8 @@ def summarise_networks(
         arms=arms,
         rows=tuple((case, tuple(column[at] for column in columns)) for at, case in enumerate(cases)),
         totals=tuple(
-            total_of(title, columns[0], column, level, margin) for title, column in zip(titles, columns, strict=True)
+            total_of(title, columns[0], column, level, margin, effect)
+            for title, column in zip(titles, columns, strict=True)
         ),
         ceilings=ceilings,
         processes=tuple(max(len(row[at]) for row in grid) for at in range(len(arms))),

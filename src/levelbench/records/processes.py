@@ -34,7 +34,10 @@ E = TypeVar("E")
 
 
 class ProcessHeader(Struct, Generic[S], frozen=True, tag_field="kind"):
-    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
+    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them.
+
+    ``planned_effect`` and ``planned_runs`` as for runs.
+    """
 
     schema: int
     id: str
@@ -45,6 +48,8 @@ class ProcessHeader(Struct, Generic[S], frozen=True, tag_field="kind"):
     environment: dict[str, Any]
     version: str
     ceilings: dict[str, Any] = {}
+    planned_effect: float | None = None
+    planned_runs: Count = 0
 
 
 class ProcessEnd(Struct, frozen=True, tag="end", tag_field="kind"):
@@ -142,8 +147,9 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
         identity: str,
         environment: dict[str, Any],
         ceilings: dict[str, Any] | None = None,
+        planned: tuple[float | None, int] = (None, 0),
     ) -> Self:
-        """Begin the record of a process that starts now."""
+        """Begin the record of a process that starts now; ``planned`` are the effect and number of its header."""
         started = utc_now().isoformat(timespec="milliseconds")
         header = cls.form.header(
             SCHEMA,
@@ -155,6 +161,7 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
             environment,
             __version__,
             ceilings or {},
+            *planned,
         )
         return cls.begin(store, cast(H, header))
 

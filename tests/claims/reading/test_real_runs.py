@@ -2,10 +2,10 @@
 
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading.records import read_runs
+from levelbench.experiments.execution import execute
+from levelbench.experiments.jobs import Job
+from levelbench.experiments.request import Options, resolve
 from levelbench.records import Store, new_id
-from levelbench.runner.execution import execute
-from levelbench.runner.jobs import Job
-from levelbench.runner.request import Options, resolve
 
 
 def test_a_clean_complete_run_of_digits_has_no_error_and_no_warning(tmp_path):

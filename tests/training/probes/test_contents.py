@@ -38,7 +38,7 @@ def kind(tmp_path):
         (OPTIMIZER + SCHEME, "scheme"),
         (TASK, "training"),
         ("import levelbench\ntask: object = levelbench.Task('mine')\n", "training"),
-        ("from levelbench.runner.request import load_task\ntask = load_task('digits')\n", "training"),
+        ("from levelbench.experiments.request import load_task\ntask = load_task('digits')\n", "training"),
         ("from elsewhere import task\n@task.recipe\ndef mine(): pass\n", "training"),
         ("from elsewhere import task\n@task.recipe(factors={'mixup': 0.0})\ndef mine(): pass\n", "training"),
         (TASK + OPTIMIZER, "training"),

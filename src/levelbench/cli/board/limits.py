@@ -93,7 +93,7 @@ def _of_inference(entry: Submission, store: Path) -> tuple[dict[str, Any], str] 
 
 def _forward(header: Any) -> float:
     """FLOPs of one example through the network that the run trained; 0 where it would be built otherwise today."""
-    from levelbench.runner.request import load_task, source_of
+    from levelbench.experiments.request import load_task, source_of
 
     specification = header.specification
     task = load_task(specification.task)
@@ -141,7 +141,7 @@ def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
     Of training how often is evaluated is one of them: a target is only reached where somebody looks.
     """
     from levelbench.errors import LevelbenchError
-    from levelbench.runner.request import load_task
+    from levelbench.experiments.request import load_task
     from levelbench.training.stopping import Evaluate
 
     try:

@@ -91,8 +91,8 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
     ``what`` is a task's name or file, with settings in brackets. Of a file that adds recipes to another's task, those
     recipes alone are checked.
     """
+    from levelbench.experiments.request import load_task
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import load_task
     from levelbench.training.probes.task import check_task
 
     reference, given = parse_item(what)
@@ -153,7 +153,7 @@ def _say(line: ProgressLine, subject: str, probe: str) -> None:
 
 def _recipes(task: Task, reference: str, only: str) -> tuple[str, ...]:
     """The recipes to check: the one asked for; those of the file; all."""
-    from levelbench.runner.request import own_recipes
+    from levelbench.experiments.request import own_recipes
 
     if only and only not in task.recipes:
         raise UnknownNameError(f"recipe of task {task.name!r}", only, task.recipes)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from levelbench.cli.progress_line import ProcessProgress
-from levelbench.runner.inference.processes import InferencePlan, InferenceWatcher
-from levelbench.runner.replicates import Replicate
+from levelbench.experiments.inference.processes import InferencePlan, InferenceWatcher
+from levelbench.experiments.replicates import Replicate
 
 __all__ = ["InferenceProgress"]
 

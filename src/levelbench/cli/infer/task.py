@@ -12,9 +12,9 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.inference.making import Wanted
+    from levelbench.experiments.inference.models import Basis, KeptModel
     from levelbench.records.inference import Data, Model
-    from levelbench.runner.inference.making import Wanted
-    from levelbench.runner.inference.models import Basis, KeptModel
     from levelbench.training.task import Task
 
 __all__ = ["TaskModel", "task_model"]
@@ -35,11 +35,11 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
 
     Says so beforehand. Raises ``UsageError`` for what cannot be meant, and what the run raised.
     """
+    from levelbench.experiments.inference.making import kept_model
+    from levelbench.experiments.inference.subject import refuse_quality
+    from levelbench.experiments.request import load_task
     from levelbench.records.inference import Data, Model
     from levelbench.records.selection import parse_item
-    from levelbench.runner.inference.making import kept_model
-    from levelbench.runner.inference.subject import refuse_quality
-    from levelbench.runner.request import load_task
 
     if given["labels"] is not None or given["sizes"]:
         option = "--labels" if given["labels"] is not None else "--size"
@@ -73,8 +73,8 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
 
 def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
     """What the network would be trained from now."""
+    from levelbench.experiments.inference.models import basis_of
     from levelbench.measure.environment import capture
-    from levelbench.runner.inference.models import basis_of
 
     specification = wanted.specification
     network = task.assemble(specification.recipe, specification.settings).network
@@ -82,9 +82,9 @@ def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
 
 
 def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
+    from levelbench.experiments.inference.making import Wanted
+    from levelbench.experiments.request import Options, load_task, resolve, source_of
     from levelbench.records.selection import parse_item
-    from levelbench.runner.inference.making import Wanted
-    from levelbench.runner.request import Options, load_task, resolve, source_of
 
     reference, settings = parse_item(word)
     if given["run_word"] is not None:
@@ -110,8 +110,8 @@ def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
 def _trained(store: Path, wanted: Wanted, as_json: bool, data: Path | None, description: str) -> KeptModel:
     """Train, having said so with the time that it took before, where that is known."""
     from levelbench.cli.progress_line import ProgressLine
+    from levelbench.experiments.inference.making import expected_s, train_model, why_not_kept
     from levelbench.report.numbers import duration
-    from levelbench.runner.inference.making import expected_s, train_model, why_not_kept
 
     specification = wanted.specification
     name = f"{specification.task}[{specification.recipe}]"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.experiments.inference.data import Examples
     from levelbench.networks.network import Network
     from levelbench.records.inference import Data, InferenceArm, Model, ScenarioSettings
-    from levelbench.runner.inference.data import Examples
 
 __all__ = ["SCENARIOS", "Foreign", "foreign", "frameworks_of", "is_task", "scenario_settings", "seconds"]
 
@@ -159,8 +159,8 @@ def foreign(
     """
     from levelbench import plugins
     from levelbench.cli.network.words import make_cases, name_network
+    from levelbench.experiments.inference.data import check_examples, digest_of_data, file_examples
     from levelbench.records.inference import Data, Model
-    from levelbench.runner.inference.data import check_examples, digest_of_data, file_examples
 
     try:
         named = name_network(word, ())

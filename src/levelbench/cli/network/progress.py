@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from levelbench.cli.progress_line import ProcessProgress
+from levelbench.experiments.networks import NetworkPlan, NetworkWatcher
+from levelbench.experiments.replicates import Replicate
 from levelbench.records.networks import NetworkSpecification
 from levelbench.report.networks import arm_label, case_label
-from levelbench.runner.networks import NetworkPlan, NetworkWatcher
-from levelbench.runner.replicates import Replicate
 
 __all__ = ["NetworkProgress"]
 

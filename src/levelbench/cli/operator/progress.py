@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from levelbench.cli.progress_line import ProgressLine
+from levelbench.experiments.operator import BenchmarkPlan, BenchmarkWatcher
+from levelbench.experiments.replicates import Replicate
 from levelbench.records.benchmarks import Case
-from levelbench.runner.benchmarks import BenchmarkPlan, BenchmarkWatcher
-from levelbench.runner.replicates import Replicate
 
 __all__ = ["OperatorProgress"]
 

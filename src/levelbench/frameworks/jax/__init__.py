@@ -16,6 +16,7 @@ class JaxFramework(PackagedFramework):
 
     name = "jax"
     title = "JAX"
+    imports = ("levelbench.frameworks.jax.backend", "array_api_compat.numpy")
     modes = ("jit", "eager")
 
     def lacking_device(self, device: str) -> str | None:

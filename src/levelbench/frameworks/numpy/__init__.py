@@ -13,6 +13,7 @@ class NumpyFramework(Framework):
     """Runs on the CPU, and is always there."""
 
     name = "numpy"
+    imports = ("levelbench.frameworks.numpy.backend", "array_api_compat.numpy")
 
     def lacks(self, device: str = "cpu") -> str | None:
         """Only another device than the CPU is lacking."""

@@ -17,6 +17,11 @@ class TorchFramework(PackagedFramework):
 
     name = "torch"
     title = "PyTorch"
+    imports = (
+        "levelbench.frameworks.torch.backend",
+        "levelbench.frameworks.torch.optimizers",
+        "array_api_compat.torch",
+    )
     modes = ("eager", "compiled")
     communicators = ("gloo", "nccl")
 

@@ -505,20 +505,21 @@ def make_record(
     reference: Path | str,
     on_stage: OnStage,
     crashed: str = "",
+    planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
     """Measure the case, write the record and answer with its path.
 
     ``seed`` is the number of the replicate; parameters and inputs are the same in all. ``reference`` is the file that
     the case is checked against, or text that says why there is none. ``on_stage`` gets the record's path with each
     stage as it begins, and the outcome with an empty one. ``crashed`` says how a process before this one was brought
-    down: it is recorded, and not tried again.
+    down: it is recorded, and not tried again. ``planned`` are the effect and number of the header.
     """
     environment = capture()
     wanted = load(reference) if isinstance(reference, Path) else Reference(ReferenceFacts(reason=reference), {})
     gc.collect()
     gc.freeze()
     with NetworkWriter.start(
-        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings
+        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings, planned=planned
     ) as writer:
 
         def begin(stage: str) -> None:

@@ -19,6 +19,7 @@ from levelbench.measure.caches import StreamFlusher
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings, measure_gemm, measure_largest_gemm
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.forking import how_started
 from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
 from levelbench.operators.contract import Framework, OperatorBackend
 from levelbench.operators.frameworks import open_framework
@@ -108,23 +109,26 @@ def make_record(
     on_case: OnCase,
     backend: OperatorBackend | None = None,
     crashed: Mapping[int, str] | None = None,
+    planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
     """Measure every problem, write the record and answer with its path.
 
     ``seed`` is the number of the replicate; inputs are the same in all. ``ceilings`` go into the record; ``own`` are
     those that this framework reached, by which it is told what would take too long. ``on_case`` gets each case, and
     ``None`` before the first. ``backend`` by default is the specification's framework, opened. ``crashed`` problems
-    brought a process before this one down: they fail with that reason, untried.
+    brought a process before this one down: they fail with that reason, untried. ``planned`` are the effect and number
+    of the header.
     """
     opened = open_framework(specification.framework, specification.device) if backend is None else backend
     reference = opened if specification.framework == "numpy" else open_framework("numpy")
     environment = capture()
     environment["framework"] = opened.describe()
+    environment["started"] = how_started()
     flusher = StreamFlusher() if specification.cache == "cold" and specification.device == "cpu" else None
     gc.collect()
     gc.freeze()
     with BenchmarkWriter.start(
-        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings
+        store, specification, seed=seed, identity=identity, environment=environment, ceilings=ceilings, planned=planned
     ) as writer:
         on_case(writer.path, None)
         for index, problem in enumerate(specification.problems):

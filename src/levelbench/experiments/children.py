@@ -1,0 +1,173 @@
+"""Fresh processes that measure: how a parent starts one and listens, and how the child answers and fails.
+
+What happened is in the record; the pipe only says where it is, how far it has come, and why there is
+none. A process that dies says nothing, so the parent tells how it died and what it printed last.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from levelbench.errors import DefinitionError, LevelbenchError
+from levelbench.experiments.starting import spawn
+from levelbench.measure.forking import Child
+from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
+from levelbench.records.faults import store_fault
+
+__all__ = ["CrashError", "Telling", "listen", "need_folder", "raise_told", "serve", "survived"]
+
+# What a process dies of by its own fault: others send SIGKILL and SIGTERM.
+_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+
+
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """A line to the parent: the record's path, the ceilings, the end, or an error in its three parts."""
+
+    path: str | None = None
+    ceilings: dict[str, Any] | None = None
+    done: bool = False
+    error: tuple[str, str, str] | None = None
+    exit_code: int = 0
+    trace: str = ""
+
+
+class CrashError(LevelbenchError):
+    """A process that a framework brought down at ``index`` of what it had to do."""
+
+    exit_code = 3
+    index = 0
+
+
+N = TypeVar("N", bound=Telling)
+J = TypeVar("J")
+T = TypeVar("T")
+
+
+Begin = Callable[[Sequence[str], int, Sequence[int]], Child]
+"""Starts a process with these arguments, which prints to a descriptor and is given others."""
+
+
+def listen(
+    module: str,
+    job: msgspec.Struct,
+    note: type[N],
+    on_note: Callable[[N], None] | None = None,
+    begin: Begin | None = None,
+) -> tuple[list[N], int, str]:
+    """Carry out a job in a process of its own, alone: its notes, its exit code, and what it printed.
+
+    The process is what ``begin`` starts, and without it a new interpreter: ``python -m module``.
+    """
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as output:
+        process = (begin or partial(spawn, module))([str(write)], output.fileno(), [write])
+        os.close(write)
+        notes: list[N] = []
+        try:
+            assert process.stdin is not None
+            # It may have died before it read its job; how it died is told below.
+            with suppress(BrokenPipeError):
+                process.stdin.write(msgspec.json.encode(job))
+                process.stdin.close()
+            with os.fdopen(read, "rb") as pipe:
+                # The loop sleeps until a line comes, and ends with the process.
+                for line in pipe:
+                    notes.append(msgspec.json.decode(line, type=note, strict=False))
+                    if on_note is not None:
+                        on_note(notes[-1])
+            process.wait()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        return notes, process.wait(), output.read().decode(errors="replace")
+
+
+def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:
+    """Raise what a process told, or how it died; nothing, where it came to its end.
+
+    ``at`` names what it was at, as `` at Conv``, and ``index`` is its place. It died of a crash, a ``CrashError``,
+    where its record had begun, ``at`` is not empty and the signal is one that nobody sends.
+    """
+    told = next((note for note in notes if note.error is not None), None)
+    if told is not None and told.error is not None:
+        said = LevelbenchError(*told.error)
+        said.exit_code, said.trace = told.exit_code, told.trace
+        raise said
+    if code == 0 and any(note.done for note in notes):
+        return
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    last = output.strip().splitlines()[-1:] or ["nothing printed"]
+    began = any(note.path for note in notes)
+    kind = CrashError if -code in _CRASHES and at and began else LevelbenchError
+    do = "run the same command again to resume; --debug shows all that it printed"
+    error = kind(asked, f"its process {ended}{at} ({last[0]})", do)
+    if isinstance(error, CrashError):
+        error.index = index
+    error.exit_code, error.trace = 3, output
+    raise error
+
+
+def survived(attempt: Callable[[dict[int, str]], T]) -> T:
+    """What ``attempt`` gives, which is told where processes crashed before it, and how.
+
+    A process that crashes is followed by one that leaves that place out; a second crash at the same place is raised.
+    """
+    crashed: dict[int, str] = {}
+    while True:
+        try:
+            return attempt(crashed)
+        except CrashError as crash:
+            if crash.index in crashed:
+                raise
+            crashed = {**crashed, crash.index: crash.found}
+
+
+def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[Telling], None]], None]) -> int:
+    """The child: read a job from standard input, carry it out, and tell on the file descriptor named first."""
+    end_on_interrupt()
+    die_with_parent()
+    pipe = int(arguments[0])
+
+    def tell(note: Telling) -> None:
+        line = msgspec.json.encode(note) + b"\n"
+        while line:
+            line = line[os.write(pipe, line) :]
+
+    given = msgspec.json.decode(sys.stdin.buffer.read(), type=job)
+    try:
+        carry_out(given, tell)
+        tell(Telling(done=True))
+    except LevelbenchError as error:
+        parts = error.asked, error.found, error.do
+        tell(Telling(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  # the process's boundary: told to the parent
+        found = f"it raised {type(error).__name__}: {error}"
+        failure = DefinitionError("a benchmark's process", found, "--debug shows where; correct the adapter")
+        parts = failure.asked, failure.found, failure.do
+        tell(Telling(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
+        return failure.exit_code
+    return 0
+
+
+def need_folder(folder: Path) -> None:
+    """Make the folder of the records before anything is measured for it: ``StoreError`` where that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise store_fault("a store for the records", folder, error) from error

@@ -1,0 +1,173 @@
+"""The folder of a run on several ranks: what they are to do, what they say, their logs; gone with the run.
+
+It lies hidden in the store, which all machines share anyway, and its name says which process made it. So
+what a killed one left is known as such, and is removed by the next command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from levelbench.distributed.launching.environment import start_of
+from levelbench.errors import UsageError
+from levelbench.experiments.jobs import Job, Message
+from levelbench.records.faults import store_fault
+from levelbench.records.locks import hold
+from levelbench.records.writer import path_part
+
+__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]
+
+JOB = "job.json"
+"""The job's file in its folder."""
+PULSE = "steps"
+"""The file there through which the first rank shows how far it is."""
+ANSWERS = "answers.jsonl"
+"""The file there in which the launcher answers the first rank as the witness of its clock, a line each time."""
+JOBS = ".jobs"
+"""Where the folders are in a store; what begins with a dot holds no records."""
+
+
+def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
+    """The file in which a rank that was started again so many times leaves its messages, a line each."""
+    return folder / f"messages-{rank}{f'.{restarts}' if restarts else ''}.jsonl"
+
+
+def paths_told(folder: Path) -> list[Path]:
+    """The records that ranks have told of, each time that they were started, the oldest first."""
+    found: dict[Path, None] = {}
+    for _, path in sorted(_by_restarts(folder)):
+        lines = path.read_bytes().split(b"\n")[:-1]
+        told = (msgspec.json.decode(line, type=Message).path for line in lines)
+        found |= dict.fromkeys(Path(each) for each in told if each)
+    return list(found)
+
+
+def _by_restarts(folder: Path) -> list[tuple[int, Path]]:
+    """The files of messages here, each with how often its rank had been started again."""
+    named = [(re.fullmatch(r"messages-\d+(?:\.(\d+))?\.jsonl", path.name), path) for path in folder.iterdir()]
+    return [(int(found[1] or 0), path) for found, path in named if found]
+
+
+@contextmanager
+def job_folder(job: Job) -> Iterator[Path]:
+    """A new folder with the job in it, removed at the end; those that killed processes left are removed before.
+
+    Raises ``StoreError`` where the store cannot be written.
+    """
+    place = Path(job.store).resolve() / JOBS
+    pid = os.getpid()
+    folder = place / f"{_here()}+{pid}+{start_of(pid)}+{path_part(job.id)}"
+    try:
+        folder.mkdir(parents=True)
+        _remove_stale(place)
+        store, data = str(place.parent), None if job.data is None else str(Path(job.data).resolve())
+        (folder / JOB).write_bytes(msgspec.json.encode(msgspec.structs.replace(job, store=store, data=data)))
+    except OSError as error:
+        raise store_fault(f"a run on several ranks in the store {job.store}", folder, error) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def only_one(job: Job) -> Iterator[None]:
+    """Be the one process that makes this run in its store; ``UsageError`` where another one does.
+
+    A record says that its run goes on only once the first rank has begun it, and ranks take a while to be there.
+    """
+    place = Path(job.store).resolve() / JOBS
+    path = place / f"{path_part(job.key)[:8]}-s{job.seed}.lock"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(path, job)
+    except OSError as error:
+        raise store_fault(f"a run on several ranks in the store {job.store}", path, error) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(path: Path, job: Job) -> int:
+    """The open file at ``path``, with its lock, and who this is in it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            hold(descriptor)
+        except BlockingIOError:
+            who = os.read(descriptor, 200).decode(errors="replace") or "another process"
+            os.close(descriptor)
+            raise UsageError(
+                f"seed {job.seed} of {job.specification.task}",
+                f"{who} is at this run right now",
+                "wait for it, or choose other seeds with --seed",
+            ) from None
+        # Whoever had it may have removed it in between: then this is a file that nobody else will find.
+        with suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                return descriptor
+        os.close(descriptor)
+
+
+def _here() -> str:
+    """The host and, as containers on it may share its name, the namespace in which ids of processes mean something."""
+    try:
+        ids = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        ids = 0
+    return f"{path_part(socket.gethostname())}-{ids}"
+
+
+def _remove_stale(place: Path) -> None:
+    """Of other machines' processes nobody knows here whether they live."""
+    here = re.escape(_here())
+    for folder in place.iterdir():
+        found = re.fullmatch(rf"{here}\+(\d+)\+(\d+)\+.*", folder.name)
+        if found and start_of(int(found[1])) != int(found[2]):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class Inbox:
+    """The messages of all ranks, read as they come: of the last time that they were started."""
+
+    def __init__(self, folder: Path, ranks: int) -> None:
+        self._folder, self._ranks = folder, ranks
+        self.restarts = 0
+        """How often the ranks were started again."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._paths = [messages_of(self._folder, rank, self.restarts) for rank in range(self._ranks)]
+        self._read = [0] * self._ranks
+
+    def take(self) -> list[Message]:
+        """The whole lines that have come since the last time, by rank."""
+        # Any rank's file: the first rank may be on another node, whose command has a folder of its own.
+        newest = max((restarts for restarts, _ in _by_restarts(self._folder)), default=0)
+        if newest > self.restarts:
+            self.restarts = newest
+            self._begin()
+        return [message for rank in range(len(self._paths)) for message in self._of(rank)]
+
+    def _of(self, rank: int) -> list[Message]:
+        # Opened anew each time: a file system over a network looks for what another machine wrote when one opens it.
+        try:
+            with self._paths[rank].open("rb") as file:
+                file.seek(self._read[rank])
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._read[rank] += len(whole) + len(newline)
+        return [msgspec.json.decode(line, type=Message) for line in whole.splitlines()]

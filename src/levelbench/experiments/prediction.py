@@ -1,0 +1,169 @@
+"""Predictions for numbers of ranks that are not here, calibrated on the runs of one process that are.
+
+What a step computes is measured, what it sends is the scheme's, and the network is what the user says it
+is. How many examples a target needs is measured as well, never guessed: that of one process where a scheme is
+consistent, else that of the scheme's own runs, and where there are none no time to the target is predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from levelbench.distributed.finding import named_scheme
+from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, of_samples
+from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.simulation.predict import Prediction, predict
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.experiments.request import Arm, load_task
+from levelbench.records import Record, summarise
+from levelbench.training.recipe import Recipe
+from levelbench.training.task import Setting
+
+__all__ = ["Wanted", "check_simulable", "predictions"]
+
+_COMPUTE = ("data", "forward", "backward")
+_WARM_UP = 0.1
+"""The first share of steps, which are slower than those of a long run."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be predicted: schemes by name with their settings, numbers of ranks, on which network."""
+
+    schemes: Sequence[tuple[str, dict[str, Setting]]]
+    ranks: Sequence[int]
+    network: Interconnect
+    scaling: str = "strong"
+
+
+def check_simulable(arm: Arm, wanted: Wanted) -> None:
+    """Raise what :func:`predictions` would, before anything is measured for it.
+
+    ``UnsupportedError`` for a scheme that brings processes of its own, ``UsageError`` for a number of ranks that it
+    cannot have, or more than there are examples in a batch.
+    """
+    batch = _batch(_recipe(arm))
+    for name, settings in wanted.schemes:
+        scheme = named_scheme(name, settings)
+        if not scheme.counted:
+            found = "its framework sends by itself, past what is simulated"
+            raise UnsupportedError(f"a simulation of scheme {scheme.name!r}", found, "choose another scheme")
+        for ranks in wanted.ranks:
+            workers = scheme.workers(ranks)
+            if wanted.scaling == "strong" and workers > batch:
+                raise UsageError(
+                    f"a prediction for {ranks} ranks with strong scaling",
+                    f"the batch has {batch} examples, and {workers} workers cannot share it",
+                    "leave such numbers out, give the recipe a larger batch (TASK[batch=...]), or --scaling weak",
+                )
+
+
+def predictions(arm: Arm, records: Sequence[Record], wanted: Wanted) -> list[Prediction]:
+    """A prediction for each scheme and number of ranks; ``arm`` is that of one process, ``records`` all that were made.
+
+    ``UsageError`` where no run of one process has come to an end.
+    """
+    alone = [each for each in records if each.header.specification.distribution is None and each.status == "done"]
+    if not alone:
+        raise UsageError(
+            "predictions for more ranks",
+            "they are calibrated on runs of one process, and there is none",
+            "measure that point, too: --ranks 1,...",
+        )
+    recipe = _recipe(arm)
+    shapes = {each.name: each.shape for each in recipe.trained_network().parameters if each.trainable}
+    batch = _batch(recipe)
+    compute = _with_fixed_part(_compute(alone, batch), records)
+    found = []
+    for name, settings in wanted.schemes:
+        scheme = named_scheme(name, settings)
+        for ranks in wanted.ranks:
+            found.append(
+                predict(
+                    scheme,
+                    ranks,
+                    ModelShape(shapes),
+                    compute,
+                    wanted.network,
+                    batch=batch,
+                    scaling=wanted.scaling,
+                    uncertain=Uncertain(compute_s=of_samples(compute.samples_s)),
+                    optimizer=recipe.optimizer,
+                    examples_to_target=_examples(scheme.name, scheme.consistent, wanted.scaling, alone, records),
+                )
+            )
+    return found
+
+
+def _recipe(arm: Arm) -> Recipe:
+    return load_task(arm.reference).assemble(arm.specification.recipe, arm.specification.settings)
+
+
+def _batch(recipe: Recipe) -> int:
+    """Examples of an update."""
+    return recipe.sampler.batch * recipe.accumulate
+
+
+def _compute(records: Sequence[Record], batch: int) -> Compute:
+    """The steps of one process: data, forward and backward, and apart from them the optimizer's update."""
+    samples: list[float] = []
+    update_s, forward = [], []
+    for record in records:
+        steps = np.asarray(record.samples["step_time"].values, np.float64) * 1e-9
+        steps = steps[int(len(steps) * _WARM_UP) :]
+        phases = record.evaluations[-1].phases_ns
+        worked = sum(phases.get(name, 0) for name in _COMPUTE)
+        whole = worked + phases.get("update", 0)
+        samples += (steps * worked / whole).tolist()
+        update_s.append(float(steps.mean()) * phases.get("update", 0) / whole)
+        forward.append((worked - phases.get("backward", 0)) / worked)
+    return Compute.measured(
+        tuple(samples), batch, update_s=float(np.mean(update_s)), forward_share=float(np.mean(forward))
+    )
+
+
+def _with_fixed_part(compute: Compute, records: Sequence[Record]) -> Compute:
+    """What of a step does not shrink with the examples of a rank, where runs on several ranks show it.
+
+    The straight line through the mean step of one process and of workers that had a core each (least squares). Without
+    such runs nothing is taken to be fixed.
+    """
+    sizes, seconds = [float(compute.batch)], [compute.mean_s]
+    for record in records:
+        team = record.header.specification.distribution
+        crowded = record.end is not None and any("ranks share" in each for each in record.end.suspect)
+        if team is None or team.scaling != "strong" or record.status != "done" or crowded:
+            continue
+        work = [
+            float(np.mean(np.subtract(found["step_time"].values, found["communicate_time"].values))) * 1e-9
+            for found in record.ranks.values()
+            if "step_time" in found and "communicate_time" in found
+        ]
+        if work:
+            sizes.append(compute.batch / len(work))
+            seconds.append(max(0.0, float(np.mean(work)) - compute.update_s))
+    if len(set(sizes)) < 2:
+        return compute
+    slope = float(np.polyfit(sizes, seconds, 1)[0])
+    return replace(compute, fixed_s=min(max(0.0, compute.mean_s - slope * compute.batch), compute.mean_s))
+
+
+def _examples(
+    scheme: str, consistent: bool, scaling: str, alone: Sequence[Record], records: Sequence[Record]
+) -> float | None:
+    """Training examples to the target, of the runs that say it; ``None`` where none do.
+
+    With weak scaling the batch grows with the ranks, and what training on a small one takes says nothing.
+    """
+    if scaling == "weak":
+        return None
+    if consistent:
+        own = list(alone)
+    else:
+        teams = [(each, each.header.specification.distribution) for each in records]
+        own = [each for each, team in teams if team and (team.scheme, team.scaling) == (scheme, "strong")]
+    found = [count for each in own if (count := summarise(each).samples_to_target) is not None]
+    return float(np.mean(found)) if found else None

@@ -1,0 +1,299 @@
+"""From what a user asked for to a specification: which task, recipe, framework and settings, all checked.
+
+Everything that can be wrong with a request is found here, before the first process starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from levelbench import plugins
+from levelbench.errors import (
+    DefinitionError,
+    MissingError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
+from levelbench.experiments.distribution import TeamOptions, resolve_distribution
+from levelbench.experiments.task_files import Importing, is_ours, own_modules, refuse_data, watched
+from levelbench.measure.policies import policy
+from levelbench.operators.frameworks import load_framework
+from levelbench.records.digest import key_of
+from levelbench.records.schema import Source, Specification
+from levelbench.training.datasets.base import DatasetSource
+from levelbench.training.quality import Quality
+from levelbench.training.schedules import has_fixed_length
+from levelbench.training.task import Evaluate, Recipe, Setting, Task
+
+__all__ = [
+    "STOPPING_RULES",
+    "Arm",
+    "Options",
+    "file_of",
+    "load_task",
+    "meant_recipes",
+    "own_recipes",
+    "resolve",
+    "source_of",
+]
+
+Rule = Literal["confirmed", "final", "first", "sustained"]
+STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
+"""The rules under which a run can be made; ``interpolated`` is a view of one that was."""
+
+_DEFAULT_FRAMEWORK = "torch", "numpy"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What applies to all arms of a command; ``None`` leaves it to the task or recipe."""
+
+    recipe: str | None = None
+    framework: str | None = None
+    device: str = "cpu"
+    target: float | None = None
+    crossing: str | None = None
+    clock: str | None = None
+    evaluate_every: str | None = None
+    budget_epochs: float | None = None
+    budget_s: float | None = None
+    budget_samples: int | None = None
+    budget_j: float | None = None
+    plateau: int | None = None
+    data: Path | None = None
+    team: TeamOptions = field(default_factory=TeamOptions)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a comparison: how the task is found, and what its runs are to be.
+
+    ``usual`` is whether the recipe is the task's default.
+    """
+
+    reference: str
+    specification: Specification
+    source: Source
+    usual: bool = True
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_of(self.specification))
+
+
+def load_task(reference: str) -> Task:
+    """The task that a name or the path of a Python file means (the file defines ``task``)."""
+    return load_watched(reference)[0]
+
+
+def load_watched(reference: str) -> tuple[Task, Importing]:
+    """The task, and what its file did while it was imported; ``DefinitionError`` where it opened data."""
+    if is_ours(reference):
+        return _task_named(reference), Importing()
+    with watched() as seen:
+        task = _task_from_file(Path(reference)) if reference.endswith(".py") else _task_named(reference)
+    refuse_data(reference, seen)
+    return task, seen
+
+
+def _task_named(reference: str) -> Task:
+    found = plugins.load("task", reference)
+    if not isinstance(found, Task):
+        raise DefinitionError(f"task {reference!r}", f"its entry point is a {type(found).__name__}", "make it a Task")
+    return found
+
+
+def file_of(reference: str) -> Path | None:
+    """The user's own file, where ``reference`` is one."""
+    return Path(reference) if reference.endswith(".py") else None
+
+
+def own_recipes(task: Task, reference: str) -> tuple[str, ...]:
+    """The recipes that the file ``reference`` defines; all of the task's for a name, or a file that defines none."""
+    if not reference.endswith(".py"):
+        return task.recipes
+    path = Path(reference).resolve()
+    return tuple(name for name in task.recipes if _file_of(task.recipe_function(name)) == path) or task.recipes
+
+
+def meant_recipes(task: Task, reference: str) -> tuple[str, ...]:
+    """What ``reference`` means where no recipe is named: the task's default, or what a file adds to another's task."""
+    own, usual = own_recipes(task, reference), task.recipes[0]
+    return (usual,) if usual in own else own
+
+
+def _file_of(recipe: Callable[..., Recipe]) -> Path | None:
+    file = inspect.getsourcefile(inspect.unwrap(recipe))
+    return Path(file).resolve() if file else None
+
+
+def source_of(task: Task, recipe: str) -> Source:
+    """The text of the module that defines the recipe: the task's own, or that of somebody who added one.
+
+    With it go digests of what the task fixes, which another module's recipe does not change, and of the user's own
+    modules that any of these import.
+    """
+    module = inspect.getmodule(task.recipe_function(recipe))
+    file = getattr(module, "__file__", None)
+    text = Path(file).read_text(encoding="utf-8") if file else ""
+    name = module.__name__ if module is not None else task.name
+    quality = _definition_digest(task.quality)
+    fixed = (sys.modules.get(type(part).__module__) for part in (task.quality, task.data))
+    modules = own_modules(module, fixed)
+    return Source(name, _digest(text), text, quality, _definition_digest(task.data), modules)
+
+
+def _definition_digest(part: Quality | DatasetSource) -> str:
+    """SHA-256 of what defines a part of a task: its class, the code that is not ours, and its plain settings.
+
+    Code of levelbench itself is known by its class's name: its version is among the libraries of a record. So are the
+    data it loads, which the record describes; their sources hold what depends on the machine.
+    """
+    kind = type(part)
+    own = [each for each in kind.__mro__ if not each.__module__.startswith(("levelbench.", "builtins", "abc"))]
+    settings = {}
+    if own or isinstance(part, Quality):
+        settings = {
+            name: value
+            for name, value in sorted(vars(part).items())
+            if name != "target" and isinstance(value, bool | int | float | str | None)
+        }
+    return _digest(repr((kind.__qualname__, settings, [_text_of(each) for each in own])))
+
+
+def _text_of(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return kind.__qualname__
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
+    """The arm that ``reference[given]`` means under ``options``; what is in the brackets wins."""
+    task = load_task(reference)
+    settings = dict(given)
+    recipe = str(settings.pop("recipe", None) or options.recipe or _only(task, reference))
+    framework = str(settings.pop("framework", None) or options.framework or _default_framework())
+    device = str(settings.pop("device", None) or options.device)
+    distribution = resolve_distribution(options.team, settings, framework, device)
+    threshold = settings.pop("target", options.target)
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise UsageError(
+            f"target {threshold!r} of {task.name}", "it is not a number", "give a number, as in target=0.9"
+        )
+    full = task.settings(recipe, settings)
+    _check_available(task, framework, device, options.data)
+    parts = task.assemble(recipe, full)
+    budget_epochs = _check_options(options, parts)
+    specification = Specification(
+        task=task.name,
+        recipe=recipe,
+        framework=framework,
+        device=device,
+        settings=full,
+        target=task.quality.as_target(threshold),
+        crossing=_crossing(options, parts),
+        clock=policy(options.clock or task.clock).name,
+        evaluate_every=str(Evaluate.parse(options.evaluate_every or task.evaluate_every)),
+        budget_epochs=budget_epochs,
+        budget_s=options.budget_s,
+        budget_samples=options.budget_samples,
+        budget_j=options.budget_j,
+        plateau=options.plateau,
+        distribution=distribution,
+    )
+    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0])
+
+
+def _only(task: Task, reference: str) -> str:
+    found = meant_recipes(task, reference)
+    if len(found) > 1:
+        what = f"it adds {len(found)} recipes to {task.name}: {', '.join(found)}"
+        raise UsageError(f"the recipe of {reference}", what, f"name one: {reference}[recipe={found[0]}]")
+    return found[0]
+
+
+def _crossing(options: Options, parts: Recipe) -> Rule:
+    """The rule asked for, else the one that suits the schedule."""
+    if options.crossing is None:
+        return "final" if has_fixed_length(parts.schedule) else "confirmed"
+    for rule in STOPPING_RULES:
+        if rule == options.crossing:
+            return rule
+    raise UnknownNameError("crossing rule of a run", options.crossing, STOPPING_RULES)
+
+
+def _check_options(options: Options, parts: Recipe) -> float:
+    """The budget in epochs, once all numbers are found to make sense."""
+    for name, value in (
+        ("epochs", options.budget_epochs),
+        ("seconds", options.budget_s),
+        ("samples", options.budget_samples),
+        ("joules", options.budget_j),
+        ("evaluations without a better one", options.plateau),
+    ):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError(f"a budget of {value:g} {name}", "it is not positive", f"give a positive number of {name}")
+    _check_energy(options.budget_j)
+    epochs = options.budget_epochs or float(parts.epochs)
+    if has_fixed_length(parts.schedule) and epochs != parts.epochs:
+        raise UsageError(
+            f"--epochs {epochs:g} for a schedule of fixed length",
+            f"its rate is planned over {parts.epochs} epochs, and to cut it is to train something else",
+            f"set the length of the schedule itself: [epochs={epochs:g}]",
+        )
+    return epochs
+
+
+def _check_energy(budget_j: float | None) -> None:
+    if budget_j is None:
+        return
+    from levelbench.measure.meters import energy_meter
+
+    meter = energy_meter()
+    meter.start()
+    reading = meter.stop()
+    if reading.value is None and reading.reason:
+        raise MissingError(
+            f"a budget of {budget_j:g} joules",
+            f"energy is not available here ({reading.reason})",
+            "give a budget of seconds, samples or epochs",
+        )
+
+
+def _check_available(task: Task, framework: str, device: str, data: Path | None) -> None:
+    found = load_framework(framework)
+    if not found.trains:
+        raise UnsupportedError(
+            f"framework {framework!r} for task {task.name!r}", "it does not train", "use torch or numpy"
+        )
+    if lacking := found.lacks(device):
+        raise MissingError(f"framework {framework!r} on device {device!r}", lacking, "levelbench list shows what runs")
+    # Here and not in the first run's process, whose clock would have the download on it.
+    task.data.fetch(data)
+
+
+def _default_framework() -> str:
+    for name in _DEFAULT_FRAMEWORK:
+        if name in plugins.names("framework") and load_framework(name).lacks() is None:
+            return name
+    raise MissingError("a framework", "none can run here", 'pip install "levelbench[torch]"')
+
+
+def _task_from_file(path: Path) -> Task:
+    task = getattr(plugins.load_file("task", path), "task", None)
+    if not isinstance(task, Task):
+        raise DefinitionError(f"task file {path}", "it defines no `task` of type Task", "write task = Task(...)")
+    return task

@@ -1,0 +1,189 @@
+"""Starts the ranks of one run through an engine, and follows the record that the first of them writes.
+
+As with a run of one process, the record is the only channel for results. What else a rank has to say, its
+phase or its error, is a line in a file of its messages. Which error is the cause is decided here, once all have ended:
+that of the rank which failed first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
+from levelbench.distributed.launching.torchrun import nodes_of
+from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
+from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
+from levelbench.experiments.jobs import Job, Message, phase_text
+from levelbench.experiments.witness import Parent
+from levelbench.measure.clocks import HOST
+from levelbench.records import Event, Follower, parse_item
+from levelbench.records.ranks import end_failed, remove_rank_files_if_left
+from levelbench.records.schema import Between
+from levelbench.training.pulse import Pulse
+
+__all__ = ["run_team"]
+
+_LOOK_S = 0.5
+_LOOK_SOON_S = 0.05
+"""While the first rank may be waiting for an answer, which is before its clock starts and after the last evaluation."""
+
+OnProgress = Callable[[list[Event], float, str], None]
+
+
+def run_team(
+    job: Job, on_progress: OnProgress | None = None
+) -> tuple[Path | None, LevelbenchError | None, tuple[Between, ...] | None]:
+    """Run ``job`` on its ranks to the end: the record, if it came so far, and the error that ended it.
+
+    Then what this process told the first rank as the witness of its clock, ``None`` where that is on another node.
+
+    ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second. If this process is interrupted,
+    all ranks are ended.
+    """
+    distribution = job.specification.distribution
+    assert distribution is not None
+    name, options = parse_item(distribution.engine)
+    if options.get("max_restarts") and not job.checkpoint:
+        raise UsageError(
+            f"ranks that are started again ({distribution.engine})",
+            "there is no checkpoint from which they could go on",
+            'say how often to keep one: --checkpoint "1 epoch"',
+        )
+    # Of a run on several machines each has a command of its own.
+    one_of_several = name == "torchrun" and nodes_of(options, os.environ) > 1
+    alone = nullcontext() if one_of_several else only_one(job)
+    with alone, job_folder(job) as folder:
+        command = [sys.executable, "-m", "levelbench.experiments.rank", str(folder)]
+        look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress, folder / ANSWERS)
+        try:
+            with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
+                look.follow(running)
+            error = _error(job, running.failure(), look.told)
+        finally:
+            if look.path is not None:
+                remove_rank_files_if_left(look.path)
+    path = look.path
+    if path is None or path.is_file():
+        testimony = look.witness.testimony
+        return path, error, None if one_of_several and not testimony else testimony
+    asked, do = f"the record of a run on {_team(job)}", "give a --store that all machines share"
+    return None, error or StoreError(asked, f"{path} is on another machine than this one", do), None
+
+
+@dataclass
+class _Look:
+    """What is seen of ranks while they run."""
+
+    inbox: Inbox
+    pulse: Pulse
+    on_progress: OnProgress | None
+    answers: Path
+    told: list[Message] = field(default_factory=list)
+    witness: Parent = field(default_factory=Parent)
+    path: Path | None = None
+
+    def follow(self, running: RunningJob) -> None:
+        """Until all have ended. A run that failed is given its end, where it is known to be a failure of its own."""
+        began_ns = HOST.now_ns()
+        follower: Follower | None = None
+        phase, alive = "start", True
+        while alive:
+            alive = not running.wait(_LOOK_S if phase == "train" else _LOOK_SOON_S)
+            restarts = self.inbox.restarts
+            self.witness.look()
+            messages = self.inbox.take()
+            self._answer(messages)
+            if self.inbox.restarts > restarts:
+                # Of what went wrong before nothing is left to tell.
+                self.told.clear()
+            for message in messages:
+                self.told.append(message)
+                phase = message.phase or phase
+                if message.path is not None and self.path != Path(message.path):
+                    self.path = Path(message.path)
+                    follower = Follower(self.path)
+            if not alive and self.path is not None:
+                self._end(running.failure(), self.path)
+            if self.on_progress is not None:
+                elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
+                self.on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, self.pulse))
+
+    def _answer(self, messages: list[Message]) -> None:
+        """Say what was seen of the first rank's clock, where it waits for that."""
+        answer = self.witness.found(messages)
+        if answer is not None:
+            # A rank that hears nothing goes on after a while, and says so in its record.
+            with suppress(OSError), self.answers.open("ab") as file:
+                file.write(msgspec.json.encode(answer) + b"\n")
+
+    def _end(self, failure: Failure | None, path: Path) -> None:
+        """A rank that was lost leaves a run interrupted, which is made again; what a rank raised would come again."""
+        cause = _cause(failure, self.told)
+        if cause is not None:
+            # What ended the run is told in any case.
+            with suppress(StoreError):
+                end_failed(path, f"rank {cause.rank}: {cause.fault}")
+
+
+def _cause(failure: Failure | None, told: list[Message]) -> Message | None:
+    """The error of its own that the first rank to fail told; where none is known to be the first, any rank's."""
+    own = [message for message in told if message.error and not message.lost]
+    if failure is None or failure.rank is None or failure.code == PEER_LOST:
+        return own[0] if own else None
+    return next((message for message in own if message.rank == failure.rank), None)
+
+
+def _error(job: Job, failure: Failure | None, told: list[Message]) -> LevelbenchError | None:
+    """What ended the run: what the first rank to fail told, else how it ended and what those who lost it told."""
+    cause = _cause(failure, told)
+    if cause is not None:
+        return _told(cause)
+    asked = f"a run of {job.specification.task} on {_team(job)}, seed {job.seed}"
+    again = f"run the same command again{_everywhere(job)}; --debug shows the last that the rank printed"
+    if failure is not None:
+        error = failure.error(asked)
+        error.do = again
+        lost = _lost(failure, told)
+        silent = failure.code is None and failure.signal is None
+        if lost is not None and lost.error is not None and (silent or failure.code == PEER_LOST or not failure.lines):
+            who = "" if lost.rank == failure.rank else f"rank {lost.rank}: "
+            error.found = f"{failure.reason} ({who}{lost.error[1]})"
+            error.trace = error.trace or lost.trace
+        return error
+    if any(message.phase == "done" for message in told):
+        return None
+    return CommunicationError(asked, "its ranks ended before the run was done, without a word", again)
+
+
+def _lost(failure: Failure, told: list[Message]) -> Message | None:
+    """What a rank told of the loss of another, the one that is named first."""
+    lost = [message for message in told if message.error and message.lost]
+    return min(lost, key=lambda message: message.rank != failure.rank, default=None)
+
+
+def _told(message: Message) -> LevelbenchError:
+    assert message.error is not None
+    error = LevelbenchError(*message.error)
+    error.exit_code, error.trace = message.exit_code, message.trace
+    return error
+
+
+def _everywhere(job: Job) -> str:
+    """Words where the command is given on each of several nodes."""
+    assert job.specification.distribution is not None
+    name, options = parse_item(job.specification.distribution.engine)
+    return " on each node" if name == "torchrun" and nodes_of(options, os.environ) > 1 else ""
+
+
+def _team(job: Job) -> str:
+    distribution = job.specification.distribution
+    assert distribution is not None
+    return f"{distribution.ranks} ranks ({distribution.engine})"

@@ -1,0 +1,286 @@
+"""Inference from a plan to records: what is done counts, what is read is checked, what is measured is the answers."""
+
+from time import sleep
+
+import numpy as np
+import pytest
+
+from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
+from levelbench.experiments.inference.audits import audit_cache
+from levelbench.experiments.inference.data import Examples, digest_of_data
+from levelbench.experiments.inference.driving import _thinned, drive, scenario_of
+from levelbench.experiments.inference.measuring import make_inference_record
+from levelbench.experiments.inference.processes import plan_inference
+from levelbench.experiments.inference.subject import Subject, make_subject, refuse_quality
+from levelbench.measure.clocks import HOST
+from levelbench.measure.environment import capture
+from levelbench.networks import zoo
+from levelbench.networks.files import save
+from levelbench.networks.inference import Answerer, PreparedFeed
+from levelbench.operators.frameworks import open_framework
+from levelbench.records.inference import (
+    Data,
+    InferenceArm,
+    InferenceRecord,
+    InferenceSpecification,
+    Model,
+    PeakTrial,
+    ScenarioSettings,
+)
+from levelbench.training.datasets.base import Dataset, Normalisation, Split
+from levelbench.training.quality import Bleu, Top1
+
+NETWORK = zoo.mlp(4, 3, 2)
+ROWS = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)
+LABELS = np.arange(90) % 2
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "small.onnx"
+    save(NETWORK.stored(NETWORK.initialise(0)), path)
+    return path
+
+
+@pytest.fixture
+def examples(tmp_path):
+    path = tmp_path / "examples.npz"
+    np.savez(path, input=ROWS, labels=LABELS)
+    return path
+
+
+def scenario(name="single-stream", **parts):
+    given = {"quantile": 0.9, "duration_s": 0.0, "queries": 70, "batch": 1, **parts}
+    return ScenarioSettings(name, **given)
+
+
+def specification(model, data, settings=None, framework="numpy", **parts):
+    named = Model("small", "file", str(model), digest_of_data(model))
+    found = Data("file", data.name, str(data), digest_of_data(data)) if data else Data("synthetic", "made-up inputs")
+    return InferenceSpecification("small", named, found, settings or scenario(), InferenceArm(framework), **parts)
+
+
+def measured(spec, store, seed=0, crashed=""):
+    stages = []
+    path = make_inference_record(
+        spec, seed, f"id{seed}", store, None, lambda _, stage, __: stages.append(stage), crashed
+    )
+    return InferenceRecord.read(path), stages
+
+
+@pytest.mark.parametrize(
+    ("settings", "queries", "latencies"),
+    [
+        (scenario(), 70, 70),
+        (scenario("multi-stream", samples_per_query=8, batch=8), 70, 70),
+        (scenario("offline", batch=16, queries=90), 1, 96),
+        (scenario("dawnbench", queries=1), 90, 90),
+        (scenario("server", qps=5000.0, bound_s=5.0, quantile=0.9, workers=2), 70, 70),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_each_scenario_leaves_every_latency_and_the_quality_of_its_answers(
+    model, examples, tmp_path, settings, queries, latencies
+):
+    record, stages = measured(specification(model, examples, settings), tmp_path / "store")
+    assert record.outcome.status == "measured", record.outcome.reason
+    assert record.driven.queries == queries
+    assert len(record.latencies_s) == latencies
+    assert (record.latencies_s > 0).all()
+    logits = open_framework("numpy").executor(NETWORK, NETWORK.initialise(0), trains=False).infer(ROWS)[0]
+    assert record.accuracy.value == (logits.argmax(1) == LABELS).mean()
+    assert stages[1:5] == ["open", "build", "prepare", "first"]
+    assert ("lateness" in record.samples) == (settings.name == "server")
+    assert ("queueing" in record.facts.includes) == (settings.name == "server")
+
+
+def test_processes_ask_in_another_order_and_answer_alike(model, examples, tmp_path):
+    spec = specification(model, examples)
+    one, other = (measured(spec, tmp_path / "store", seed)[0] for seed in (0, 1))
+    assert one.accuracy == other.accuracy
+    assert one.header.key == other.header.key
+
+
+def test_a_query_that_is_filled_up_to_the_networks_batch_says_so(model, examples, tmp_path):
+    record, _ = measured(specification(model, examples, scenario(batch=4)), tmp_path / "store")
+    assert "takes 4 samples at once, so a query of 1 sample is filled up" in record.facts.clock
+    record, _ = measured(specification(model, examples), tmp_path / "store")
+    assert "filled up" not in record.facts.clock
+
+
+def test_made_up_inputs_have_no_quality_and_say_so(model, tmp_path):
+    record, _ = measured(specification(model, None), tmp_path / "store")
+    assert record.facts.synthetic
+    assert record.accuracy.value is None
+    assert "made-up" in record.accuracy.reason
+
+
+class Slow(PreparedFeed):
+    """A millisecond for whatever it has not been asked before; with ``forgets`` for everything."""
+
+    def __init__(self, backend, sources, forgets):
+        super().__init__(backend, sources)
+        self.seen, self.forgets = set(), forgets
+
+    def inputs(self, indices):
+        wanted = set(indices.tolist())
+        if self.forgets or not wanted <= self.seen:
+            sleep(0.001)
+        self.seen |= wanted
+        return super().inputs(indices)
+
+
+def slow(samples, forgets):
+    backend = open_framework("numpy")
+    feed = Slow(backend, [np.zeros((samples, 4), np.float32)], forgets)
+    return Answerer(backend, lambda: backend.executor(NETWORK, NETWORK.initialise(0), trains=False), feed)
+
+
+class Events(list):
+    """A record that is not written."""
+
+    add = list.append
+
+    def add_ns(self, name, values):
+        self.append((name, len(values)))
+
+
+def test_the_highest_rate_is_that_of_a_run_that_kept_the_bound_and_no_higher_one_did():
+    settings = scenario("server", bound_s=0.03, quantile=0.5, find_peak=True, queries=60)
+    events = Events()
+    result = drive(settings, slow(20, True), 20, 0, events, HOST)
+    tried = [each for each in events if isinstance(each, PeakTrial)]
+    assert result.valid
+    assert result.target_per_s == max(each.qps for each in tried if each.valid)
+    assert any(not each.valid for each in tried)
+
+
+def test_a_bound_that_nothing_can_keep_is_told_before_any_rate_is_tried(model, examples, tmp_path):
+    settings = scenario("server", bound_s=1e-9, find_peak=True)
+    record, _ = measured(specification(model, examples, settings), tmp_path / "store")
+    assert record.outcome.status == "failed"
+    assert "wait for nobody" in record.outcome.reason
+    assert not record.peaks
+
+
+def test_audits_are_recorded_each_with_what_it_found(model, examples, tmp_path):
+    record, _ = measured(specification(model, examples, audit=True), tmp_path / "store")
+    by_name = {each.name: each for each in record.audits}
+    assert by_name["answers under the clock"].passed is True
+    assert set(by_name) == {"answers under the clock", "the same sample again", "the same result"}
+
+
+@pytest.mark.parametrize(("forgets", "passed"), [(True, True), (False, False)])
+def test_a_feed_that_remembers_is_caught_and_an_honest_one_is_not(forgets, passed):
+    assert audit_cache(slow(150, forgets), 150, 20, 0, HOST).passed in (passed, None if passed else False)
+
+
+def test_a_process_that_crashed_before_is_recorded_and_not_tried_again(model, examples, tmp_path):
+    record, stages = measured(specification(model, examples), tmp_path / "store", crashed="killed by signal 11")
+    assert (record.outcome.status, record.outcome.reason) == ("failed", "killed by signal 11")
+    assert "queries" not in stages
+
+
+def test_a_mode_that_the_framework_has_not_is_an_outcome_and_no_crash(model, examples, tmp_path):
+    spec = specification(model, examples)
+    arm = InferenceArm("numpy", "compiled")
+    record, _ = measured(InferenceSpecification("small", spec.model, spec.data, spec.scenario, arm), tmp_path / "store")
+    assert record.outcome.status == "failed"
+    assert "compiled" in record.outcome.reason
+    assert record.status == "done"
+
+
+def test_what_is_done_here_is_not_made_again_and_the_rest_is_interleaved(model, examples, tmp_path):
+    spec = specification(model, examples)
+    store = tmp_path / "store"
+    measured(spec, store)
+    other = InferenceSpecification("small", spec.model, spec.data, spec.scenario, InferenceArm("numpy", "eager"))
+    plan = plan_inference([spec, other], 2, store, capture())
+    assert list(plan.done) == [(0, 0, 0)]
+    assert [step.place for step in plan.steps] == [(0, 1, 0), (0, 1, 1), (0, 0, 1)]
+    assert not plan_inference([spec], 1, store, capture()).steps
+    assert len(plan_inference([spec], 1, store, capture(), fresh=True).steps) == 1
+
+
+def test_a_process_that_was_interrupted_is_made_again_and_the_plan_says_why(model, examples, tmp_path):
+    spec = specification(model, examples)
+    record, _ = measured(spec, tmp_path / "store")
+    lines = record.path.read_bytes().splitlines(keepends=True)
+    record.path.write_bytes(b"".join(lines[:-1]))
+    plan = plan_inference([spec], 1, tmp_path / "store", capture())
+    assert len(plan.steps) == 1
+    assert "interrupted" in plan.lines()[1]
+
+
+def test_a_process_that_failed_is_made_again_and_one_that_a_framework_refused_is_not(model, examples, tmp_path):
+    spec = specification(model, examples)
+    measured(spec, tmp_path / "store", crashed="killed by signal 11")
+    plan = plan_inference([spec], 1, tmp_path / "store", capture())
+    assert len(plan.steps) == 1
+    assert "it failed before: killed by signal 11" in plan.lines()[1]
+
+
+def test_the_same_arm_twice_and_a_device_that_is_not_here_are_refused(model, examples, tmp_path):
+    spec = specification(model, examples)
+    with pytest.raises(UsageError, match="named twice"):
+        plan_inference([spec, spec], 1, tmp_path, {})
+    gpu = InferenceSpecification("small", spec.model, spec.data, spec.scenario, InferenceArm("numpy", "", "cuda"))
+    with pytest.raises(MissingError, match="cpu only"):
+        plan_inference([gpu], 1, tmp_path, {})
+
+
+@pytest.mark.parametrize("framework", ["numpy", "onnxruntime"])
+def test_raw_pixels_are_normalised_alike_on_the_clock_and_before_it(framework):
+    # ONNX Runtime's arrays know no arithmetic: there the host does it.
+    if framework != "numpy":
+        pytest.importorskip(framework)
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 4), np.uint8)
+    split = Split.of(pixels, np.zeros(12, np.int64))
+    dataset = Dataset("d", split, split, split, 2, {}, "", "", "", normalisation=Normalisation((0.4,), (0.3,)))
+    subject = Subject(NETWORK, Examples((pixels,), 12), split, Top1(target=0.0), dataset)
+    backend = open_framework(framework)
+    make = lambda: backend.executor(NETWORK, NETWORK.initialise(0), trains=False)  # noqa: E731
+    during, before = (Answerer(backend, make, subject.feed(backend, framework, each), 4) for each in ("in", "out"))
+    before.load(np.arange(12))
+    numpy = open_framework("numpy").executor(NETWORK, NETWORK.initialise(0), trains=False)
+    wanted = numpy.infer(((pixels / 255 - 0.4) / 0.3).astype(np.float32))[0]
+    np.testing.assert_array_equal(during.outputs(np.arange(12))[0], before.outputs(np.arange(12))[0])
+    np.testing.assert_allclose(before.outputs(np.arange(12))[0], wanted, rtol=1e-4, atol=1e-5)
+    assert subject.judge(before).value == (wanted.argmax(1) == 0).mean()
+
+
+def test_a_model_that_changed_since_it_was_named_is_refused(model, examples, tmp_path):
+    spec = specification(model, examples)
+    save(NETWORK.stored(NETWORK.initialise(1)), model)
+    with pytest.raises(DefinitionError, match="it changed"):
+        make_subject(spec, tmp_path)
+
+
+def test_answers_decoded_token_by_token_are_no_inference_of_one_pass():
+    with pytest.raises(UnsupportedError, match="token by token"):
+        refuse_quality("translation", Bleu(target=20.0))
+
+
+def test_a_scenario_is_the_drivers_with_the_same_settings():
+    server = scenario_of(scenario("server", qps=200.0, bound_s=0.015, workers=3))
+    assert (server.qps, server.bound_s, server.workers, server.min_queries) == (200.0, 0.015, 3, 70)
+    assert scenario_of(scenario("offline", batch=16, queries=5)).min_samples == 5
+    assert scenario_of(scenario("offline", batch=16, queries=0)).min_samples is None
+    assert scenario_of(scenario("server", bound_s=0.1, most_s=30.0, find_peak=True), 5.0).max_duration_s is None
+
+
+def test_more_latencies_than_a_record_holds_are_thinned_in_order_of_size():
+    values = np.random.default_rng(0).permutation(1000)
+    kept, every = _thinned(values, 300)
+    assert every == 4
+    assert kept.tolist() == list(range(2, 1000, 4))
+    kept, every = _thinned(values, 1000)
+    assert (kept.tolist(), every) == (values.tolist(), 1)
+
+
+def test_data_of_a_task_that_are_not_those_of_the_plan_are_refused(model, tmp_path):
+    mine = Model("digits[mlp]", "task", str(model), digest_of_data(model), task="digits", reference="digits")
+    data = Data("task", "the test split of digits", checksums={"digits": "0" * 64})
+    spec = InferenceSpecification("digits", mine, data, scenario(), InferenceArm("numpy"))
+    with pytest.raises(DataError, match="planned with"):
+        make_subject(spec, tmp_path)

@@ -1,0 +1,344 @@
+"""Whole campaigns in processes of their own: planned, interleaved, resumed, recorded."""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from tests.experiments.campaigns import HERE, NUMPY, Quiet, losses, plan_of
+from tests.warm import WARM
+
+from levelbench.errors import LevelbenchError, UsageError
+from levelbench.experiments.campaign import carry_out
+from levelbench.experiments.jobs import Job
+from levelbench.experiments.launch import launch
+from levelbench.experiments.plan import Step
+from levelbench.experiments.request import Options, resolve
+from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
+
+
+@pytest.fixture(scope="module")
+def done_once(tmp_path_factory, task_text):
+    """A task's file, and a store with its run of seed 0: a run takes a second, and to look at it takes none."""
+    folder = tmp_path_factory.mktemp("done")
+    (folder / "my_task.py").write_text(task_text)
+    store = Store(folder / "store")
+    carry_out(plan_of([resolve(str(folder / "my_task.py"), {}, NUMPY)], range(1), store), store, None, Quiet())
+    return folder
+
+
+@pytest.fixture
+def done(done_once, tmp_path):
+    """That task's file, and a copy of its store."""
+    return done_once / "my_task.py", Store(shutil.copytree(done_once / "store", tmp_path / "store"))
+
+
+def test_runs_of_two_arms_are_interleaved_and_share_their_seeds(task_file, store):
+    arms = [resolve(str(task_file), {"lr": lr}, NUMPY) for lr in (0.05, 0.1)]
+    steps = plan_of(arms, range(4), store).steps
+    assert [step.seed for step in steps] == [0, 0, 1, 1, 2, 2, 3, 3]
+    first = [step.arm for step in steps[::2]]
+    assert first in ([0, 0, 1, 1], [1, 1, 0, 0])
+    assert [step.arm for step in steps[1::2]] == [1 - arm for arm in first]
+    assert plan_of(arms, range(2), store).steps == steps[:4]
+
+
+def test_the_same_run_twice_in_one_command_is_refused(arm, store):
+    with pytest.raises(UsageError, match="same specification"):
+        plan_of([arm, arm], range(2), store)
+
+
+def test_what_is_done_is_not_run_again(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    first = carry_out(plan_of([arm], range(2), store), store, None, Quiet())
+    plan = plan_of([arm], range(3), store)
+    assert [step.seed for step in plan.steps] == [2]
+    assert {place: record.header.id for place, record in plan.done.items()} == {
+        place: record.header.id for place, record in first.items()
+    }
+    assert plan.lines() == ["3 wanted · 2 done · 1 to go"]
+
+
+def test_fresh_runs_everything_again(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    assert plan_of([arm], range(1), store).steps == ()
+    assert len(plan_of([arm], range(1), store, fresh=True).steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"machine": {"id": "another"}}, "recorded on another machine"),
+        ({"malloc": {"MALLOC_ARENA_MAX": "1"}}, "recorded with other MALLOC_* settings"),
+        (
+            {"threads": {"settings": {"OMP_NUM_THREADS": "7"}}},
+            "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
+        ),
+        (
+            {"libraries": {**HERE["libraries"], "numpy": "9.9"}},
+            f"recorded with numpy {HERE['libraries']['numpy']}, and this is 9.9",
+        ),
+    ],
+)
+def test_a_run_made_elsewhere_or_otherwise_does_not_count_and_the_plan_says_why(done, changed, why):
+    task_file, store = done
+    plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store, environment={**HERE, **changed})
+    assert plan.steps == (Step(0, 0, why),)
+    assert plan.lines()[1] == f"  again: 1 run (seed 0): {why}"
+
+
+def test_another_clock_is_another_reading_and_no_new_run(done):
+    task_file, store = done
+    other = resolve(str(task_file), {}, Options(framework="numpy", clock="dawnbench"))
+    assert plan_of([other], range(1), store).steps == ()
+
+
+class Enough(Exception):
+    """What was to be seen has been seen."""
+
+
+def test_a_run_that_nobody_claimed_but_somebody_makes_is_not_made_twice(arm, store):
+    slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
+
+    def look(events, elapsed_s, phase):
+        if phase != "start":
+            plan = plan_of([slow], range(1), store)
+            assert "another process is already running it" in plan.lines()[1]
+            with pytest.raises(UsageError, match="another process is already running it"):
+                carry_out(plan, store, None, Quiet())
+            raise Enough
+
+    with pytest.raises(Enough):
+        launch(Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path)), look)
+
+
+def test_two_commands_that_were_started_at_once_make_no_run_twice(arm, store):
+    both = [plan_of([arm], range(1), store) for _ in range(2)]
+    first, second = (carry_out(plan, store, None, Quiet())[0, 0] for plan in both)
+    assert first.header.id == second.header.id
+    assert len(store.records()) == 1
+    assert not list((store.path / ".claims").iterdir())
+
+
+def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_doubted(task_file, store, tmp_path):
+    text = task_file.read_text()
+    (line,) = (each for each in text.splitlines() if "Task(" in each or "data=" in each)
+    own = (
+        "from dataclasses import replace as changed\n"
+        "from levelbench.training import datasets as given\n"
+        "class Easy(type(given.digits)):\n"
+        "    def load(self, folder=None):\n"
+        "        found = given.digits.load(folder)\n"
+        "        return changed(found, validation=found.train)\n"
+    )
+    assert "data=datasets.digits" in line
+    second = tmp_path / "second.py"
+    second.write_text(text.replace(line, own + line.replace("data=datasets.digits", "data=Easy()")))
+    found = []
+    for at, file in enumerate((task_file, second)):
+        arm = resolve(str(file), {}, NUMPY)
+        plan = plan_of([arm], [at], store)
+        found.append(summarise(carry_out(plan, store, None, Quiet())[0, at]))
+    a, b = group_runs(found)
+    gate = comparable(a, b)
+    assert {each.subject for each in gate.refusals} == {"split sizes", "labels", "inputs"}
+    assert "100% of the validation examples that were looked at are training examples" in " ".join(found[1].suspect)
+    assert "training examples" not in " ".join(found[0].suspect)
+
+
+def test_a_run_is_made_again_when_a_module_beside_its_task_file_has_changed(tmp_path, store, task_text, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path, beside = tmp_path / "with_own.py", tmp_path / "beside_it.py"
+    start = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom beside_it import TARGET\n"
+    path.write_text(start + task_text.replace("target=0.9", "target=TARGET"))
+    beside.write_text("TARGET = 0.9\n")
+    first = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, Quiet())[0, 0]
+    assert not plan_of([resolve(str(path), {}, NUMPY)], range(1), store).steps
+    beside.write_text("TARGET = 0.9  # and more\n")
+    plan = plan_of([resolve(str(path), {}, NUMPY)], range(1), store)
+    assert [step.why for step in plan.steps] == ["what the task's source imports has changed since: beside_it"]
+    second = carry_out(plan, store, None, Quiet())[0, 0]
+    assert len(group_runs([summarise(first), summarise(second)])) == 2
+    assert (summarise(first).contradictions, summarise(second).contradictions) == ([], [])
+    sys.modules.pop("beside_it", None)
+
+
+def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    (before,) = store.records()
+    fresh = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+    assert [record.header.id for record in store.records()] == [fresh.header.id]
+    assert [row.id for row in store.rows()] == [fresh.header.id]
+    assert [record.header.id for record in store.superseded()] == [before.header.id]
+    assert plan_of([arm], range(1), store).done[0, 0].header.id == fresh.header.id
+    assert (fresh.header.planned_runs, fresh.header.replaced) == (1, 1)
+    (third,) = plan_of([arm], range(1), store, fresh=True).steps
+    assert third.replaced == 2
+
+
+def test_fresh_runs_since_a_moment_count_as_done(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    (before,) = store.records()
+    assert plan_of([arm], range(1), store, fresh=True, since=before.header.started).steps == ()
+    assert len(plan_of([arm], range(1), store, fresh=True, since="9999").steps) == 1
+
+
+def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    elsewhere = {**HERE, "machine": {**HERE["machine"], "id": "other"}}
+    assert plan_of([arm], range(1), store, environment=elsewhere, fresh=True).steps[0].replaces == ()
+    edited = dataclasses.replace(arm, source=msgspec.structs.replace(arm.source, digest="0" * 64))
+    assert plan_of([edited], range(1), store, fresh=True).steps[0].replaces == ()
+
+
+def test_between_two_evaluations_the_steps_of_a_run_are_seen(arm, store):
+    seldom = dataclasses.replace(NUMPY, evaluate_every="1000000 steps")
+    long = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, seldom)
+    seen = []
+
+    def look(events, elapsed_s, phase):
+        assert not any(isinstance(each, Evaluation) for each in events)
+        if found := re.fullmatch(r"train, step ([\d,]+)/([\d,]+)", phase):
+            seen.append(tuple(int(each.replace(",", "")) for each in found.groups()))
+        if len(seen) == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        launch(Job(long.reference, long.specification, long.key, 0, new_id(), str(store.path)), look)
+    (first, planned), (second, same) = seen
+    assert 0 < first < second < planned == same
+
+
+def test_a_task_file_that_changes_while_the_runs_are_made_ends_the_campaign(arm, store, task_file):
+    plan = plan_of([arm], range(1), store)
+    task_file.write_text(task_file.read_text() + "\n# edited\n")
+    with pytest.raises(LevelbenchError, match="changed while the runs were made"):
+        carry_out(plan, store, None, Quiet())
+
+
+def test_a_task_that_leaves_with_code_0_has_not_done_its_run(arm, store, task_file):
+    task_file.write_text(
+        task_file.read_text().replace(
+            "return Recipe(",
+            "import os, sys\n    if os.getppid() != 1 and 'child' in "
+            "' '.join(sys.orig_argv):\n        sys.exit(0)\n    return Recipe(",
+        )
+    )
+    arm = resolve(str(task_file), {}, NUMPY)
+    with pytest.raises(LevelbenchError, match="before the run was done"):
+        carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+
+
+def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task_file):
+    carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    task_file.write_text(task_file.read_text() + "\n# changed\n")
+    changed = resolve(str(task_file), {}, NUMPY)
+    assert changed.key == arm.key
+    assert plan_of([changed], range(1), store).steps[0].why == "the task's source has changed since"
+
+
+def test_a_run_leaves_everything_a_reader_needs(done):
+    task_file, store = done
+    (record,) = store.records()
+    assert (record.status, record.header.seed, record.header.source.text) == ("done", 0, task_file.read_text())
+    assert set(record.end.quality) == {"validation", "test"}
+    assert record.end.dataset.sizes == {"train": 1079, "validation": 359, "test": 359}
+    assert len(record.samples["step_time"].values) == record.evaluations[-1].step
+    assert sum(record.end.phases_ns.values()) == record.end.t_ns
+    assert record.header.environment["framework"]["name"] == "numpy"
+    names = {each.name for each in record.measurements}
+    assert {"peak_memory", "energy"} <= names
+    assert all(each.value is not None or each.reason for each in record.measurements)
+
+
+def test_a_fixed_schedule_that_a_budget_cut_short_has_not_reached_whatever_its_last_evaluation(store):
+    options = Options(framework="numpy", budget_s=0.3)
+    arm = resolve("digits", {"recipe": "onecycle", "epochs": 5000, "target": 0.0}, options)
+    record = carry_out(plan_of([arm], [0], store), store, None, Quiet())[0, 0]
+    assert record.end.stopped_by == "budget of 0.3 s spent"
+    assert record.evaluations[-1].quality["validation"] > arm.specification.target.threshold
+    run = summarise(record)
+    assert (run.reached, run.hopeless) == (False, False)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_equal_seeds_give_equal_bits(task_file, store, framework, warm_torch):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    arm = resolve(str(task_file), {}, Options(framework=framework))
+    once = carry_out(plan_of([arm], [3], store), store, None, Quiet())[0, 3]
+    # Hashes have another seed in a process that is not forked.
+    with WARM.cold():
+        again = carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3]
+    assert once.header.id != again.header.id
+    assert losses(once) == losses(again) != []
+    assert once.end.quality == again.end.quality
+
+
+def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(task_file, store):
+    task_file.write_text(
+        task_file.read_text()
+        + "\n\n@task.recipe\ndef bad(when: str = 'parts'):\n"
+        + "    import os\n    if os.environ.get('LEVELBENCH_TEST_RAISE'):\n        raise KeyError('gone')\n"
+        + "    return small()\n"
+    )
+    arm = resolve(str(task_file), {"recipe": "bad"}, NUMPY)
+    os.environ["LEVELBENCH_TEST_RAISE"] = "1"
+    try:
+        with pytest.raises(LevelbenchError, match="KeyError: 'gone'"):
+            carry_out(plan_of([arm], [0], store), store, None, Quiet())
+    finally:
+        del os.environ["LEVELBENCH_TEST_RAISE"]
+    (record,) = store.records()
+    assert record.status == "failed"
+    assert "KeyError" in record.end.error
+    plan = plan_of([arm], [0], store)
+    assert plan.steps[0].why == "the run before failed"
+    assert [(at, each.header.id) for at, each in plan.failed] == [(0, record.header.id)]
+    assert plan_of([arm], [1], store).failed == ()
+
+
+def test_two_campaigns_on_one_store_lose_nothing(task_file, store):
+    arms = [resolve(str(task_file), {"lr": lr}, NUMPY) for lr in (0.05, 0.1)]
+    jobs = [
+        Job(arm.reference, arm.specification, arm.key, seed, new_id(), str(store.path))
+        for arm in arms
+        for seed in range(2)
+    ]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        finished = list(pool.map(launch, jobs))
+    assert all(each.error is None for each in finished)
+    assert {record.header.id for record in store.records()} == {job.id for job in jobs}
+    assert all(read_record(each.path).status == "done" for each in finished)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_nothing_is_imported_on_the_clock(store, framework):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    arm = resolve("digits", {}, Options(framework=framework))
+    job = Job(arm.reference, arm.specification, arm.key, 0, new_id(), str(store.path))
+    code = (
+        "import msgspec, sys\nfrom levelbench.experiments import execution as child\n"
+        "job = msgspec.json.decode(sys.stdin.buffer.read(), type=child.Job)\nrun, before = child.Trainer.run, set()\n"
+        "start = child.Timeline.__init__\n"
+        "def init(self, *a, **k): before.update(sys.modules); start(self, *a, **k)\n"
+        "def last(self): out = run(self); print(*sorted(set(sys.modules) - before)); return out\n"
+        "child.Timeline.__init__, child.Trainer.run = init, last\nchild.execute(job, lambda message: None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=msgspec.json.encode(job), capture_output=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().split() == []

@@ -1,0 +1,104 @@
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from levelbench.distributed.launching import PEER_LOST
+from levelbench.distributed.launching.base import Failure
+from levelbench.distributed.sweep import SweepPoint
+from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
+from levelbench.experiments.communicator_child import JOB, POINTS, TOLD, SweepJob, Told
+from levelbench.experiments.communicators import default_communicator, engine_for, measure_communicator
+
+SWEEP = SweepJob("gloo", ("all-reduce",), (4,), 1.0, 1.0)
+POINT = SweepPoint("all-reduce", 4, (1e-3, 2e-3), 0, "", "done")
+
+
+class Planted:
+    """An engine whose ranks leave files and end as they are told."""
+
+    name = "planted"
+
+    def __init__(self, points=(), told=(), failure=None):
+        self.points, self.told, self.ended = points, told, failure
+
+    def start(self, command, ranks, folder, environment):
+        self.job = json.loads((folder / JOB).read_text())
+        (folder / POINTS).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in self.points))
+        if self.told:
+            (folder / TOLD).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in self.told))
+        failure = self.ended and Failure(*self.ended, lines=("its last words",), log=folder / "rank-1.log")
+        return nullcontext(SimpleNamespace(wait=lambda seconds: True, failure=lambda: failure))
+
+
+def told(rank, found, lost):
+    return Told(rank, "asked", found, "do", 3, lost, "its traceback")
+
+
+def test_points_come_one_by_one_and_all_together():
+    engine, seen = Planted(points=[POINT, POINT]), []
+    assert measure_communicator(SWEEP, engine, 2, seen.append) == [POINT, POINT] == seen
+    assert engine.job["operations"] == ["all-reduce"]
+
+
+@pytest.mark.parametrize(
+    ("reports", "failure", "says"),
+    [
+        # A rank that was killed counts for more than one that waited for it.
+        ([told(0, "a rank was lost", True)], (1, None, 9), "rank 1 was killed by SIGKILL"),
+        ([told(0, "a rank was lost", True), told(1, "no memory", False)], (1, 3, None), "no memory"),
+        ([told(0, "a rank was lost", True)], (0, PEER_LOST, None), "a rank was lost"),
+        ([], (1, 3, None), "its last words"),
+    ],
+)
+def test_the_error_is_that_of_the_rank_that_failed_first(reports, failure, says):
+    engine = Planted(told=reports, failure=failure)
+    with pytest.raises(LevelbenchError, match=says) as caught:
+        measure_communicator(SWEEP, engine, 2, lambda point: None)
+    assert caught.value.trace in ("its traceback", "its last words")
+    assert caught.value.exit_code == 3
+
+
+def test_the_engine_is_the_first_that_opens_such_communicators():
+    assert engine_for(None, "gloo").name == "process"
+    assert engine_for("torchrun", "gloo").name == "torchrun"
+
+
+def test_an_engine_that_cannot_open_them_is_refused():
+    with pytest.raises(UnknownNameError, match="close: process"):
+        engine_for("proces", "gloo")
+    with pytest.raises(UnknownNameError, match="close: gloo"):
+        engine_for(None, "glo")
+    with pytest.raises(UnsupportedError, match="--engine mpi"):
+        engine_for("process", "mpi")
+
+
+def test_an_engine_that_lacks_something_says_what(monkeypatch):
+    from levelbench.distributed.launching.mpi import Mpi
+
+    monkeypatch.setattr(Mpi, "lacks", lambda self: "no mpiexec")
+    with pytest.raises(MissingError, match="no mpiexec"):
+        engine_for(None, "mpi")
+
+
+def test_a_line_that_is_written_in_two_parts_is_one_point(tmp_path):
+    class Slow(Planted):
+        def start(self, command, ranks, folder, environment):
+            line = msgspec.json.encode(POINT) + b"\n"
+            parts = [line[:10], line[10:] + line[:5]]
+
+            def wait(seconds):
+                with (folder / POINTS).open("ab") as file:
+                    file.write(parts.pop(0))
+                return not parts
+
+            return nullcontext(SimpleNamespace(wait=wait, failure=lambda: None))
+
+    assert measure_communicator(SWEEP, Slow(), 2, lambda point: None) == [POINT]
+
+
+@pytest.mark.parametrize(("engine", "communicator"), [(None, "gloo"), ("mpi", "mpi"), ("torchrun", "gloo")])
+def test_where_none_is_named_the_engines_own_communicator_is_measured(engine, communicator):
+    assert default_communicator(engine) == communicator

@@ -1,0 +1,230 @@
+"""Benchmarks of networks, a process each: resumed after a kill, and crashes are told."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.experiments.network_runs import NOW, specification
+
+from levelbench.errors import LevelbenchError
+from levelbench.experiments import networks
+from levelbench.experiments.children import CrashError
+from levelbench.experiments.network_child import NetworkJob, NetworkNote
+from levelbench.experiments.networks import NetworkWatcher, carry_out_networks, plan_networks
+from levelbench.networks.files import save
+from levelbench.networks.zoo import cnn
+from levelbench.records.network_summary import summarise_networks
+from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, NetworkRecord
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "small.onnx"
+    network = cnn((1, 8, 8), 4, 8, 3)
+    save(network.stored(network.initialise(0)), path)
+    return path
+
+
+def test_a_process_that_was_killed_says_at_which_stage():
+    notes = [NetworkNote(path="x", stage="open"), NetworkNote(path="x", stage="first")]
+    with pytest.raises(CrashError, match=r"on numpy: its process was killed by signal 11 at first \(last words\)"):
+        networks._raise_failure(NetworkJob(specification(), "."), notes, -11, "first\nlast words\n")
+
+
+def test_what_a_process_told_is_raised_as_it_told_it():
+    notes = [NetworkNote(error=("this", "that", "do it"), exit_code=3, trace="the trace")]
+    with pytest.raises(LevelbenchError, match=r"this: that\. Do it\.") as raised:
+        networks._raise_failure(NetworkJob(specification(), "."), notes, 3, "")
+    assert (raised.value.exit_code, raised.value.trace) == (3, "the trace")
+
+
+def test_a_crash_is_recorded_by_the_next_process_and_the_rest_goes_on(monkeypatch):
+    tried = []
+
+    def process(job, on_note):
+        tried.append(job.crashed)
+        if not job.crashed:
+            networks._raise_failure(job, [NetworkNote(path="x", stage="first")], -11, "Segmentation fault")
+        return [NetworkNote(path="y")]
+
+    monkeypatch.setattr(networks, "_process", process)
+    notes = networks._survived(NetworkJob(specification(), "."), lambda: None, lambda note: None)
+    assert tried == ["", "its process was killed by signal 11 at first (Segmentation fault)"]
+    assert notes[0].path == "y"
+
+
+def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
+    def process(job, on_note):
+        networks._raise_failure(job, [NetworkNote(path="x", stage="first")], -9, "")
+
+    monkeypatch.setattr(networks, "_process", process)
+    with pytest.raises(LevelbenchError, match="Run the same command again"):
+        networks._survived(NetworkJob(specification(), "."), lambda: None, lambda note: None)
+
+
+def test_a_reference_whose_process_dies_costs_the_comparison_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(networks, "listen", lambda *given: ([], -11, "Segmentation fault"))
+    job = networks._reference(NetworkJob(specification(), "."), tmp_path / "r.npz", NetworkWatcher())
+    assert (job.reference, job.no_reference) == ("", "the process of the reference was killed by signal 11")
+
+
+def test_a_network_that_cannot_be_made_ends_the_benchmark_with_its_reason(tmp_path):
+    spec = specification(path=tmp_path / "nowhere.onnx")
+    plan = plan_networks([[spec]], 1, tmp_path, NOW)
+    with pytest.raises(LevelbenchError, match=r"nowhere\.onnx"):
+        networks._reference(NetworkJob(plan.grid[0][0], str(tmp_path)), tmp_path / "r.npz", NetworkWatcher())
+
+
+class Watcher(NetworkWatcher):
+    def __init__(self):
+        self.seen, self.stages = [], []
+
+    def ceilings(self, framework):
+        self.seen.append(f"ceilings {framework}")
+
+    def reference(self, specification):
+        self.seen.append("reference")
+
+    def started(self, step, at, total):
+        self.seen.append(f"{at} of {total}")
+
+    def stage(self, step, stage):
+        self.stages.append(stage)
+
+    def finished(self, step, outcome):
+        self.seen.append(outcome.status)
+
+
+@pytest.fixture
+def known_ceilings(monkeypatch):
+    """The ceilings take two seconds a framework, and have tests of their own."""
+    monkeypatch.setattr(networks, "_ceilings", lambda plan, store, watcher: {"flop_s": {}, "bandwidth_b_s": {}})
+
+
+@pytest.mark.usefixtures("known_ceilings")
+def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, model_file, warm_torch):
+    pytest.importorskip("torch")
+    from levelbench.measure.environment import capture
+
+    grid = [[specification(name, path=model_file) for name in ("numpy", "torch")]]
+    environment, watcher = capture(), Watcher()
+    plan = plan_networks(grid, 1, tmp_path, environment)
+    records = carry_out_networks(plan, tmp_path, watcher)
+    summary = summarise_networks(plan.arranged(records))
+    assert watcher.seen == ["reference", "1 of 2", "measured", "2 of 2", "measured"]
+    assert "latency" in watcher.stages
+    for entry in summary.rows[0][1]:
+        assert entry.status == "measured"
+        assert entry.checked.startswith("against numpy on 1 rows")
+        assert entry.latency[0].estimate.value > 0
+        assert entry.memory.estimate.value > 0
+        assert all(entry.phases[name].estimate.value > 0 for name in (*PHASES, "cold_start"))
+        assert sum(row.share for row in entry.operators) == pytest.approx(1.0)
+        assert entry.overhead.estimate is not None
+    assert summary.rows[0][1][1].verdict.ratio > 0
+    assert not plan_networks(grid, 1, tmp_path, environment).steps
+
+
+CRASHING = """
+import os, signal
+import torch
+
+inputs = {"x": ("batch", 4)}
+
+
+class Crashing(torch.nn.Module):
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def build():
+    return Crashing()
+
+
+def sound():
+    return torch.nn.Linear(4, 2)
+"""
+
+
+@pytest.mark.usefixtures("known_ceilings")
+def test_a_framework_that_crashes_has_a_record_that_says_so_and_the_rest_is_measured(tmp_path, warm_torch):
+    pytest.importorskip("torch")
+    path = tmp_path / "crashing.py"
+    path.write_text(CRASHING)
+    cases = [NetworkCase("model", "native", 1, path=f"{path}:{name}") for name in ("build", "sound")]
+    grid = [[specification("torch", case=case)] for case in cases]
+    plan = plan_networks(grid, 1, tmp_path, NOW)
+    records = carry_out_networks(plan, tmp_path, NetworkWatcher())
+    crashed, sound = (records[case, 0, 0] for case in range(2))
+    assert (crashed.status, crashed.outcome.status) == ("done", "failed")
+    assert "killed by signal 11 at first" in crashed.outcome.reason
+    assert sound.outcome.status == "measured"
+    assert sound.outcome.checked == "not checked: a native model has no other to be compared with"
+    assert sound.facts.parameters == 10
+
+
+def test_ceilings_are_measured_once_a_framework_and_dtype(tmp_path, monkeypatch):
+    asked = []
+
+    def process(job):
+        arm = job.specification.arm
+        asked.append((arm.framework, job.dtype))
+        value = {"value": float(len(asked)), "interval": None, "n": 1, "statistic": "single value"}
+        return [NetworkNote(ceilings={"flop_s": {job.dtype: value}, "bandwidth_b_s": {}, "framework": arm.framework})]
+
+    monkeypatch.setattr(networks, "_process", process)
+    arms = [NetworkArm("numpy"), NetworkArm("numpy", transforms=("precision:bfloat16", "dead-nodes"))]
+    plan = plan_networks([[specification(batch=batch, arm=arm) for arm in arms] for batch in (1, 8)], 2, tmp_path, NOW)
+    found = networks._ceilings(plan, tmp_path, NetworkWatcher())
+    assert asked == [("numpy", "float32"), ("numpy", "bfloat16")]
+    assert {name: limit["value"] for name, limit in found["flop_s"].items()} == {"float32": 1.0, "bfloat16": 2.0}
+
+
+_CAMPAIGN = """
+import sys
+from pathlib import Path
+import msgspec
+from levelbench.measure.environment import capture
+from levelbench.records.networks import NetworkSpecification
+from levelbench.experiments import networks
+
+networks._ceilings = lambda plan, store, watcher: {"flop_s": {}, "bandwidth_b_s": {}}
+spec, store = msgspec.json.decode(sys.argv[1], type=NetworkSpecification), Path(sys.argv[2])
+plan = networks.plan_networks([[spec]], 2, store, capture())
+print(len(plan.steps), flush=True)
+networks.carry_out_networks(plan, store, networks.NetworkWatcher())
+"""
+
+
+def campaign(spec, store):
+    import msgspec
+
+    words = [sys.executable, "-c", _CAMPAIGN, msgspec.json.encode(spec).decode(), str(store)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_after_a_kill_the_same_command_resumes_and_makes_only_what_is_missing(tmp_path, model_file):
+    spec = specification(path=model_file, budget_s=0.5, samples=10**6)
+    first = campaign(spec, tmp_path)
+    try:
+        deadline = time.monotonic() + 120
+        # The second process has begun once there are two records.
+        while len(list((tmp_path / FOLDER).rglob("*.jsonlines"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        first.stdout.close()
+    again = campaign(spec, tmp_path)
+    output, _ = again.communicate(timeout=200)
+    assert again.returncode == 0
+    assert output.splitlines()[0] == "1"
+    records = [NetworkRecord.read(path) for path in (tmp_path / FOLDER).rglob("*.jsonlines")]
+    assert sorted((record.header.seed, record.status) for record in records) == [
+        (0, "done"),
+        (1, "done"),
+        (1, "interrupted"),
+    ]

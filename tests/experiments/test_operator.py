@@ -1,0 +1,130 @@
+"""Planning a benchmark: what is done counts, what was interrupted is made again, frameworks take turns."""
+
+import pytest
+from msgspec.structs import replace
+
+from levelbench import __version__
+from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.experiments import operator as benchmarks
+from levelbench.experiments import replicates
+from levelbench.experiments.operator import BenchmarkJob, Note, plan_benchmark
+from levelbench.operators.suites.single import parse_problem
+from levelbench.records import key_of
+from levelbench.records.benchmarks import BenchmarkHeader, BenchmarkSpecification, BenchmarkWriter, Case
+from levelbench.records.processes import ProcessEnd
+
+NOW = {"machine": {"id": "m1"}, "libraries": {"numpy": "2.4"}}
+
+
+def specification(framework="numpy", **parts):
+    problems = (parse_problem("Relu", ["X=4"]),)
+    base = BenchmarkSpecification("Relu", framework, "cpu", "hot", "forward", 1.0, 0.05, problems)
+    return replace(base, **parts)
+
+
+def begin(store, spec, seed=0, environment=NOW, version=__version__):
+    started = "2026-01-02T03:04:05.000+00:00"
+    key = key_of(spec)
+    header = BenchmarkHeader(1, f"id{seed}", key, seed, started, spec, environment, version)
+    return BenchmarkWriter.begin(store, header)
+
+
+def write(store, spec, seed=0, end=True, **more):
+    with begin(store, spec, seed, **more) as writer:
+        writer.add(Case(0, "measured"))
+        if end:
+            writer.add(ProcessEnd())
+
+
+def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkeypatch):
+    here = type("Here", (), {"lacks": lambda self, device: None})
+    monkeypatch.setattr(replicates, "load_framework", lambda name: here())
+    plan = plan_benchmark([specification("a"), specification("b")], 3, tmp_path, NOW)
+    assert [(step.arm, step.seed) for step in plan.steps] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
+
+
+def test_a_process_that_is_done_is_not_made_again(tmp_path):
+    write(tmp_path, specification(), 1)
+    plan = plan_benchmark([specification()], 3, tmp_path, NOW)
+    assert list(plan.done) == [(0, 0, 1)]
+    assert [step.seed for step in plan.steps] == [0, 2]
+    assert plan.lines() == ["3 processes wanted · 1 done · 2 to go"]
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"end": False}, "interrupted"),
+        ({"environment": {**NOW, "machine": {"id": "m2"}}}, "another machine"),
+        ({"environment": {**NOW, "libraries": {"numpy": "1.0"}}}, "numpy 1.0"),
+        ({"version": "0.0.0"}, "levelbench 0.0.0"),
+    ],
+)
+def test_a_process_that_does_not_count_is_made_again_and_the_plan_says_why(tmp_path, record, why):
+    write(tmp_path, specification(), **record)
+    plan = plan_benchmark([specification()], 1, tmp_path, NOW)
+    assert not plan.done
+    assert why in plan.lines()[1]
+
+
+def test_another_specification_counts_for_nothing(tmp_path):
+    write(tmp_path, specification(cache="cold"))
+    assert not plan_benchmark([specification()], 1, tmp_path, NOW).done
+
+
+def test_fresh_counts_nothing_as_done(tmp_path):
+    write(tmp_path, specification())
+    assert len(plan_benchmark([specification()], 1, tmp_path, NOW, fresh=True).steps) == 1
+
+
+def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
+    with begin(tmp_path, specification()), pytest.raises(UsageError, match="right now"):
+        plan_benchmark([specification()], 1, tmp_path, NOW)
+
+
+def test_a_device_that_is_not_here_is_missing_before_anything_is_measured(tmp_path):
+    with pytest.raises(MissingError, match="numpy runs on cpu only"):
+        plan_benchmark([specification(device="cuda")], 1, tmp_path, NOW)
+
+
+def test_what_a_process_told_is_raised_as_it_told_it():
+    notes = [Note(error=("this", "that", "do it"), exit_code=3, trace="the trace")]
+    with pytest.raises(LevelbenchError, match=r"this: that\. Do it\.") as raised:
+        benchmarks._raise_failure(BenchmarkJob(specification(), "."), notes, 3, "")
+    assert (raised.value.exit_code, raised.value.trace) == (3, "the trace")
+
+
+def test_a_process_that_was_killed_says_at_which_problem():
+    job = BenchmarkJob(specification(), ".", seed=0)
+    with pytest.raises(LevelbenchError, match=r"killed by signal 11 at Relu X=4 \(last words\)"):
+        benchmarks._raise_failure(job, [Note(path="x")], -11, "first\nlast words\n")
+
+
+def test_a_crash_costs_its_problem_and_not_the_others(monkeypatch):
+    problems = tuple(parse_problem("Relu", [f"X={size}"]) for size in (4, 5, 6))
+    job = BenchmarkJob(specification(problems=problems), ".", seed=0)
+    tried = []
+
+    def process(job, starter, on_note):
+        tried.append(job.crashed)
+        before = [Note(path="x"), Note(path="x", case=Case(0, "measured"))]
+        if 1 not in job.crashed:
+            benchmarks._raise_failure(job, before, -11, "Segmentation fault")
+        return before
+
+    monkeypatch.setattr(benchmarks, "_process", process)
+    begun = []
+    benchmarks._survived(job, None, lambda: begun.append(1), lambda note: None)
+    assert tried == [{}, {1: "its process was killed by signal 11 at Relu X=5 (Segmentation fault)"}]
+    assert len(begun) == 2
+
+
+def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
+    job = BenchmarkJob(specification(), ".", seed=0)
+
+    def process(job, starter, on_note):
+        benchmarks._raise_failure(job, [Note(path="x")], -9, "")
+
+    monkeypatch.setattr(benchmarks, "_process", process)
+    with pytest.raises(LevelbenchError, match="Run the same command again"):
+        benchmarks._survived(job, None, lambda: None, lambda note: None)

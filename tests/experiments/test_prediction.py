@@ -1,0 +1,48 @@
+"""What runs that were made say about a step: how much of it shrinks with a rank's part of the batch."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("greenlet")
+
+from levelbench.distributed.simulation.model import Compute
+from levelbench.experiments.prediction import _with_fixed_part
+from levelbench.records import Distribution
+from levelbench.records.schema import Samples
+
+
+def team(workers, work_ns, talk_ns=100, suspect=()):
+    found = {
+        "step_time": Samples("step_time", "ns", [work_ns + talk_ns] * 5),
+        "communicate_time": Samples("communicate_time", "ns", [talk_ns] * 5),
+    }
+    distribution = Distribution(workers, "all-reduce", {}, "process", "gloo")
+    return SimpleNamespace(
+        header=SimpleNamespace(specification=SimpleNamespace(distribution=distribution)),
+        ranks=dict.fromkeys(range(workers), found),
+        end=SimpleNamespace(suspect=list(suspect)),
+        status="done",
+    )
+
+
+ONE = Compute(mean_s=1000e-9, batch=64)
+
+
+def test_a_step_of_which_half_stays_when_the_batch_is_halved_is_told():
+    """400 ns are fixed and 600 go with the examples: 700 remain of half of them."""
+    assert _with_fixed_part(ONE, [team(2, 700)]).fixed_s == pytest.approx(400e-9)
+
+
+def test_without_runs_on_several_ranks_nothing_is_taken_to_be_fixed():
+    assert _with_fixed_part(ONE, []) == ONE
+
+
+def test_workers_that_share_cores_say_nothing_about_it():
+    crowded = team(4, 3000, suspect=["4 ranks share 2 cores: its times say nothing about how it scales"])
+    assert _with_fixed_part(ONE, [crowded]) == ONE
+
+
+def test_the_fixed_part_is_never_more_than_the_step_nor_less_than_nothing():
+    assert _with_fixed_part(ONE, [team(2, 1500)]).fixed_s == ONE.mean_s
+    assert _with_fixed_part(ONE, [team(2, 100)]).fixed_s == 0

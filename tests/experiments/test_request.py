@@ -1,0 +1,178 @@
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+from tests.experiments.campaigns import plan_of
+
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
+from levelbench.experiments.request import Options, load_task, meant_recipes, own_recipes, resolve
+
+NUMPY = Options(framework="numpy")
+
+
+def test_a_default_left_out_and_written_down_are_the_same_run():
+    assert resolve("digits", {}, NUMPY).key == resolve("digits", {"lr": 0.05, "recipe": "mlp"}, NUMPY).key
+
+
+def test_what_is_in_the_brackets_wins_over_the_options():
+    arm = resolve("digits", {"framework": "numpy", "target": 0.5}, Options(framework="torch", target=0.9))
+    assert (arm.specification.framework, arm.specification.target.threshold) == ("numpy", 0.5)
+
+
+@pytest.mark.parametrize("every", ["1 epoch", "1 epochs", "  1   epoch "])
+def test_ways_to_write_one_interval_are_one_key(every):
+    assert (
+        resolve("digits", {}, Options(framework="numpy", evaluate_every=every)).key == resolve("digits", {}, NUMPY).key
+    )
+
+
+def test_another_clock_is_the_same_key():
+    assert resolve("digits", {}, Options(framework="numpy", clock="mlperf")).key == resolve("digits", {}, NUMPY).key
+
+
+def test_another_setting_is_another_key():
+    assert resolve("digits", {"lr": 0.1}, NUMPY).key != resolve("digits", {}, NUMPY).key
+
+
+def test_the_place_of_the_data_is_no_part_of_the_key(tmp_path, monkeypatch):
+    monkeypatch.setattr(type(load_task("digits").data), "fetch", lambda self, folder=None: None)
+    assert resolve("digits", {}, Options(framework="numpy", data=tmp_path)).key == resolve("digits", {}, NUMPY).key
+
+
+def test_a_schedule_of_fixed_length_is_judged_at_its_end():
+    assert resolve("digits", {"recipe": "onecycle"}, NUMPY).specification.crossing == "final"
+    assert resolve("digits", {"recipe": "mlp"}, NUMPY).specification.crossing == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("reference", "given", "options", "error", "says"),
+    [
+        ("digitz", {}, NUMPY, UnknownNameError, "close: digits"),
+        ("digits", {"recipe": "mpl"}, NUMPY, UnknownNameError, "close: mlp"),
+        ("digits", {"framework": "nunpy"}, Options(), UnknownNameError, "close: numpy"),
+        ("digits", {"hiden": 3}, NUMPY, UnknownNameError, "close: hidden"),
+        ("digits", {}, Options(framework="numpy", device="cuda"), MissingError, "cpu only"),
+        ("digits", {}, Options(framework="numpy", target=97.0), UsageError, r"did you mean 0\.97"),
+        ("digits", {"target": "high"}, NUMPY, UsageError, "not a number"),
+        ("digits", {}, Options(framework="numpy", budget_s=-1.0), UsageError, "not positive"),
+        ("digits", {}, Options(framework="numpy", budget_s=float("nan")), UsageError, "not positive"),
+        ("digits", {}, Options(framework="numpy", budget_epochs=0.0), UsageError, "not positive"),
+        ("digits", {}, Options(framework="numpy", crossing="twice"), UnknownNameError, "crossing rule"),
+        ("digits", {}, Options(framework="numpy", crossing="interpolated"), UnknownNameError, "crossing rule"),
+        ("digits", {"recipe": "onecycle"}, Options(framework="numpy", budget_epochs=5.0), UsageError, "fixed length"),
+        ("digits", {"hidden": 0}, NUMPY, DefinitionError, "width 0"),
+        ("digits", {"batch": 0}, NUMPY, DefinitionError, "batch >= 1"),
+        ("digits", {}, Options(framework="numpy", clock="wal"), UnknownNameError, "close: wall"),
+        ("digits", {}, Options(framework="numpy", evaluate_every="often"), UsageError, "not an interval"),
+        ("digits", {"epochs": 0}, NUMPY, DefinitionError, "trains nothing"),
+        ("digits", {"lr": -1.0}, NUMPY, DefinitionError, "lr > 0"),
+        ("no_such_file.py", {}, NUMPY, UsageError, "no such file"),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_refused_before_anything_runs(reference, given, options, error, says):
+    with pytest.raises(error, match=says):
+        resolve(reference, given, options)
+
+
+def test_a_task_is_loaded_from_a_file(task_file):
+    assert load_task(str(task_file)).recipes == ("small",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1 / 0", r"ZeroDivisionError: division by zero at line 1"),
+        ("x = 1\ny = (", r"SyntaxError"),
+        ("import nothing_of_that_name", "No module named"),
+        ("task = 3", "no `task` of type Task"),
+    ],
+)
+def test_a_task_file_that_raises_is_an_error_that_names_the_line(tmp_path, text, says):
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(DefinitionError, match=says):
+        load_task(str(path))
+
+
+def test_the_source_of_a_task_file_is_its_text(task_file):
+    arm = resolve(str(task_file), {}, NUMPY)
+    assert arm.source.text == task_file.read_text()
+
+
+def test_a_file_that_adds_a_recipe_to_a_task_means_that_recipe(adding):
+    path = adding("wide")
+    arm = resolve(path, {}, NUMPY)
+    assert (arm.specification.task, arm.specification.recipe, arm.usual) == ("digits", "wide", False)
+    assert arm.source.text == Path(path).read_text()
+    assert resolve(path, {"recipe": "mlp"}, NUMPY).specification.recipe == "mlp"
+
+
+def test_of_a_file_that_adds_several_one_has_to_be_named(adding):
+    path = adding("wide", "slim")
+    with pytest.raises(UsageError, match=r"it adds 2 recipes to digits: wide, slim. Name one: .*recipe=wide"):
+        resolve(path, {}, NUMPY)
+    assert resolve(path, {}, Options(framework="numpy", recipe="slim")).specification.recipe == "slim"
+
+
+@pytest.mark.parametrize(
+    ("names", "own", "meant"),
+    [((), ("mlp", "onecycle"), ("mlp",)), (("wide", "slim"), ("wide", "slim"), ("wide", "slim"))],
+)
+def test_a_file_is_asked_for_the_recipes_that_it_adds_else_for_the_tasks(adding, names, own, meant):
+    path = adding(*names)
+    task = load_task(path)
+    assert (own_recipes(task, path), meant_recipes(task, path)) == (own, meant)
+
+
+def test_a_task_of_ones_own_means_its_first_recipe(task_file):
+    task_file.write_text(f"{task_file.read_text()}\n\n@task.recipe\ndef other():\n    return small()\n")
+    task = load_task(str(task_file))
+    assert own_recipes(task, str(task_file)) == ("small", "other")
+    assert meant_recipes(task, str(task_file)) == ("small",)
+
+
+def test_a_file_cannot_take_the_place_of_a_recipe_that_the_task_has(adding):
+    with pytest.raises(DefinitionError, match=r"recipe 'mlp' of task 'digits'.*already, of .*digits\.py"):
+        resolve(adding("mlp"), {}, NUMPY)
+
+
+def test_a_recipe_that_is_not_the_tasks_default_is_in_the_label_of_its_runs(adding, store):
+    plans = [plan_of([resolve(each, {}, NUMPY)], range(1), store) for each in (adding("wide"), "digits")]
+    assert [plan.labels for plan in plans] == [["digits[recipe=wide]"], ["digits"]]
+
+
+@pytest.fixture
+def helped(tmp_path, monkeypatch, task_text):
+    """A task file that imports a module beside it, which has a quality and imports another one when it is called."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_scale.py").write_text("FACTOR = 1.0\n")
+    (tmp_path / "own_helper.py").write_text("def factor():\n    from own_scale import FACTOR\n    return FACTOR\n")
+    path = tmp_path / "helped_task.py"
+    path.write_text("import json\nimport own_helper\n" + task_text)
+    yield path
+    for name in ("own_helper", "own_scale"):
+        sys.modules.pop(name, None)
+
+
+def test_the_source_of_a_task_file_knows_the_users_own_modules_and_no_others(helped, task_file):
+    source = resolve(str(helped), {}, NUMPY).source
+    texts = {name: (helped.parent / f"{name}.py").read_bytes() for name in ("own_helper", "own_scale")}
+    assert source.modules == {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    assert source.digest == hashlib.sha256(source.text.encode()).hexdigest()
+    plain = resolve(str(task_file), {}, NUMPY).source
+    assert (plain.modules, plain.whole) == ({}, plain.digest)
+
+
+def test_whether_an_own_module_was_loaded_before_makes_no_difference(helped):
+    first = resolve(str(helped), {}, NUMPY).source
+    sys.modules["own_helper"].factor()
+    assert resolve(str(helped), {}, NUMPY).source == first
+
+
+def test_a_changed_module_of_the_users_own_is_another_source(helped):
+    before = resolve(str(helped), {}, NUMPY).source
+    (helped.parent / "own_scale.py").write_text("FACTOR = 2.0\n")
+    after = resolve(str(helped), {}, NUMPY).source
+    assert after.digest == before.digest
+    assert after.whole != before.whole

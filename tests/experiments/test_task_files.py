@@ -1,0 +1,362 @@
+"""What a task's file does while it is imported is seen, and quick probes look at it before its first run."""
+
+import dataclasses
+import gc
+import signal
+import sys
+
+import pytest
+from tests.experiments.campaigns import NUMPY, Quiet, plan_of
+
+from levelbench.errors import DefinitionError, LevelbenchError, RecordError
+from levelbench.experiments.campaign import carry_out
+from levelbench.experiments.request import load_task, load_watched, resolve
+from levelbench.experiments.task_files import Importing, import_doubts, is_ours, quick_doubts
+from levelbench.records import summarise
+from levelbench.records.witness import witness_contradictions
+
+BURNING = """
+import time
+until = time.process_time() + 0.4
+while time.process_time() < until:
+    pass
+"""
+
+
+@pytest.fixture
+def task_with(tmp_path, task_text):
+    """The path of a task's file with more code at its end."""
+
+    def make(more, name="with_more.py"):
+        path = tmp_path / name
+        path.write_text(task_text + more)
+        return str(path)
+
+    return make
+
+
+def test_an_ordinary_task_does_nothing_while_it_is_imported(task_with):
+    _, seen = load_watched(task_with("import json, csv, wave\n"))
+    assert (seen.opened, seen.started, seen.threads) == ([], [], 0)
+    assert import_doubts(seen, wall_s=0.01) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "datasets.digits.load()\n",
+        "import numpy as np\nnp.load(__file__.replace('with_more.py', 'kept.npz'))\n",
+        "from pathlib import Path\nPath(__file__).with_name('large').read_bytes()\n",
+    ],
+    ids=["dataset", "array", "large file"],
+)
+def test_data_that_is_opened_at_import_is_refused(task_with, tmp_path, more):
+    import numpy as np
+
+    np.savez(tmp_path / "kept.npz", weight=np.zeros(3))
+    (tmp_path / "large").write_bytes(bytes(70_000))
+    with pytest.raises(DefinitionError, match="it opens data while it is imported, before any clock runs"):
+        load_task(task_with(more))
+
+
+def test_data_that_a_module_beside_the_file_opens_is_refused(task_with, tmp_path, monkeypatch):
+    (tmp_path / "helper_of_task.py").write_text("from levelbench.training import datasets\ndatasets.digits.load()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DefinitionError, match="it opens data"):
+        load_task(task_with("import helper_of_task\n"))
+
+
+def test_a_small_text_that_a_task_reads_is_no_data(task_with, tmp_path):
+    (tmp_path / "words.txt").write_text("a b c")
+    load_task(task_with("from pathlib import Path\nPath(__file__).with_name('words.txt').read_text()\n"))
+
+
+def test_a_file_that_is_opened_after_the_import_is_nothing_to_it(task_with):
+    load_task(task_with("")).data.load()
+
+
+def test_a_process_that_is_started_at_import_is_refused(task_with):
+    with pytest.raises(DefinitionError, match="it starts a process while it is imported"):
+        load_task(task_with("import subprocess, sys\nsubprocess.run([sys.executable, '-c', ''])\n"))
+
+
+_CHILD = "import os, sys, time\nfrom multiprocessing.util import spawnv_passfds\n" + (
+    "spawnv_passfds(os.fsencode(sys.executable), [sys.executable, '-c', 'import time; time.sleep(1)'], [])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("import signal\nsignal.signal(signal.SIGUSR2, lambda *_: None)\n", "a signal handler"),
+        ("import gc\ndef later(*_): pass\ngc.callbacks.append(later)\n", "a callback of the garbage collector"),
+        ("import sys\nclass Finder:\n    def find_spec(*_): pass\nsys.meta_path.append(Finder())\n", "an import hook"),
+        (_CHILD, "it starts a process while it is imported"),
+        ("import sqlite3\nsqlite3.connect(__file__.replace('with_more.py', 'large'))\n", "it opens data"),
+    ],
+)
+def test_what_could_work_before_the_clock_without_being_called_is_refused(task_with, tmp_path, more, found):
+    before = [*gc.callbacks], [*sys.meta_path], signal.getsignal(signal.SIGUSR2)
+    (tmp_path / "large").write_bytes(bytes(70_000))
+    try:
+        with pytest.raises(DefinitionError, match=found):
+            load_task(task_with(more))
+    finally:
+        gc.callbacks[:], sys.meta_path[:] = before[:2]
+        signal.signal(signal.SIGUSR2, before[2])
+
+
+def test_a_package_that_is_imported_by_name_is_a_packages_doing(task_with):
+    work = "import time\nuntil = time.process_time() + 0.4\nwhile time.process_time() < until: pass\n"
+    _, seen = load_watched(task_with("import importlib\nimportlib.import_module('xml.dom.pulldom')\n"))
+    assert seen.cpu_s < 0.1
+    _, seen = load_watched(task_with(work))
+    assert seen.cpu_s >= 0.4
+
+
+def test_processor_time_between_the_import_and_the_clock_is_a_doubt():
+    (found,) = import_doubts(Importing(rest_s=2.0), wall_s=10.0)
+    assert found.startswith("2 s of processor time went by between the import of its task file and its clock")
+    assert import_doubts(Importing(rest_s=0.5), wall_s=10.0) == []
+
+
+def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store):
+    arm = resolve(task_with(BURNING), {}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    before = record.header.environment["before_clock"]
+    assert before["task_cpu_s"] >= 0.4
+    assert before["cpu_s"] >= before["task_cpu_s"] + before["task_imports_cpu_s"]
+    assert any("of processor time before its clock started" in each for each in record.end.suspect)
+
+
+def test_processor_time_at_import_is_no_doubt_where_the_run_is_much_longer():
+    assert import_doubts(Importing(cpu_s=0.5), wall_s=100.0) == []
+    assert import_doubts(Importing(cpu_s=0.5), wall_s=10.0) != []
+
+
+def test_what_a_package_does_while_the_file_imports_it_is_not_the_files_doing(task_with):
+    _, seen = load_watched(task_with("import statistics, xml.dom.minidom\n"))
+    assert seen.cpu_s < 0.1
+    assert seen.imports_cpu_s >= 0
+
+
+@pytest.mark.parametrize("through_a_helper", [False, True], ids=["by the file", "by a module next to it"])
+def test_a_package_in_any_site_folder_is_no_code_of_the_file(task_with, tmp_path, monkeypatch, through_a_helper):
+    site = tmp_path / "elsewhere" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "table.csv").write_bytes(bytes(70_000))
+    (site / "heavy_elsewhere.py").write_text(
+        BURNING + "from pathlib import Path\nPath(__file__).with_name('table.csv').read_bytes()\n"
+    )
+    (tmp_path / "helper_of_heavy.py").write_text("import heavy_elsewhere\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.syspath_prepend(tmp_path)
+    _, seen = load_watched(task_with("import helper_of_heavy\n" if through_a_helper else "import heavy_elsewhere\n"))
+    for name in ("heavy_elsewhere", "helper_of_heavy"):
+        sys.modules.pop(name, None)
+    assert seen.opened == []
+    assert seen.imports_cpu_s >= 0.4 > seen.cpu_s
+
+
+def test_threads_that_are_left_running_are_a_doubt(task_with):
+    more = "import threading\ndone = threading.Event()\nthreading.Thread(target=done.wait, daemon=True).start()\n"
+    task, seen = load_watched(task_with(more))
+    found = import_doubts(seen, wall_s=1.0)
+    __import__("sys").modules[task.recipe_function("small").__module__].done.set()
+    assert found == ["its task file left 1 thread running before its clock started: start none there"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "ours"), [("digits", True), ("cifar10", True), ("no-such", False), ("a.py", False)]
+)
+def test_a_task_is_ours_or_somebody_elses(reference, ours):
+    assert is_ours(reference) is ours
+
+
+def test_what_quick_probes_find_in_a_task_of_somebody_else_is_a_doubt_of_its_runs(tmp_path, task_text, store):
+    """Its target is one that the most frequent class reaches; so does the untrained network, or nearly."""
+    path = tmp_path / "easy.py"
+    path.write_text(task_text.replace("target=0.9", "target=0.05"))
+    watcher = Quiet()
+    record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, watcher)[0, 0]
+    assert set(watcher.doubts) <= set(record.end.suspect)
+    assert any(each.startswith("levelbench check, target: always answering with") for each in record.end.suspect)
+
+
+def test_a_target_that_any_network_reaches_is_said_before_the_run_of_a_task_of_ours(store):
+    easy = resolve("digits", {}, dataclasses.replace(NUMPY, target=0.05))
+    watcher = Quiet()
+    record = carry_out(plan_of([easy], range(1), store), store, None, watcher)[0, 0]
+    assert any("which any network may reach" in each for each in watcher.doubts)
+    assert summarise(record).contradictions == []
+
+
+ASKING = """
+from levelbench.training.schedules import Schedule
+
+class Asking(Schedule):
+    fixed_length = False
+
+    def factor(self, progress):
+        raise RuntimeError("GET https://example.org/data?api_key=hunter2 by hunter2")
+
+
+"""
+
+
+def test_what_a_probe_raises_is_in_the_record_by_type_and_place_alone(tmp_path, task_text, store):
+    text = task_text.replace("Momentum(lr), epochs", "Momentum(lr), schedule=Asking(), epochs").replace(
+        "@task.recipe", ASKING + "@task.recipe"
+    )
+    (tmp_path / "asking.py").write_text(text)
+    task = load_task(str(tmp_path / "asking.py"))
+    found = quick_doubts(task, "small", {}, None, 0.9)
+    assert [each for each in found if "it raised RuntimeError in asking.py, line " in each]
+    assert "example.org" not in str(found)
+    assert "hunter2" not in str(found)
+
+
+def test_nothing_is_found_in_an_ordinary_task_of_somebody_else(arm, store):
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert [each for each in record.end.suspect if "levelbench check" in each or "untrained" in each] == []
+
+
+def signing(task_with, body):
+    """A task whose quality does something when it is asked for its signature."""
+    more = f"""
+class Signing(Top1):
+    @property
+    def signature(self):
+        {body}
+        return "1"
+
+
+task.quality = Signing(target=0.9)
+"""
+    return task_with(more)
+
+
+def test_processor_time_for_a_signature_is_seen_like_that_at_import(task_with, store):
+    body = "import time\n        until = time.process_time() + 0.4\n        while time.process_time() < until: pass"
+    record = carry_out(plan_of([resolve(signing(task_with, body), {}, NUMPY)], range(1), store), store, None, Quiet())
+    assert record[0, 0].header.environment["before_clock"]["task_cpu_s"] >= 0.4
+    assert any("of processor time before its clock started" in each for each in record[0, 0].end.suspect)
+
+
+def test_data_that_is_opened_for_a_signature_is_refused(task_with, tmp_path, store):
+    (tmp_path / "large").write_bytes(bytes(70_000))
+    reference = signing(task_with, "open(__file__.replace('with_more.py', 'large'), 'rb').close()")
+    with pytest.raises(LevelbenchError, match="it opens data when it is asked for a signature"):
+        carry_out(plan_of([resolve(reference, {}, NUMPY)], range(1), store), store, None, Quiet())
+
+
+TRAINED = """
+@task.recipe
+def trained(hidden: int = 16, lr: float = 0.05, epochs: int = 10) -> Recipe:
+    "Begins with what the task's first recipe has learnt."
+    import numpy as np
+    network = zoo.mlp(64, hidden, 10)
+    with np.load(KEPT) as kept:
+        weights = {name.replace("!", "/"): kept[name] for name in kept.files}
+    return Recipe(network.stored(weights), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+_FIRST_DRAW = """
+
+@task.recipe
+def prepared(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Begins with other values than it draws later.\"\"\"
+    network = zoo.mlp(64, hidden, 10)
+    draw, calls = network.initialise, []
+
+    def initialise(seed=0):
+        calls.append(seed)
+        return draw(seed + 1000 * (len(calls) == 1))
+
+    network.initialise = initialise
+    return Recipe(network, Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def test_a_network_that_begins_with_other_values_than_its_seed_draws_is_a_doubt(task_with, store):
+    arm = resolve(task_with(_FIRST_DRAW), {}, dataclasses.replace(NUMPY, recipe="prepared"))
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("began with other values than a second draw" in each for each in record.end.suspect)
+
+
+_WARM_START = """
+
+class Resuming(Momentum):
+    \"\"\"Puts weights of its own in the place of those that were drawn.\"\"\"
+
+    def start(self, backend, parameters):
+        for name in parameters:
+            parameters[name] = parameters[name] * 0.5
+        return super().start(backend, parameters)
+
+
+@task.recipe
+def resuming(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Begins where it left off.\"\"\"
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Resuming(lr), epochs=epochs)
+"""
+
+
+def test_an_optimizer_that_changes_the_weights_before_the_first_step_is_a_doubt(task_with, store):
+    arm = resolve(task_with(_WARM_START), {}, dataclasses.replace(NUMPY, recipe="resuming"))
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("changed the weights before the first step" in each for each in record.end.suspect)
+
+
+_GENEROUS = """
+
+@task.recipe
+def generous(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Adds to what its task measures.\"\"\"
+    measure = Top1.measure
+    Top1.measure = lambda self, executor, held: min(1.0, measure(self, executor, held) + 6 / len(held.split))
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def test_code_of_levelbench_that_a_recipe_replaces_is_a_doubt(task_with, store, arm):
+    generous = resolve(task_with(_GENEROUS), {}, dataclasses.replace(NUMPY, recipe="generous"))
+    record = carry_out(plan_of([generous], range(1), store), store, None, Quiet())[0, 0]
+    assert "levelbench's own Top1.measure was replaced by code in with_more.py: run it without" in record.end.suspect
+    honest = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert not any("replaced by code" in each for each in honest.end.suspect)
+
+
+def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
+    import numpy as np
+
+    from levelbench.measure.timeline import Timeline
+    from levelbench.operators.frameworks import open_framework
+    from levelbench.training.stopping import Evaluate, Stopping
+    from levelbench.training.trainer import Trainer
+
+    path, kept = tmp_path / "trained.py", tmp_path / "kept.npz"
+    path.write_text(task_text + f"KEPT = {str(kept)!r}\n" + TRAINED)
+    task, backend = load_task(str(path)), open_framework("numpy", "cpu")
+    parts, stopping = task.assemble("small", {}), Stopping(
+        task.quality.as_target(0.95), "confirmed", Evaluate.parse("1 epoch"), 60
+    )  # fmt: skip
+    trainer = Trainer(
+        backend, task.data.load(), parts, task.quality, stopping, seed=7, timeline=Timeline(backend.clock())
+    )
+    trainer.run()
+    np.savez(kept, **{name.replace("/", "!"): value for name, value in trainer.executor.parameters.items()})
+    arm = resolve(str(path), {"recipe": "trained"}, NUMPY)
+    with pytest.raises(RecordError, match="before it was trained"):
+        carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    (found,) = witness_contradictions(*store.records())
+    assert found.startswith("its network had top1 0.9")
+    assert "before it was trained, and the target is 0.9" in found
+
+
+def test_the_untrained_quality_is_in_the_record_and_changes_no_bit_of_the_training(arm, store):
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    (untrained,) = [each for each in record.measurements if each.name == "untrained_quality"]
+    assert untrained.value < 0.5
+    assert "validation examples, after the run" in untrained.method

@@ -1,0 +1,32 @@
+"""Verdicts on processes that were looked at again and again."""
+
+from types import SimpleNamespace
+
+from levelbench.records.judging import pair, planned_effect, verdicts
+
+
+def values(factor, spread=0.01, count=9):
+    return {seed: factor * (1.0 + spread * ((7 * seed + int(10 * factor)) % 5 - 2)) for seed in range(count)}
+
+
+def test_their_interval_is_as_wide_as_looking_asks_for():
+    plain = pair(values(1.0), values(1.1)).verdict(0.02, 0.95)
+    looked = pair(values(1.0), values(1.1), 0.05).verdict(0.02, 0.95)
+    assert looked.low < plain.low < plain.high < looked.high
+    assert looked.level > plain.level == 0.95
+    assert "look 3 of --until-clear" in looked.reason
+
+
+def test_among_many_comparisons_a_difference_has_to_be_larger():
+    alike, slower = pair(values(1.0), values(1.0), 0.05), pair(values(1.0), values(1.1, 0.03), 0.05)
+    alone = verdicts({0: slower}, 0.95, 0.02)[0]
+    assert alone.kind == "SLOWER"
+    among = verdicts(dict.fromkeys(range(1, 2000), alike) | {0: slower}, 0.95, 0.02)[0]
+    assert among.kind == "UNCLEAR"
+    assert "not among 2000 problems (Bonferroni)" in among.reason
+
+
+def test_the_smallest_effect_of_any_record_counts():
+    records = [SimpleNamespace(header=SimpleNamespace(planned_effect=each)) for each in (None, 0.1, 0.05)]
+    assert planned_effect(records) == 0.05
+    assert planned_effect(records[:1]) is None
