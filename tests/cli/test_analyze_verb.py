@@ -51,7 +51,7 @@ def study(tmp_path, monkeypatch, machine):
     path.write_text(TASK)
     jobs = []
 
-    def launch(job, on_progress=None):
+    def launch(job, on_progress=None, starter=None):
         jobs.append(job)
         settings = job.specification.settings
         seconds = 10.0 * np.prod([gain for name, (on, gain) in GAINS.items() if settings[name] == on])

@@ -16,7 +16,7 @@ RUN = ("run", "digits[hidden=4]", "--framework", "numpy", "--epochs", "1", "-n",
 def run(call, monkeypatch, tmp_path):
     """The command on a store of this test's, with its runs made in this process."""
 
-    def launch(job, on_progress):
+    def launch(job, on_progress, starter=None):
         told = []
         boundary(job, told.append)
         path = next(each.path for each in told if each.path)
