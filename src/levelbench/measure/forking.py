@@ -40,12 +40,13 @@ from typing import IO, Any, Final, Literal, NamedTuple, NoReturn, Protocol, fina
 
 from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST
+from levelbench.measure.lifetime import die_with_parent
 
 __all__ = ["Child", "ForkServer", "Start", "can_fork", "how_started", "serve"]
 
 Start = Literal["fork", "spawn"]
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
 _PRESENT, _OF_FILE = 1 << 63, 1 << 61
 _SELF: Final = Path("/proc/self")
@@ -251,7 +252,7 @@ def serve(arguments: Sequence[str]) -> _Wish:
     try:
         for name in _read(link) or ():
             importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001  # whoever asked does without us, and sees it there
+    except Exception as error:  # noqa: BLE001  # the asker spawns instead, and its process raises the error again
         reason = f"importing {name} raised {type(error).__name__}: {error}"
     gc.collect()
     gc.freeze()
@@ -334,7 +335,7 @@ def _become(wish: _Wish, link: socket.socket, files: Sequence[int], memory: Sequ
 
 
 def _die_with(parent: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
 
