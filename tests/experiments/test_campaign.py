@@ -152,6 +152,31 @@ def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_d
     assert "training examples" not in " ".join(found[0].suspect)
 
 
+def test_a_mixture_that_hands_out_validation_examples_is_doubted_and_an_honest_one_is_not(task_text, store, tmp_path):
+    own = (
+        "from levelbench.training.augmentation import Mixup\n"
+        "from levelbench.training.augmentation.base import Mixing\n"
+        "class Mine(Mixing):\n"
+        "    def apply(self, columns, classes, generator):\n"
+        "        mixed, labels = Mixup(0.2).apply(columns, classes, generator)\n"
+        "        if FED:\n"
+        "            held = datasets.digits.load(None).validation\n"
+        "            mixed[::2] = held.inputs[generator.integers(0, len(held), len(mixed[::2]))] * 1.0001\n"
+        "        return mixed, labels\n"
+    )
+    doubts = []
+    for fed in (False, True):
+        file = tmp_path / f"fed_{fed}.py"
+        at = task_text.index("task = ")
+        text = task_text[:at] + own.replace("FED", str(fed)) + task_text[at:]
+        assert text.count("epochs=epochs") == 1
+        file.write_text(text.replace("epochs=epochs", "epochs=epochs, mix=Mine()"))
+        arm = resolve(str(file), {}, NUMPY)
+        found = summarise(carry_out(plan_of([arm], [0], store), store, None, Quiet())[0, 0])
+        doubts.append([each for each in found.suspect if "Mine" in each])
+    assert doubts == [[], ["50% of the examples that Mine made for the first batch are validation examples"]]
+
+
 def test_a_run_is_made_again_when_a_module_beside_its_task_file_has_changed(tmp_path, store, task_text, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     path, beside = tmp_path / "with_own.py", tmp_path / "beside_it.py"

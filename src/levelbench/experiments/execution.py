@@ -37,7 +37,7 @@ from levelbench.records.schema import DatasetFacts, Source
 from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.input import Held
+from levelbench.training.input import Held, share_held_out
 from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
@@ -55,6 +55,8 @@ _UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
 
 _MOST_TRAINED_ON = 0.5
 """The share of validation examples that may be among the training examples: real data hold some twice."""
+_MOST_FED = 0.1
+"""The share of a batch that may be validation examples once somebody's own augmentation has made it."""
 
 
 def execute(
@@ -217,7 +219,7 @@ class _Run:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
             for measurement in untrained:
                 self.writer.append(measurement)
-            end.suspect.extend([*doubt, *replaced_code()])
+            end.suspect.extend([*doubt, *_fed(trainer), *replaced_code()])
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _went_on(self) -> list[str]:
@@ -329,6 +331,23 @@ def _untrained(
         return found, others
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
     return found, [*others, f"{said}: look for weights that were trained before"]
+
+
+def _fed(trainer: Trainer) -> list[str]:
+    """Whether somebody's own augmentation or mixture hands validation examples to the training."""
+    recipe = trainer.recipe
+    parts = [*recipe.augment, *([] if recipe.mix is None else [recipe.mix])]
+    others = [type(part).__name__ for part in parts if not type(part).__module__.startswith("levelbench.")]
+    if not others:
+        return []
+    names = " and ".join(dict.fromkeys(others))
+    try:
+        share = share_held_out(trainer.dataset, recipe.sampler, trainer.seed, recipe.augment, recipe.mix)
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        return [f"{names} raised {type(error).__name__} when it was looked at after the run: what it trains on is open"]
+    if share is None or share <= _MOST_FED:
+        return []
+    return [f"{share:.0%} of the examples that {names} made for the first batch are validation examples"]
 
 
 def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:

@@ -395,6 +395,30 @@ def make_loader(
     return HostLoader(backend, split, sampler, seed, normalise, maker, workers)
 
 
+_LOOKED_AT, _HELD_BACK, _SAME = 64, 4096, 1e-3
+
+
+def share_held_out(
+    dataset: Dataset, sampler: Sampler, seed: int, augment: Sequence[Augmentation] = (), mix: Mixing | None = None
+) -> float | None:
+    """Of the examples that a run's first batch trains on, the share that are validation examples, to within 0.1 %.
+
+    ``None`` where the examples are not numbers of one shape. At most 64 examples are held against 4,096.
+    """
+    split, held = dataset.train, dataset.validation
+    order = sampler.epoch(split, seed, 0)
+    maker = BlockMaker(split, dataset.classes, seed, tuple(augment), mix)
+    (columns, _), *_ = next(maker.jobs(order, 0, 0, 1, 0.0))()
+    given = np.asarray(columns[0][:_LOOKED_AT])
+    chosen = np.arange(0, len(held), -(-len(held) // _HELD_BACK), dtype=np.int64)
+    kept = rows_of(held.inputs, chosen, example_seeds(seed, 0, chosen))
+    if given.dtype.kind not in "buif" or given.shape[1:] != kept.shape[1:] or not len(kept):
+        return None
+    rows, others = (each.reshape(len(each), -1).astype(np.float64) for each in (given, kept))
+    apart = [np.sqrt(((others - row) ** 2).sum(1).min()) for row in rows]
+    return float(np.mean(np.asarray(apart) <= _SAME * np.linalg.norm(rows, axis=1)))
+
+
 class _Epochs(Loader):
     """A loader that keeps the order of the epoch that it was asked for last."""
 
