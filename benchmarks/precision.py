@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.launching import Answer, Launcher, Running
-from levelbench.measure.processes import sample_processes, sample_replicates
+from levelbench.measure.processes import Answer, Launcher, Running, sample_processes, sample_replicates
 from levelbench.measure.statistics import median_interval, wilson
 from levelbench.measure.stopping import Budget, FixedCount, Precision
 

@@ -96,7 +96,7 @@ def test_the_json_holds_every_value():
 
 
 def test_more_ranks_than_cores_are_warned_of(said, monkeypatch):
-    monkeypatch.setattr("levelbench.measure.meters.utilisation.available_cores", lambda: 1)
+    monkeypatch.setattr("levelbench.measure.meters.resources.available_cores", lambda: 1)
     monkeypatch.setattr(
         "levelbench.experiments.communicators.measure_communicator", lambda *given, options: planted().points
     )

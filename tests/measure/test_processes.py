@@ -11,8 +11,7 @@ import pytest
 from levelbench.errors import DefinitionError, MissingError, UsageError
 from levelbench.measure import processes
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.launching import Answer, Launcher, Running, WorkerReplicate
-from levelbench.measure.processes import process_median, sample_processes
+from levelbench.measure.processes import Answer, Launcher, Running, WorkerReplicate, process_median, sample_processes
 from levelbench.measure.stopping import Budget, FixedCount, Precision
 from levelbench.measure.worker import load, measure
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.launching import Answer, Launcher, Running
-from levelbench.measure.processes import sample_replicates
+from levelbench.measure.processes import Answer, Launcher, Running, sample_replicates
 from levelbench.measure.statistics import (
     CensoredTimes,
     estimate,

@@ -115,7 +115,7 @@ def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
 
 
 def _crowded(ranks: int) -> list[str]:
-    from levelbench.measure.meters.utilisation import available_cores
+    from levelbench.measure.meters.resources import available_cores
 
     cores = available_cores()
     if ranks <= cores:

@@ -128,7 +128,7 @@ def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
 
 
 def _crowded(plan: Plan) -> list[str]:
-    from levelbench.measure.meters.utilisation import available_cores
+    from levelbench.measure.meters.resources import available_cores
 
     cores = available_cores()
     distributions = [arm.specification.distribution for arm in plan.arms]
@@ -289,7 +289,7 @@ def numbers_of(text: str) -> list[int]:
 def same_threads(given: dict[str, Any]) -> Iterator[None]:
     """Give each rank of every point as many threads, so that more ranks are more cores; what the user set stays."""
     from levelbench.distributed.launching.environment import THREADS
-    from levelbench.measure.meters.utilisation import available_cores
+    from levelbench.measure.meters.resources import available_cores
 
     numbers = numbers_of(given["ranks"])
     if numbers[0] == 1 and "nodes=" in (given["engine"] or ""):

@@ -27,7 +27,7 @@ from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import how_started
 from levelbench.measure.meters import Meter, meters
-from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework

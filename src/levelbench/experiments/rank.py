@@ -35,7 +35,7 @@ from levelbench.experiments.witness import Hear
 from levelbench.measure.clocks import HOST
 from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.measure.meters import Reading
-from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase
 from levelbench.records import Evaluation, Header, RecordWriter, new_id
 from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files

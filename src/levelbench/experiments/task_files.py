@@ -31,7 +31,7 @@ from levelbench import plugins
 from levelbench.checks.findings import Report
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
-from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.records.redaction import redact
 from levelbench.training.task import Setting, Task
 

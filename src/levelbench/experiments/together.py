@@ -18,7 +18,7 @@ import numpy as np
 from levelbench.distributed.communicator import Communicator
 from levelbench.experiments.members import Together
 from levelbench.measure.meters import Reading
-from levelbench.measure.meters.memory import NAME as PEAK_MEMORY
+from levelbench.measure.meters.resources import NAME as PEAK_MEMORY
 
 __all__ = ["Share", "gather_shares", "machine", "own_share", "threads_of", "together"]
 

@@ -8,22 +8,29 @@ alone.
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import subprocess
 import sys
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import IO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import UsageError
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.launching import Answer, CommandReplicate, Launcher, WorkerReplicate
+from levelbench.measure.loops import time_ns
 from levelbench.measure.sampling import MeasuredValues
 from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import find_warmup
+from levelbench.measure.worker import READY
 
 PROCESS_RULE: StoppingRule = Precision(0.02) | Budget(10.0)
 SLICE_S: Final = 0.1
@@ -137,3 +144,206 @@ def process_median(answer: Answer) -> float:
 def _require(holds: bool, asked: str, found: str, do: str) -> None:
     if not holds:
         raise UsageError(f"sample_processes({asked})", found, do)
+
+
+_PACKAGES: Final = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a process measured, in nanoseconds a call: calibration attempts, then values of ``inner`` calls each."""
+
+    values_ns: tuple[float, ...]
+    first_ns: tuple[float, ...] = ()
+    inner: int = 1
+
+
+class Running(AbstractContextManager["Running"]):
+    """A process that was started."""
+
+    @abstractmethod
+    def wait_ready(self) -> None:
+        """Return when it can be measured."""
+
+    @abstractmethod
+    def measure(self) -> Answer:
+        """Let it measure, alone, and return what it found."""
+
+
+class Launcher(ABC):
+    """Starts processes of one kind."""
+
+    @abstractmethod
+    def start(self) -> Running:
+        """A fresh process."""
+
+
+@dataclass(frozen=True)
+class WorkerReplicate(Launcher):
+    """Fresh Python processes that measure the workload ``module:function`` or ``path.py:function``."""
+
+    workload: str
+    slice_s: float
+    least: int
+    timeout_s: float
+    python: str
+
+    def __post_init__(self) -> None:
+        place, colon, name = self.workload.rpartition(":")
+        if not (colon and place and name.isidentifier()):
+            raise UsageError(
+                f"the workload {self.workload!r}",
+                "it does not say which function sets it up",
+                "write module:function or path.py:function; a command is given as a list of words",
+            )
+
+    def start(self) -> Running:
+        """A worker that begins to set up."""
+        inherited = os.environ.get("PYTHONPATH")
+        paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
+        words = [self.python, "-m", "levelbench.measure.worker"]
+        words += [self.workload, str(int(self.slice_s * 1e9)), str(self.least)]
+        errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        return _RunningWorker(process, errors, self.workload, self.timeout_s)
+
+
+class _RunningWorker(Running):
+    """A worker process, from its start to its answer."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: IO[str], workload: str, timeout_s: float) -> None:
+        self._process = process
+        self._errors = errors
+        self._workload = workload
+        self._timeout_s = timeout_s
+
+    def wait_ready(self) -> None:
+        """Return when the setup is done."""
+        stdout = self._process.stdout
+        if stdout is None or not select.select([stdout], [], [], self._timeout_s)[0]:
+            raise self._failure("set up", f"it was not ready after {self._timeout_s:g} s")
+        said = stdout.readline().strip()
+        if said != READY:
+            # One that goes on is not waited for: what it says is not what a worker says. One that ended may finish.
+            ended = not said
+            if not ended:
+                self._process.kill()
+            self._wait()
+            raise self._failure("set up", self._last_error() if ended else f"its process said {said[:80]!r} instead")
+
+    def measure(self) -> Answer:
+        """Send the word and read the answer."""
+        try:
+            text, _ = self._process.communicate("measure\n", timeout=self._timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self._failure("measured", f"no answer came within {self._timeout_s:g} s") from None
+        if self._process.returncode != 0 or not text:
+            raise self._failure("measured", self._last_error())
+        answer = json.loads(text)
+        return Answer(tuple(answer["values_ns"]), tuple(answer["first_ns"]), answer["inner"])
+
+    def _wait(self) -> None:
+        try:
+            self._process.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _last_error(self) -> str:
+        return _last_line(self._errors) or f"its process ended with status {self._process.returncode} and said nothing"
+
+    def _failure(self, what: str, found: str) -> LevelbenchError:
+        return DefinitionError(
+            f"the workload {self._workload!r}",
+            f"it could not be {what}: {found}",
+            "call the function that sets it up, and what that returns, in a Python shell",
+        )
+
+    def __exit__(self, *raised: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class CommandReplicate(Launcher):
+    """Runs of a command; the value of each is its wall time from start to exit."""
+
+    words: tuple[str, ...]
+    timeout_s: float
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            raise UsageError("a command to measure", "it has no words", "give a program and its arguments")
+
+    def start(self) -> Running:
+        """A run that begins when it is measured: its start-up is part of it."""
+        return _RunningCommand(self.words, self.timeout_s, self.clock)
+
+
+class _RunningCommand(Running):
+    """One run of a command."""
+
+    def __init__(self, words: tuple[str, ...], timeout_s: float, clock: Clock) -> None:
+        self._words = words
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    def wait_ready(self) -> None:
+        """Nothing to wait for."""
+
+    def measure(self) -> Answer:
+        """Run it; output is discarded, a failure is an error and never a time."""
+        # A file, as reading a pipe while the command runs would take processor time from it.
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+            spent_ns = time_ns(lambda: self._run(errors), self._clock)
+        return Answer((float(spent_ns),))
+
+    def _run(self, errors: IO[str]) -> None:
+        asked = f"the command {' '.join(self._words)!r}"
+        try:
+            done = subprocess.run(
+                self._words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise MissingError(
+                asked, f"no program is called {self._words[0]!r}", "install it, or correct its name"
+            ) from None
+        except PermissionError:
+            found = f"{self._words[0]!r} is not a program that may be run"
+            raise UsageError(asked, found, "give a program, or make the file executable") from None
+        except OSError as error:
+            found = f"{self._words[0]!r} cannot be run: {error.strerror}"
+            raise UsageError(
+                asked, found, "give a program of this system, or a script that names its interpreter"
+            ) from None
+        except subprocess.TimeoutExpired:
+            found = f"it was not done after {self._timeout_s:g} s"
+            raise UsageError(asked, found, "give a larger timeout_s or a shorter command") from None
+        if done.returncode != 0:
+            found = f"it ended with status {done.returncode}: {_last_line(errors) or 'it said nothing'}"
+            raise DefinitionError(asked, found, "run it by hand until it succeeds")
+
+    def __exit__(self, *raised: object) -> None:
+        """Nothing is left running."""
+
+
+def _last_line(errors: IO[str]) -> str:
+    """The last line of what a process wrote there, empty if it wrote none."""
+    errors.seek(0)
+    return next((line for each in reversed(errors.readlines()) if (line := each.strip())), "")

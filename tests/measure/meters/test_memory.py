@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from levelbench.measure.meters.memory import LifetimePeakMemoryMeter, PeakMemoryMeter, memory_meter
+from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, PeakMemoryMeter, memory_meter
 
 MIB = 2**20
 

@@ -6,7 +6,7 @@ import pytest
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.meters import NullMeter
-from levelbench.measure.meters import utilisation as u
+from levelbench.measure.meters import resources as u
 from levelbench.measure.meters.base import NoReading
 
 SECOND = 1_000_000_000

@@ -11,7 +11,7 @@ from levelbench.errors import MissingError, UnsupportedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.meters.base import NullMeter, Reading
-from levelbench.measure.meters.memory import PeakMemoryMeter, memory_meter
+from levelbench.measure.meters.resources import PeakMemoryMeter, memory_meter
 from levelbench.networks import OperatorTime
 from levelbench.networks.benchmark import measuring, reference
 from levelbench.networks.benchmark.cases import Known

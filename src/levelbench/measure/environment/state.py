@@ -12,10 +12,10 @@ import statistics
 from collections.abc import Iterator
 
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.environment.files import HERE, Facts, Roots, fields, integer, text
-from levelbench.measure.meters import utilisation
+from levelbench.measure.environment.machine import HERE, Facts, Roots, fields, integer, text
+from levelbench.measure.meters import resources
 from levelbench.measure.meters.base import NoReading
-from levelbench.measure.meters.utilisation import cpu_ticks, own_cpu_s
+from levelbench.measure.meters.resources import cpu_ticks, own_cpu_s
 
 Counters = dict[str, float] | None
 
@@ -73,7 +73,7 @@ def others_cores(before: Counters, after: Counters) -> float | None:
     if not before or not after or passed_s is None:
         return None
     busy_s, own_s = (after[key] - before[key] for key in ("busy_s", "own_s"))
-    return utilisation.others_cores(busy_s, own_s, passed_s)
+    return resources.others_cores(busy_s, own_s, passed_s)
 
 
 def steal_share(before: Counters, after: Counters) -> float | None:
@@ -104,7 +104,7 @@ def _passed(before: Counters, after: Counters) -> float | None:
         return None
     seconds = sum(after[key] - before[key] for key in ("busy_s", "idle_s", "steal_s"))
     passed = after["at_s"] - before["at_s"]
-    return passed if passed > 0 and seconds * os.sysconf("SC_CLK_TCK") >= utilisation.LEAST_TICKS else None
+    return passed if passed > 0 and seconds * os.sysconf("SC_CLK_TCK") >= resources.LEAST_TICKS else None
 
 
 def _pressure(found: str | None) -> float | None:

@@ -14,20 +14,24 @@ from levelbench.measure.scenarios.audits import (
     audit_kept_answers,
     audit_same_result,
 )
-from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest, VirtualClock, VirtualServers
+from levelbench.measure.scenarios.contract import (
+    RULES_DURATION_S,
+    Answering,
+    DawnBench,
+    MultiStream,
+    Offline,
+    Query,
+    Scenario,
+    Server,
+    SingleStream,
+    SystemUnderTest,
+    VirtualClock,
+    VirtualServers,
+)
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
 from levelbench.measure.scenarios.driving import run_scenario
 from levelbench.measure.scenarios.peak import Peak, RateTrial, find_peak
 from levelbench.measure.scenarios.result import QUANTILES, ScenarioResult
-from levelbench.measure.scenarios.settings import (
-    RULES_DURATION_S,
-    DawnBench,
-    MultiStream,
-    Offline,
-    Scenario,
-    Server,
-    SingleStream,
-)
 
 __all__ = [
     "QUANTILES",

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.scenarios.contract import Answering, SystemUnderTest
+from levelbench.measure.scenarios.driving import Turns
 from levelbench.measure.scenarios.result import ScenarioResult
-from levelbench.measure.scenarios.turns import Turns
 from levelbench.measure.statistics.compare import paired_log_ratio
 from levelbench.measure.statistics.values import Interval
 

@@ -9,7 +9,7 @@ are drawn in blocks between queries, where no latency sees it. What the driver c
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -19,12 +19,19 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.measure.clocks import HOST, Clock, FakeClock
-from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest, wait_until
+from levelbench.measure.scenarios.contract import (
+    Answering,
+    DawnBench,
+    Offline,
+    Query,
+    Scenario,
+    Server,
+    SystemUnderTest,
+    wait_until,
+)
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
-from levelbench.measure.scenarios.ledger import Direct, Ledger, Workers
+from levelbench.measure.scenarios.ledger import Direct, Ledger, Workers, blame
 from levelbench.measure.scenarios.result import EVERY_SAMPLE, Raw, ScenarioResult, judge
-from levelbench.measure.scenarios.settings import DawnBench, Offline, Scenario, Server
-from levelbench.measure.scenarios.turns import ProgressCallback, Reporter, Turns
 from levelbench.measure.statistics.early_stopping import allowed_late
 
 MOST_ARRIVALS: Final = 2_000_000
@@ -358,3 +365,94 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+ProgressCallback = Callable[[int, float], None]
+"""Told the queries so far and the seconds since the start, about five times a second."""
+
+_REPORT_NS: Final = 200_000_000
+
+
+class Ending(Protocol):
+    """Decides when a stream ends."""
+
+    def ended_by(self, queries: int, spent_ns: int) -> str:
+        """Why it ends after ``queries`` queries, the last issued after ``spent_ns``; empty if it goes on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What was taken: issue and answer of each query, nanoseconds from the start, and why it ended (empty: ran out)."""
+
+    issued_ns: NDArray[np.int64]
+    done_ns: NDArray[np.int64]
+    ended_by: str
+
+
+class Reporter:
+    """Calls a progress callback at most five times a second."""
+
+    def __init__(self, progress: ProgressCallback, start_ns: int) -> None:
+        self._progress = progress
+        self._start_ns = start_ns
+        self._next_ns = start_ns
+
+    def __call__(self, queries: int, now_ns: int) -> None:
+        """Tell if it is time to."""
+        if now_ns >= self._next_ns:
+            self._progress(queries, (now_ns - self._start_ns) * 1e-9)
+            self._next_ns = now_ns + _REPORT_NS
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Takes queries in turn on ``clock``; ``name`` is the scenario's, for messages."""
+
+    clock: Clock
+    name: str
+    timeout_s: float
+    progress: ProgressCallback | None = None
+
+    def answer(self, sut: Answering, queries: Iterable[list[int]], ending: Ending | None = None) -> Taken:
+        """The tight loop for a system that answers at once."""
+        now_ns, answer = self.clock.now_ns, sut.answer
+        issued: list[int] = []
+        done: list[int] = []
+        ended_by = ""
+        start = now_ns()
+        report = Reporter(self.progress, start) if self.progress is not None else None
+        for indices in queries:
+            begin = now_ns()
+            try:
+                answer(indices)
+            except Exception as error:
+                raise blame(self.name, len(issued), indices, error) from error
+            end = now_ns()
+            issued.append(begin)
+            done.append(end)
+            if report is not None:
+                report(len(done), end)
+            if ending is not None and (ended_by := ending.ended_by(len(done), begin - start)):
+                break
+        return Taken(_from(issued, start), _from(done, start), ended_by)
+
+    def issue(self, sut: SystemUnderTest, queries: Iterable[list[int]], ending: Ending | None = None) -> Taken:
+        """The same for a system that completes its queries when it likes: the next once the last is complete."""
+        ledger = Ledger(self.clock, self.timeout_s, self.name)
+        issued: list[int] = []
+        ended_by = ""
+        start = self.clock.now_ns()
+        report = Reporter(self.progress, start) if self.progress is not None else None
+        for indices in queries:
+            begin = ledger.issue(sut, ledger.opened(len(issued), indices))
+            ledger.settle()
+            issued.append(begin)
+            if report is not None:
+                report(len(issued), self.clock.now_ns())
+            if ending is not None and (ended_by := ending.ended_by(len(issued), begin - start)):
+                break
+        return Taken(_from(issued, start), ledger.done_ns(len(issued)) - start, ended_by)
+
+
+def _from(times_ns: list[int], start_ns: int) -> NDArray[np.int64]:
+    return np.asarray(times_ns, dtype=np.int64) - start_ns

@@ -13,11 +13,10 @@ from typing import Final
 
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.scenarios.contract import Answering, SystemUnderTest
+from levelbench.measure.scenarios.contract import Answering, Server, SystemUnderTest
 from levelbench.measure.scenarios.draws import Seeds
 from levelbench.measure.scenarios.driving import run_scenario
 from levelbench.measure.scenarios.result import ScenarioResult
-from levelbench.measure.scenarios.settings import Server
 from levelbench.measure.statistics.early_stopping import BoundTest, least_queries
 
 _MOST_STEPS: Final = 10

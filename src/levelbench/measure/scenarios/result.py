@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.measure.scenarios.settings import DawnBench, Offline, Scenario, Server, Setting
+from levelbench.measure.scenarios.contract import DawnBench, Offline, Scenario, Server, Setting
 from levelbench.measure.statistics.early_stopping import (
     BoundTest,
     StreamEstimate,

@@ -6,7 +6,6 @@ error rates) are held by simulation in the tests.
 
 from __future__ import annotations
 
-from levelbench.measure.statistics.accelerated import CensoredTimes, TimeRatio, log_rank_p, time_ratio
 from levelbench.measure.statistics.compare import (
     LogRatio,
     MeanTest,
@@ -25,27 +24,33 @@ from levelbench.measure.statistics.distributions import (
     t_survival,
 )
 from levelbench.measure.statistics.intervals import (
+    amdahl_bound,
+    arithmetic_mean,
+    coefficient_of_variation,
     estimate,
     estimate_median,
     estimate_signed,
     fisher_exact,
+    geometric_mean,
+    harmonic_mean,
     log_mean_interval,
     mean_interval,
     median_interval,
     median_interval_ranks,
     median_interval_ranks_normal,
+    olympic_mean,
     wilson,
 )
-from levelbench.measure.statistics.means import (
-    amdahl_bound,
-    arithmetic_mean,
-    coefficient_of_variation,
-    geometric_mean,
-    harmonic_mean,
-    olympic_mean,
-)
 from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
-from levelbench.measure.statistics.survival import KaplanMeier, expected_time_with_restarts, kaplan_meier
+from levelbench.measure.statistics.survival import (
+    CensoredTimes,
+    KaplanMeier,
+    TimeRatio,
+    expected_time_with_restarts,
+    kaplan_meier,
+    log_rank_p,
+    time_ratio,
+)
 from levelbench.measure.statistics.values import RANGE, Estimate, Interval
 
 __all__ = [

@@ -36,7 +36,7 @@ from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.loops import Timer, Work, measure_timer, time_ns
 from levelbench.measure.meters.base import Meter, NullMeter, Reading
-from levelbench.measure.meters.memory import LifetimePeakMemoryMeter, memory_meter
+from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, memory_meter
 from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, read_inputs

@@ -1,19 +1,16 @@
-"""How busy the processors were: with this process, with everything, with other guests, and with somebody else's work.
-
-A low share says that the processor waited, and a neighbour's load says why two runs differ; both are
-differences of kernel counters over the same stretch, so they explain a time and never change it.
-"""
+"""What a run uses of its machine: processors, memory and network."""
 
 from __future__ import annotations
 
 import os
 import resource
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
+from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter, Reading
 
 PROC = Path("/proc")
 
@@ -179,3 +176,156 @@ def steal_meter(proc: Path = PROC) -> Meter:
 def other_load_meter(clock: Clock = HOST, proc: Path = PROC) -> Meter:
     """The cores that somebody else's work kept busy."""
     return _if_ticks(OtherLoadMeter(clock, proc), proc)
+
+
+NAME = "peak_memory"
+UNIT = "B"
+SELF = Path("/proc/self")
+
+# proc(5): writing 5 to clear_refs resets the peak resident set size to its current value (Linux 4.0).
+_RESET_PEAK = "5"
+
+
+def _high_water_bytes(status: Path) -> int | None:
+    for line in status.read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+@final
+class PeakMemoryMeter(Meter):
+    """``VmHWM``, reset at ``start``. They do not nest: an inner ``start`` lowers the outer mark."""
+
+    name = NAME
+    unit = UNIT
+
+    def __init__(self, proc: Path = SELF) -> None:
+        self._status = proc / "status"
+        self._clear = proc / "clear_refs"
+        self._reason: str | None = "the meter was not started"
+
+    def start(self) -> None:
+        """Lower the mark to what is resident now."""
+        try:
+            self._clear.write_text(_RESET_PEAK)
+            self._reason = None
+        except OSError as error:
+            self._reason = f"the peak could not be reset: {error.strerror}"
+
+    def stop(self) -> Reading:
+        """The highest resident set since ``start``, in bytes."""
+        if self._reason is not None:
+            return Reading(NAME, UNIT, None, None, self._reason)
+        try:
+            peak = _high_water_bytes(self._status)
+        except OSError as error:
+            return Reading(NAME, UNIT, None, None, f"the peak could not be read: {error.strerror}")
+        if peak is None:
+            return Reading(NAME, UNIT, None, None, "the kernel gives no VmHWM")
+        return Reading(NAME, UNIT, float(peak), "vmhwm-reset")
+
+
+@final
+class LifetimePeakMemoryMeter(Meter):
+    """``ru_maxrss``: the peak since the process began, which may lie before ``start``."""
+
+    name = NAME
+    unit = UNIT
+
+    def start(self) -> None:
+        """Nothing to reset."""
+
+    def stop(self) -> Reading:
+        """The highest resident set of the process's life, in bytes (getrusage counts KiB, on macOS bytes)."""
+        scale = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+        if peak <= 0:
+            return Reading(NAME, UNIT, None, None, "getrusage gives no peak on this system")
+        return Reading(NAME, UNIT, float(peak), "ru_maxrss")
+
+
+def memory_meter(proc: Path = SELF) -> Meter:
+    """The best peak-memory meter here: with a reset where the kernel allows one (proved by doing it once)."""
+    try:
+        if _high_water_bytes(proc / "status") is None:
+            return LifetimePeakMemoryMeter()
+        (proc / "clear_refs").write_text(_RESET_PEAK)
+    except OSError:
+        return LifetimePeakMemoryMeter()
+    return PeakMemoryMeter(proc)
+
+
+SYS = Path("/sys")
+
+_LOOPBACK = "lo"
+# In /proc/net/dev, after the colon: eight columns for received, then eight for sent; bytes come first in each.
+_RECEIVED, _SENT, _COLUMNS = 0, 8, 16
+
+
+def interface_bytes(proc: Path = PROC) -> dict[str, int]:
+    """Bytes received plus sent, by interface, since each came up (``/proc/net/dev``). Raises ``NoReading``."""
+    try:
+        lines = (proc / "net" / "dev").read_text().splitlines()
+    except OSError as error:
+        raise NoReading(f"/proc/net/dev cannot be read: {error.strerror}") from error
+    counters = {}
+    for line in lines[2:]:
+        name, _, rest = line.partition(":")
+        numbers = rest.split()
+        if len(numbers) < _COLUMNS or not (numbers[_RECEIVED] + numbers[_SENT]).isdigit():
+            raise NoReading("/proc/net/dev is not in a form that is known")
+        counters[name.strip()] = int(numbers[_RECEIVED]) + int(numbers[_SENT])
+    return counters
+
+
+@final
+class NetworkMeter(CounterMeter[dict[str, int]]):
+    """The bytes that the named interfaces received and sent, in sum."""
+
+    unit = "B"
+
+    def __init__(self, name: str, interfaces: tuple[str, ...], proc: Path = PROC) -> None:
+        super().__init__()
+        self.name = name
+        self.method = f"proc-net-dev ({', '.join(interfaces)})"
+        self._interfaces = interfaces
+        self._proc = proc
+
+    def _read(self) -> dict[str, int]:
+        counters = interface_bytes(self._proc)
+        for name in self._interfaces:
+            if name not in counters:
+                raise NoReading(f"interface {name} is gone")
+        return counters
+
+    def _between(self, before: dict[str, int], after: dict[str, int]) -> float:
+        moved = {name: after[name] - before[name] for name in self._interfaces}
+        for name, count in moved.items():
+            if count < 0:
+                raise NoReading(f"the counter of interface {name} went back (it was reset, or wrapped around)")
+        return float(sum(moved.values()))
+
+
+def network_meter(proc: Path = PROC, sys: Path = SYS) -> Meter:
+    """Bytes to and from other machines: interfaces with a device behind them, or all but loopback if none has."""
+    name = "network"
+    try:
+        outward = sorted(set(interface_bytes(proc)) - {_LOOPBACK})
+    except NoReading as reason:
+        return NullMeter(name, "B", str(reason))
+    if not outward:
+        return NullMeter(name, "B", "no network interface but loopback")
+    real = [each for each in outward if (sys / "class" / "net" / each / "device").exists()]
+    return NetworkMeter(name, tuple(real or outward), proc)
+
+
+def loopback_meter(proc: Path = PROC) -> Meter:
+    """Bytes between processes of this machine over TCP; each byte is counted as sent and as received."""
+    name = "loopback"
+    try:
+        if _LOOPBACK not in interface_bytes(proc):
+            return NullMeter(name, "B", "no loopback interface")
+    except NoReading as reason:
+        return NullMeter(name, "B", str(reason))
+    return NetworkMeter(name, (_LOOPBACK,), proc)
