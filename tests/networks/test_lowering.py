@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper, parser
 from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.measure.clocks import FakeClock
 from levelbench.networks import Draw, GraphBuilder, Network
-from levelbench.networks.lowering import Lowered
+from levelbench.networks.codegen import Lowered
 from levelbench.operators.frameworks import open_framework
 
 BACKEND = open_framework("numpy")

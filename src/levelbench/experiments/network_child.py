@@ -75,7 +75,7 @@ def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
 
 
 def _ceilings(job: NetworkJob) -> dict[str, Any]:
-    from levelbench.operators.benchmark.run import backend_ceilings
+    from levelbench.operators.benchmark.measuring import backend_ceilings
     from levelbench.operators.frameworks import load_framework
 
     arm = job.specification.arm

@@ -17,7 +17,7 @@ from levelbench.experiments.agreement import disagreement
 from levelbench.experiments.children import listen, need_folder, raise_told, survived
 from levelbench.experiments.network_child import NetworkJob, NetworkNote
 from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
-from levelbench.operators.benchmark.run import merged
+from levelbench.operators.benchmark.measuring import merged
 from levelbench.records import key_of, new_id
 from levelbench.records.networks import FOLDER, NetworkArm, NetworkOutcome, NetworkRecord, NetworkSpecification
 

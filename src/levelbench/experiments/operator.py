@@ -20,7 +20,7 @@ from levelbench.experiments.agreement import disagreement
 from levelbench.experiments.children import Telling, listen, need_folder, raise_told, serve, survived
 from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
 from levelbench.experiments.starting import Starter
-from levelbench.operators.benchmark.run import merged
+from levelbench.operators.benchmark.measuring import merged
 from levelbench.records import key_of, new_id
 from levelbench.records.benchmarks import (
     FOLDER,
@@ -65,7 +65,7 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
     if job.seed is None:
         tell(Note(ceilings=_ceilings(job)))
         return
-    from levelbench.operators.benchmark.run import make_record
+    from levelbench.operators.benchmark.measuring import make_record
 
     make_record(
         job.specification,
@@ -81,7 +81,7 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
 
 
 def _ceilings(job: BenchmarkJob) -> dict[str, Any]:
-    from levelbench.operators.benchmark.run import backend_ceilings
+    from levelbench.operators.benchmark.measuring import backend_ceilings
     from levelbench.operators.frameworks import load_framework
 
     specification = job.specification

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError, nearest
 from levelbench.measure.meters.base import Meter, NullMeter
-from levelbench.networks.lowering import LoweredStep
+from levelbench.networks.codegen import LoweredStep
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array as Array
 from levelbench.operators.contract import OperatorBackend

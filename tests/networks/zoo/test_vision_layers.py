@@ -11,7 +11,7 @@ from levelbench.errors import DefinitionError
 from levelbench.networks import zoo
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.zoo.blocks import ImageBuilder
-from levelbench.networks.zoo.residual import cifar_resnet
+from levelbench.networks.zoo.convolutional import cifar_resnet
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from levelbench.operators.benchmark.run import backend_gemm, make_record, merged, pace
+from levelbench.operators.benchmark.measuring import backend_gemm, make_record, merged, pace
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records.benchmarks import BenchmarkRecord, BenchmarkSpecification
 

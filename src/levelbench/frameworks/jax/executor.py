@@ -21,6 +21,7 @@ from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
+from levelbench.networks.codegen import Lowered
 from levelbench.networks.executor import (
     Executor,
     LiveMapping,
@@ -29,7 +30,6 @@ from levelbench.networks.executor import (
     require_inputs,
     require_shape,
 )
-from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 from levelbench.operators.program import Primitive, Scope, has_body

@@ -16,8 +16,8 @@ from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.kernel import QuietPass
 from levelbench.measure.clocks import HOST
+from levelbench.networks.codegen import Lowered, LoweredStep
 from levelbench.networks.executor import Executor, LiveArrays, OperatorTime, collected_times, require_inputs
-from levelbench.networks.lowering import Lowered, LoweredStep
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator, OperatorBackend, Pullback
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode

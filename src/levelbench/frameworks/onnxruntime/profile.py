@@ -18,9 +18,9 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.onnxruntime.executor import node_name
 from levelbench.frameworks.onnxruntime.sessions import Preparation, Session
 from levelbench.measure.clocks import HOST
+from levelbench.networks.codegen import Lowered
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.inspect import outer_reads
-from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
 from levelbench.operators.contract import OperatorBackend
 

@@ -91,7 +91,7 @@ class TorchModule(Executor):
             raise UnsupportedError(
                 f"the time of each module in mode {self.mode!r}", "the compiler fuses them", "use mode eager"
             )
-        from levelbench.frameworks.torch.timing import module_times
+        from levelbench.frameworks.torch.profiling import module_times
 
         return module_times(self._module, lambda: self.infer(*inputs), self._device, repeats)
 

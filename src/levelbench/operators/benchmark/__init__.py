@@ -5,7 +5,6 @@ What is measured is checked first, and a time of a wrong result is shown as wron
 
 from __future__ import annotations
 
-from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
-from levelbench.operators.benchmark.run import backend_ceilings, merged
+from levelbench.operators.benchmark.measuring import TrialSettings, backend_ceilings, measure_problem, merged
 
 __all__ = ["TrialSettings", "backend_ceilings", "measure_problem", "merged"]
