@@ -22,6 +22,12 @@ def test_the_t_version_asks_for_no_fewer_runs_and_few_more(cv, effect):
     assert runs_needed(cv, effect) <= runs_needed_t(cv, effect) <= runs_needed(cv, effect) + 3
 
 
+@pytest.mark.parametrize(("cv", "effect", "n"), [(0.05, 0.05, 17), (0.05, 0.1, 6), (0.02, 0.05, 4), (0.1, 0.05, 64)])
+def test_the_t_version_is_the_power_analysis_by_the_noncentral_t(cv, effect, n):
+    """Runs by scipy.stats.nct at a power of 0.8."""
+    assert runs_needed_t(cv, effect) == n
+
+
 def test_without_noise_two_runs_are_enough():
     assert runs_needed(0.0, 0.1) == 2
 

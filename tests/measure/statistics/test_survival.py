@@ -198,3 +198,18 @@ def test_a_large_comparison_uses_the_normal_tail_and_finds_the_ratio():
     found = time_ratio(*arms)
     assert 1.25 in found.interval
     assert found.interval.width < 0.2
+
+
+def test_a_large_comparison_with_few_events_agrees_with_drawn_permutations():
+    a = CensoredTimes((3.0,), (10.0,) * 29)
+    b = CensoredTimes((1.0, 2.0, 4.0), (10.0,) * 27)
+    # The scores of four events among sixty runs have a variance below one.
+    times = np.array([3.0, 1.0, 2.0, 4.0] + [10.0] * 56)
+    event = times < 10.0
+    hazard = np.array([sum(1.0 / (times >= t).sum() for t in np.sort(times[event]) if t <= each) for each in times])
+    scores = event - hazard
+    random = np.random.default_rng(5)
+    seen = abs(scores[0] + 29 * scores[-1] - 30 * scores.mean())
+    drawn = [abs(random.permutation(scores)[:30].sum() - 30 * scores.mean()) for _ in range(4000)]
+    assert log_rank_p(a, b) == pytest.approx(np.mean(np.array(drawn) >= seen - 1e-9), abs=0.2)
+    assert log_rank_p(a, b) < 0.6
