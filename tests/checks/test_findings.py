@@ -131,3 +131,11 @@ def test_the_json_of_all_checks_is_one():
             },
         ],
     }
+
+
+def test_only_failures_with_the_same_words_become_one():
+    same = [failed("x", "y", probe="a"), failed("x", "y", probe="b"), failed("x", "y", probe="a")]
+    others = [passed(probe="a"), passed(probe="b"), noted("x", probe="c")]
+    (merged_one, *rest) = merged([same[0], *others, *same[1:]])
+    assert merged_one.found == "x (and so in: b)"
+    assert rest == others

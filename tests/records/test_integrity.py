@@ -355,3 +355,60 @@ def test_two_readings_of_one_meter_are_found(found):
 
 def test_a_quality_may_lie_beyond_its_scale_by_rounding(found):
     assert not any("on a scale" in each for each in found(Evaluation, 2, quality={"validation": 1.0000001}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "qualities", "why"),
+    [
+        ({"budget_s": 2.5}, (0.5, 0.6, 0.7), "budget of 2.5 s spent"),
+        ({"budget_samples": 1900}, (0.5, 0.6, 0.7), "budget of 1900 samples spent"),
+        ({"plateau": 2}, (0.7, 0.6, 0.65), "plateau: no better quality in 2 evaluations"),
+    ],
+)
+def test_a_run_that_spent_its_budget_or_its_patience_agrees_with_itself(
+    found, make_header, make_events, parts, qualities, why
+):
+    rows = make_events(qualities, stopped_by=why)
+    assert found(events=rows, header=make_header(**parts)) == []
+    assert found(events=rows, header=make_header()) == [
+        f"it ended because of {why!r}, which its last evaluation does not show"
+    ]
+
+
+def test_a_plateau_of_a_loss_counts_lower_values_as_better(found, make_header, make_events):
+    lower = msgspec.structs.replace(make_header().specification.target, direction="lower", high=None, threshold=0.01)
+    head = make_header(plateau=2, target=lower)
+    assert found(events=make_events((0.5, 0.4, 0.3, 0.2)), header=head) == []
+    assert found(events=make_events((0.2, 0.3, 0.4, 0.5)), header=head) == [
+        "at step 30 there had been no better quality in 2 evaluations, and training went on"
+    ]
+
+
+def test_batches_of_one_example_agree_with_their_steps(found, make_events):
+    rows = [
+        msgspec.structs.replace(each, samples=each.step) if isinstance(each, Evaluation) else each
+        for each in make_events()
+    ]
+    assert found(events=rows) == []
+
+
+def test_stolen_time_of_the_processors_counts_once(found, make_header, make_events):
+    environment = {"machine": MACHINE, "load": {"counters": {**counters(100.0, 1.0, 1.0), "steal_s": 2.0}}}
+    head = msgspec.structs.replace(make_header(), environment=environment)
+    after = {**counters(103.5, 5.0, 6.0), "idle_s": 201.0, "steal_s": 3.0}
+    assert found(events=make_events(environment_after={"load": {"counters": after}}), header=head) == []
+    much = {**after, "steal_s": 30.0}
+    (said,) = found(events=make_events(environment_after={"load": {"counters": much}}), header=head)
+    assert said.startswith("all processors spent 35 s of processor time in 3.5 s on 2 cores")
+
+
+def test_a_refusal_counts_the_contradictions_that_it_does_not_show(tmp_path, make_header, make_events, make_run):
+    rows = [
+        msgspec.structs.replace(each, quality={"validation": 1.5}, loss=None) if isinstance(each, Evaluation) else each
+        for each in scaled(0.3, Evaluation, End)(make_events(stopped_by="target reached"))
+    ]
+    run = summarise(read_record(make_run(tmp_path, make_header(budget_epochs=1.0, budget_s=0.1), rows)))
+    assert len(run.contradictions) > 3
+    shown = run.contradictions[:3]
+    with pytest.raises(RecordError, match=rf"and {len(run.contradictions) - len(shown)} more"):
+        require_consistent(run)

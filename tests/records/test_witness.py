@@ -199,3 +199,24 @@ def test_a_doubt_about_the_machine_that_was_taken_out_is_derived_again(witnessed
     record = replace(record, end=msgspec.structs.replace(record.end, suspect=kept), checksum="c")
     assert summarise(record).suspect[: len(found)] == found
     assert summarise(record).suspect.count("2 cores busy") == (not kept)
+
+
+def test_the_fewer_examples_an_untrained_network_was_tried_on_the_more_is_luck(witnessed, make_header):
+    """Of ten classes alike, by luck up to the larger of 0.55 and five standard deviations."""
+    spread = (0.1 * 0.9 * (0.1 + 1 / 4)) ** 0.5
+    limit = 0.1 + 5 * spread
+    for value, refused in ((limit - 0.01, False), (limit + 0.01, True)):
+        measured = (
+            Measurement(UNTRAINED, "top1", value, "4 validation examples, after the run"),
+            Measurement(CHANCE, "top1", 0.1, "the share"),
+        )
+        record = replace(
+            witnessed(TIMES, seen()), header=make_header(target=Target("top1", 0.6)), measurements=measured
+        )
+        assert bool(witness_contradictions(record)) == refused
+
+
+def test_a_time_later_than_its_clock_by_less_than_a_thousandth_is_a_reading_apart(witnessed):
+    for late_ns, refused in ((SECOND // 1000, False), (SECOND // 20, True)):
+        record = witnessed([TIMES[0], TIMES[1] + late_ns, TIMES[2]], seen())
+        assert bool(witness_contradictions(record)) == refused

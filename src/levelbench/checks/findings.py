@@ -198,7 +198,7 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     kept = []
     for each in every:
         probes = alike.pop((each.found, each.do), []) if each.status == "failed" else [each.probe]
-        if more := list(dict.fromkeys(probes[1:])):
+        if more := [name for name in dict.fromkeys(probes) if name != each.probe]:
             kept.append(replace(each, found=f"{each.found} (and so in: {', '.join(more)})"))
         elif probes:
             kept.append(each)
