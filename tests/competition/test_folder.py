@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import levelbench.competition as package
-from levelbench.competition.checks.findings import CODES, warning, worst
+from levelbench.competition.checks import CODES, warning, worst
 from levelbench.competition.entries import encode
 from levelbench.competition.leaderboard import (
     RULES,
@@ -20,7 +20,7 @@ from levelbench.competition.leaderboard import (
     checked_folder,
     record_digests,
 )
-from levelbench.competition.rulesets.registry import rulesets
+from levelbench.competition.rulesets import rulesets
 from levelbench.errors import RecordError
 
 

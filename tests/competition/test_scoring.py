@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.competition.scored import DAWNBENCH, MEDIAN, MLPERF, OURS, TARGET, a_run, submission
 
 from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, SystemPrice
-from levelbench.competition.rulesets.registry import Aggregation
+from levelbench.competition.rulesets import Aggregation
 from levelbench.competition.scoring import aggregation_words, score, steps_of, sweep, thinned
 from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target

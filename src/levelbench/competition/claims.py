@@ -34,13 +34,12 @@ from levelbench.claims.view import (
     TuningView,
     WorkloadView,
 )
-from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.entries import Inference, Submission, SubmittedRun, read_bytes, read_submission
 from levelbench.competition.exchange.dawnbench import read_entry
 from levelbench.competition.exchange.mlperf import read_log, read_results
 from levelbench.competition.exchange.mlperf.entries import submission_of
 from levelbench.competition.figures import QUANTILES, EntryScore
-from levelbench.competition.reading import read_bytes, read_submission
-from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
+from levelbench.competition.rulesets import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.report.remarks import Remarks

@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Struct
 
 from levelbench.competition.entries import Inference, day_of
-from levelbench.competition.rulesets.registry import Aggregation, InferenceRules
+from levelbench.competition.rulesets import Aggregation, InferenceRules
 from levelbench.competition.rulesets.scores import window_median
 from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
 from levelbench.measure.statistics.intervals import median_interval_ranks

@@ -23,13 +23,31 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from levelbench.competition.checks import ceilings, identity, latency, provenance, results
+from levelbench.competition.checks import (
+    CheckedEntry,
+    EntryFinding,
+    ceilings,
+    error,
+    identity,
+    latency,
+    ordered,
+    provenance,
+    results,
+    warning,
+)
 from levelbench.competition.checks.ceilings import MachineLimits
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, error, ordered, warning
-from levelbench.competition.entries import Submission, SubmittedCurve, file_digest, write_whole
-from levelbench.competition.reading import UnreadableError, is_address, parse_submission, read_bytes
+from levelbench.competition.entries import (
+    Submission,
+    SubmittedCurve,
+    UnreadableError,
+    file_digest,
+    is_address,
+    parse_submission,
+    read_bytes,
+    write_whole,
+)
 from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
-from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
+from levelbench.competition.rulesets import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.signatures import ENDING, Signing
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import utc_now

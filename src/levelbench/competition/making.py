@@ -33,7 +33,7 @@ from levelbench.competition.entries import (
     file_digest,
     stem_of,
 )
-from levelbench.competition.rulesets.registry import Ruleset, task_rules
+from levelbench.competition.rulesets import Ruleset, task_rules
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.environment import machine_of, system_of

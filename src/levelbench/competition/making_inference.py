@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, Setting, Submission
 from levelbench.competition.making import Terms, code_of, division_of, hardware_of, left_out, provenance_of
-from levelbench.competition.rulesets.registry import task_rules
+from levelbench.competition.rulesets import task_rules
 from levelbench.errors import IncomparableError, LevelbenchError, RecordError, UsageError
 from levelbench.measure.environment import machine_of
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate

@@ -26,10 +26,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CODES, EntryFinding, error, note, shown, warning
+from levelbench.competition.checks import CODES, EntryFinding, error, note, shown, warning
 from levelbench.competition.checks.identity import skeleton
 from levelbench.competition.entries import Submission, SubmittedCurve
-from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
+from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.schema import DatasetFacts, Target
 

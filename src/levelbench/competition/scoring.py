@@ -38,7 +38,7 @@ from levelbench.competition.figures import (
     median_figure,
     scenario_of,
 )
-from levelbench.competition.rulesets.registry import (
+from levelbench.competition.rulesets import (
     Aggregation,
     CostRules,
     InferenceRules,

@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
+from levelbench.competition.checks import EntryFinding, error, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import Submission
-from levelbench.competition.reading import UnreadableError, read_bytes
+from levelbench.competition.entries import Submission, UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ def verify(path: Path, authors: Authors) -> Signature:
     there is one, and no key of that author made it. Raises ``MissingError`` without the extra ``sign`` (for a signed
     one), and ``UnreadableError`` for a file that is no submission.
     """
-    from levelbench.competition.reading import parse_submission
+    from levelbench.competition.entries import parse_submission
 
     beside = path.with_name(path.name + ENDING)
     if not beside.is_symlink() and not beside.exists():

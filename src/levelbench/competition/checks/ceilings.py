@@ -8,7 +8,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, shown
+from levelbench.competition.checks import CheckedEntry, EntryFinding, shown
 from levelbench.competition.entries import Inference, Setting, Submission, SubmittedCurve
 from levelbench.competition.figures import LATENCY_S, is_within
 from levelbench.competition.scoring import ONE_BY_ONE

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
+from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, shown
 from levelbench.competition.entries import day_of
 
 UNSEEN = re.compile(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, shown
+from levelbench.competition.checks import CheckedEntry, EntryFinding, shown
 from levelbench.competition.entries import Inference
 from levelbench.competition.figures import (
     ANSWER_USD,
@@ -17,7 +17,7 @@ from levelbench.competition.figures import (
     by_scenario,
     is_within,
 )
-from levelbench.competition.rulesets.registry import InferenceRules
+from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.scoring import ONE_BY_ONE, quantile_of, refusal
 from levelbench.measure.crossing import sign_of
 

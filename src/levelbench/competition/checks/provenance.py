@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, is_sha256, shown
-from levelbench.competition.entries import Inference, SubmittedRun, day_of
+from levelbench.competition.checks import CheckedEntry, EntryFinding, is_sha256, shown
+from levelbench.competition.entries import Inference, SubmittedRun, day_of, is_address
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
-from levelbench.competition.reading import is_address
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import le, lt
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
+from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, shown
 from levelbench.competition.entries import SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import RUN_S, Times, aggregate
-from levelbench.competition.rulesets.registry import Aggregation
+from levelbench.competition.rulesets import Aggregation
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
 

@@ -32,8 +32,8 @@ from levelbench.competition.entries import (
     TuningEffort,
     curve_digest,
 )
-from levelbench.competition.exchange.files import place_in, read_bytes
-from levelbench.competition.rulesets.registry import ruleset
+from levelbench.competition.exchange import place_in, read_bytes
+from levelbench.competition.rulesets import ruleset
 from levelbench.competition.rulesets.scores import workload_time
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.measure.crossing import find_crossing

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from levelbench.competition.entries import SUBMISSION_SCHEMA, Author, Hardware, Inference, Origin, Submission
+from levelbench.competition.exchange.mlperf import system_of
 from levelbench.competition.exchange.mlperf.entries import hardware_of, text_of
 from levelbench.competition.exchange.mlperf.logs import FILE_LIMIT, Event, Tree, number_of, read_bytes, read_tree, scan
-from levelbench.competition.exchange.mlperf.results import system_of
-from levelbench.competition.rulesets.registry import ruleset as rules_of
-from levelbench.competition.rulesets.registry import task_rules
+from levelbench.competition.rulesets import ruleset as rules_of
+from levelbench.competition.rulesets import task_rules
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.schema import Target
 

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench import __version__
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, ordered
-from levelbench.competition.entries import Submission
+from levelbench.competition.checks import CheckedEntry, EntryFinding, ordered
+from levelbench.competition.entries import Submission, is_address, parse_submission, read_bytes
 from levelbench.competition.figures import RankedScenario, is_apart
 from levelbench.competition.leaderboard import (
     BOARD,
@@ -32,23 +32,10 @@ from levelbench.competition.leaderboard import (
     shared_out,
     submission_paths,
 )
-from levelbench.competition.reading import is_address, parse_submission, read_bytes
 from levelbench.competition.rivals import EntryTrace, Rivals, doubts_beside_rank
-from levelbench.competition.rulesets.registry import Ruleset, task_rules
+from levelbench.competition.rulesets import Ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, crossing_of, score
-from levelbench.competition.site.boards import card, empty_board, filled
-from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.exports import (
-    FEW_BYTES,
-    joined_steps,
-    leaderboard_csv,
-    leaderboard_json,
-    script,
-    steps_script,
-)
-from levelbench.competition.site.pages import MOST_OTHERS, index_page, task_page
-from levelbench.competition.site.parts import assets
-from levelbench.competition.site.payload import (
+from levelbench.competition.site import (
     BoardPayload,
     EntryPayload,
     FindingCounts,
@@ -59,6 +46,20 @@ from levelbench.competition.site.payload import (
     further_of,
     steps_json,
 )
+from levelbench.competition.site.boards import (
+    FEW_BYTES,
+    card,
+    empty_board,
+    filled,
+    joined_steps,
+    leaderboard_csv,
+    leaderboard_json,
+    script,
+    steps_script,
+)
+from levelbench.competition.site.entry_page import entry_page
+from levelbench.competition.site.pages import MOST_OTHERS, index_page, task_page
+from levelbench.competition.site.parts import assets
 from levelbench.competition.site.place import SiteFolder, held, stage
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError, UsageError
 from levelbench.measure.clocks import utc_now
@@ -422,7 +423,7 @@ class _Pages:
         self._place.put("leaderboard.csv", leaderboard_csv(boards))
         if self._url:
             # It brings much of the standard library with it, which few sites need.
-            from levelbench.competition.site.exports import feed
+            from levelbench.competition.site.boards import feed
 
             self._place.put("feed.xml", feed(title, self._url, self._day, boards))
         facts = SiteFacts(

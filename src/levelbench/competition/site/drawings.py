@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import NamedTuple
 
+from levelbench.competition.site import brief, time_text
 from levelbench.competition.site.parts import escaped, fill, many, quality_text
-from levelbench.competition.site.payload import brief, time_text
 from levelbench.records.schema import Target
 from levelbench.report.markup import DASHES, PHASES, SERIES, Html
 from levelbench.report.numbers import TIME, choose_unit, number

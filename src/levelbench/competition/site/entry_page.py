@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from levelbench.competition.figures import COLUMNS, FLAGS
+from levelbench.competition.site import BoardPayload, EntryPayload, brief, time_text
 from levelbench.competition.site.drawings import curve_drawing, phases_drawing
 from levelbench.competition.site.parts import (
     TITLES,
@@ -28,14 +29,13 @@ from levelbench.competition.site.parts import (
     table,
     target_text,
 )
-from levelbench.competition.site.payload import BoardPayload, EntryPayload, brief, time_text
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
 from levelbench.report.remarks import Remarks, missing_line
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.checks import EntryFinding
     from levelbench.competition.entries import Inference, Submission, SubmittedRun
 
 

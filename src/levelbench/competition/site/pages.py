@@ -11,6 +11,15 @@ from collections.abc import Sequence
 from itertools import product
 
 from levelbench.competition.figures import COLUMNS, Column
+from levelbench.competition.site import (
+    DIVISIONS,
+    BoardPayload,
+    EntryPayload,
+    FigurePayload,
+    NotShown,
+    SiteFacts,
+    TaskCard,
+)
 from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
 from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
 from levelbench.competition.site.parts import (
@@ -27,15 +36,6 @@ from levelbench.competition.site.parts import (
     rules,
     section,
     target_text,
-)
-from levelbench.competition.site.payload import (
-    DIVISIONS,
-    BoardPayload,
-    EntryPayload,
-    FigurePayload,
-    NotShown,
-    SiteFacts,
-    TaskCard,
 )
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT

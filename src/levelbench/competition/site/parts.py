@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import LiteralString
 from urllib.parse import urlsplit
 
-from levelbench.competition.site.payload import EntryPayload, RulesetFacts
+from levelbench.competition.site import EntryPayload, RulesetFacts
 from levelbench.records.schema import Target
 from levelbench.report.markup import DARK, LIGHT, PHASES, SERIES, Html, style_sheet, variables
 from levelbench.report.numbers import ABSENT

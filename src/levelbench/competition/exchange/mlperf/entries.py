@@ -33,7 +33,7 @@ from levelbench.competition.exchange.mlperf.logs import (
     benchmark,
     number_of,
 )
-from levelbench.competition.rulesets.registry import ruleset_ids
+from levelbench.competition.rulesets import ruleset_ids
 from levelbench.errors import RecordError
 from levelbench.measure.crossing import RULES, find_crossing, sign_of
 from levelbench.measure.policies import POLICIES, policy
