@@ -26,7 +26,7 @@ from msgspec import Struct
 from levelbench.competition.checks import (
     CheckedEntry,
     EntryFinding,
-    ceilings,
+    MachineLimits,
     error,
     identity,
     latency,
@@ -35,7 +35,6 @@ from levelbench.competition.checks import (
     results,
     warning,
 )
-from levelbench.competition.checks.ceilings import MachineLimits
 from levelbench.competition.entries import (
     Submission,
     SubmittedCurve,
@@ -199,7 +198,7 @@ def _of_address(url: Any) -> Iterator[EntryFinding]:
     if not isinstance(url, str) or not url:
         return
     if not is_address(url):
-        yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}", "give an address with http or https")
+        yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}")
 
 
 def _cut(text: str) -> str:
@@ -221,7 +220,7 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
 
     def closed(problem: OSError) -> None:
         place = Path(os.fsdecode(problem.filename or root))
-        findings.append(error("B252", name_in(place, root), "", problem.strerror or str(problem), "make it readable"))
+        findings.append(error("B252", name_in(place, root), "", problem.strerror or str(problem)))
 
     for place, inner, names in os.walk(root, onerror=closed):
         here, links = Path(place), _links(place)
@@ -241,14 +240,13 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
             elif name.endswith(".json"):
                 if listed[name.casefold()] != name:
                     found = f"it differs from {listed[name.casefold()]} in capitals only"
-                    findings.append(error("B115", name_in(here / name, root), "", found, "rename one of them"))
+                    findings.append(error("B115", name_in(here / name, root), "", found))
                 yield os.path.join(place, name)  # noqa: PTH118 -- a path of each of ten thousand costs more
             elif name.endswith(f".json{ENDING}"):
                 if name.removesuffix(ENDING) not in known:
-                    do = "remove it, or bring the entry"
-                    findings.append(warning("B236", name_in(path, root), "", "there is no such entry", do))
+                    findings.append(warning("B236", name_in(path, root), "", "there is no such entry"))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
-                findings.append(warning("B251", name_in(path, root), "", "it is not an entry", "move it out"))
+                findings.append(warning("B251", name_in(path, root), "", "it is not an entry"))
 
 
 def _links(place: str) -> frozenset[str]:
@@ -277,7 +275,7 @@ def _has_entries(place: Path) -> bool:
 
 
 def _link(path: Path, root: Path) -> EntryFinding:
-    return error("B250", name_in(path, root), "", "it is a link, which is not followed", "put a file in its place")
+    return error("B250", name_in(path, root), "", "it is a link, which is not followed")
 
 
 RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
@@ -299,8 +297,8 @@ RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     provenance.recorded,
     provenance.tuning,
     provenance.origin,
-    ceilings.ceiling,
-    ceilings.closed,
+    results.ceiling,
+    identity.closed,
     latency.inference,
     identity.texts,
 )
@@ -486,8 +484,7 @@ def checked_folder(
     paths = list(submission_paths(root, found))
     names = list(map(leaderboard.name, paths))
     if not paths:
-        do = "see whether this is the leaderboard's folder; entries lie in TASK/training and TASK/inference"
-        found.append(warning("B254", ".", "", "there is no entry", do))
+        found.append(warning("B254", ".", "", "there is no entry"))
     with shared_out(len(paths), processes, _begin_reading, (given, lint)) as share:
         for file, (findings, trace) in zip(names, share(_checked, paths), strict=True):
             found += findings

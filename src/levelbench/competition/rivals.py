@@ -575,4 +575,4 @@ def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:
     place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
     scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
     words = f"{found.agree} of {found.points} points as in {place}{scaled}"
-    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is an independent run")
+    return warning("B242", run.file, f"runs[{run.number}].curve", words)

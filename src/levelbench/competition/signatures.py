@@ -239,14 +239,13 @@ class Signing:
         if not os.path.lexists(beside):
             if own:
                 found = f"{shown(name)} has a key in {AUTHORS}, and this entry has no signature"
-                yield warning("B234", file, "author.name", found, "sign it: levelbench board keys sign FILE --key KEY")
+                yield warning("B234", file, "author.name", found)
             if submission.author.key:
                 found = f"it is {shown(submission.author.key)}, and the entry has no signature"
-                yield warning("B238", file, "author.key", found, "sign the entry, or leave the key out")
+                yield warning("B238", file, "author.key", found)
             return
         if not available():
-            do = "install the extra: pip install levelbench[sign]"
-            yield warning("B231", f"{file}{ENDING}", "", "cryptography is not installed", do)
+            yield warning("B231", f"{file}{ENDING}", "", "cryptography is not installed")
             return
         try:
             signature = read_bytes(beside, limit=_SIGNATURE_FILE_BYTES)
@@ -263,8 +262,7 @@ class Signing:
         if key is not None:
             stated = submission.author.key
             if stated is not None and stated != fingerprint(key):
-                found = f"it is {shown(stated)}; {fingerprint(key)} signed"
-                yield error("B235", file, "author.key", found, "name the key that signs")
+                yield error("B235", file, "author.key", f"it is {shown(stated)}; {fingerprint(key)} signed")
             return
         other = signature_of(raw, signature, list(self._others))
         if other is not None:

@@ -257,7 +257,7 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
 
     The ruleset may be one of the leaderboard in ``folder``.
     """
-    from levelbench.competition.checks.ceilings import FLOPS
+    from levelbench.competition.checks import FLOPS
     from levelbench.competition.entries import Author, TuningEffort
     from levelbench.competition.making import Terms
     from levelbench.competition.signatures import fingerprint, public_text, read_key

@@ -9,152 +9,40 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
+from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
-from levelbench.competition.entries import Submission, day_of
+from levelbench.competition.entries import Setting, Submission, day_of
 from levelbench.competition.rulesets import Ruleset, TaskRules, task_rules
-from levelbench.competition.scoring import Climb, climbs_of
+from levelbench.competition.scoring import Climb, climbs_of, crossing_of
 from levelbench.measure.crossing import RULES
-
-if TYPE_CHECKING:
-    from levelbench.competition.checks.ceilings import MachineLimits
-
+from levelbench.records.schema import Target
 
 Severity = Literal["error", "warning", "note"]
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
-CODES = MappingProxyType(
-    {
-        "B101": "the file cannot be read, or is not JSON",
-        "B102": "the file is beyond a limit: size, depth, number of runs or of points",
-        "B103": "a schema that this version does not read",
-        "B104": "a key is there twice",
-        "B105": "a field is missing, unknown or of another type",
-        "B110": "no ruleset has that id",
-        "B111": "the ruleset does not have the task",
-        "B112": "the target is not the ruleset's",
-        "B113": "the mode does not fit what the entry holds",
-        "B114": "the file is not in the folder of its task and mode",
-        "B115": "two files have names that some systems take for one",
-        "B116": "the file's name has characters that a web address needs escapes for",
-        "B117": "a date is not an ISO day",
-        "B118": "a date is in the future",
-        "B119": "the entry is older than one of its runs",
-        "B120": "the entry is older than its ruleset",
-        "B121": "a required field is blank",
-        "B122": "no way to reach the author is given",
-        "B123": "the ruleset has no such division",
-        "B124": "the clock is not stated, or not the ruleset's",
-        "B125": "the runs were judged by another crossing rule than the ruleset's",
-        "B126": "not all runs of the group were submitted",
-        "B127": "the entry was read from another system's file, as its author says",
-        "B128": "runs do not state when they started",
-        "B130": "columns of a curve differ in length",
-        "B131": "the time of a curve does not increase, or is negative",
-        "B132": "epochs or samples of a curve go back",
-        "B133": "a quality is off its scale",
-        "B134": "a curve is empty",
-        "B135": "a curve is not the one that its digest was made of",
-        "B136": "a curve has no digest",
-        "B137": "a number is not finite",
-        "B138": "the quality falls below the target again after it counted as reached",
-        "B139": "samples and epochs of a curve do not fit together",
-        "B140": "too few runs reached the target for a score",
-        "B141": "a run's curve contradicts whether it reached the target",
-        "B142": "a run's curve contradicts its time to the target",
-        "B143": "a failed run claims to have reached the target",
-        "B144": "a run that missed the target gave up before others arrived",
-        "B145": "the runs are judged at their last evaluation",
-        "B146": "runs that are judged at their end do not end at one place",
-        "B147": "impossible time: below a microsecond, or above ten years",
-        "B148": "impossible peak memory",
-        "B149": "the runs are not in the order that decides the score: of their start, or of their studies",
-        "B150": "fewer runs than the ruleset asks for",
-        "B151": "more runs than the ruleset allows",
-        "B152": "two runs have one seed",
-        "B153": "a run does not state its seed",
-        "B154": "one run is there twice",
-        "B155": "a run was marked as doubtful when it was made",
-        "B156": "the phases of a run do not sum to its time",
-        "B157": "the clock of a run leaves out what the ruleset's does not",
-        "B158": "energy is impossible, or has no method",
-        "B159": "runs do not state their phases, so their clock cannot be checked",
-        "B160": "no price, and so no cost",
-        "B161": "the price has no source",
-        "B162": "the price has no day, or an impossible one",
-        "B163": "the price is not for on-demand use, or does not say so",
-        "B164": "impossible price",
-        "B165": "the price was read long before or after the entry was submitted",
-        "B166": "a price lower than that of any machine",
-        "B169": "a recipe of the closed division changes what it may not",
-        "B170": "no link to the code",
-        "B171": "the link to the code names no version",
-        "B172": "a link is not http or https",
-        "B173": "the code had uncommitted changes",
-        "B174": "a commit is not a hexadecimal digest",
-        "B175": "the data has no checksums",
-        "B176": "a digest is not a SHA-256",
-        "B177": "the runs were made on synthetic data",
-        "B178": "a run has no digest of its record",
-        "B179": "a record is missing, or is not the one that the entry was made of",
-        "B180": "the software is not stated",
-        "B181": "the tuning effort is not stated",
-        "B182": "tuning took a negative time or sum",
-        "B183": "a run differs from its record",
-        "B184": "records of the same group are not in the entry",
-        "B190": "faster than the machine's ceiling allows",
-        "B200": "the ruleset does not have the scenario for this task",
-        "B201": "too few queries, or too short a time",
-        "B202": "quantiles do not rise, or have no quantile's name",
-        "B203": "the mean does not lie where the quantiles say",
-        "B204": "the quality is missing, off its scale, or not kept",
-        "B205": "impossible latency, duration or rate",
-        "B206": "impossible cost, or one that does not follow from price and latency",
-        "B207": "the queries did not fit into the time",
-        "B213": "the estimate's quantile is not stated, or is above it",
-        "B208": "the throughput does not fit the samples and the time",
-        "B209": "the server scenario lacks a rate or bound, or does not keep it",
-        "B210": "a measurement calls itself invalid",
-        "B211": "the batch is not 1",
-        "B212": "neither latency nor throughput",
-        "B214": "an audit of a measurement failed",
-        "B215": "a measurement was not audited, or an audit could not tell",
-        "B216": "a measurement is not ranked in its scenario",
-        "B220": "text has characters that hide or steer other text",
-        "B221": "text looks like markup or a script",
-        "B222": "a name mixes letters of scripts that look alike",
-        "B230": "the signature does not verify",
-        "B231": "the signature cannot be checked here",
-        "B232": "the signed author has no key in authors.toml",
-        "B233": "signed with the key of another author",
-        "B234": "an author with a key did not sign",
-        "B235": "the key that the entry names is not the one that signed",
-        "B236": "a signature without an entry",
-        "B237": "the author's name looks like that of another author",
-        "B238": "the entry names a key but has no signature",
-        "B240": "two entries are the same",
-        "B241": "two entries share a run",
-        "B242": "two curves are nearly the same",
-        "B243": "two measurements of inference are the same",
-        "B244": "two entries name one run in different records",
-        "B250": "a link, which is not followed",
-        "B251": "a file that does not belong in a leaderboard",
-        "B252": "a file of the leaderboard itself cannot be read",
-        "B253": "a folder of the leaderboard is marked as a built site",
-        "B254": "the leaderboard has no entry",
-        "B255": "board.toml has a key that nothing reads",
-        "B260": "not comparable with most entries of the board: other data, split, labels, inputs or quality code",
-        "B261": "doubtful compared with most entries of the board: other code loads the data, or another task file",
-        "B262": "the file of the task differs from that of most entries of the board",
-    }
+
+class Code(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a code means, and what to do about it where that is always the same; ``imported``: about an import."""
+
+    means: str
+    do: str = ""
+    imported: str = ""
+
+
+_CODES = msgspec.convert(
+    tomllib.loads(resources.files(__package__).joinpath("codes.toml").read_text("utf-8")), dict[str, Code]
 )
+CODES: Mapping[str, str] = MappingProxyType({name: code.means for name, code in _CODES.items()})
 """What each code means. Codes are never used again for something else."""
 
 
@@ -169,19 +57,19 @@ class EntryFinding(Struct, frozen=True, order=True):
     do: str
 
 
-def error(code: str, file: str, field: str, found: str, do: str) -> EntryFinding:
-    """A finding that keeps the entry off the board."""
-    return EntryFinding(code, "error", file, field, found, do)
+def error(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
+    """A finding that keeps the entry off the board; ``do``: what to do, unless the code itself says it."""
+    return EntryFinding(code, "error", file, field, found, do or _CODES[code].do)
 
 
-def warning(code: str, file: str, field: str, found: str, do: str) -> EntryFinding:
+def warning(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
     """A finding that a reviewer should look at."""
-    return EntryFinding(code, "warning", file, field, found, do)
+    return EntryFinding(code, "warning", file, field, found, do or _CODES[code].do)
 
 
-def note(code: str, file: str, field: str, found: str, do: str) -> EntryFinding:
+def note(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
     """A finding that is only told."""
-    return EntryFinding(code, "note", file, field, found, do)
+    return EntryFinding(code, "note", file, field, found, do or _CODES[code].do)
 
 
 def worst(findings: Iterable[EntryFinding]) -> Severity | None:
@@ -192,6 +80,33 @@ def worst(findings: Iterable[EntryFinding]) -> Severity | None:
 def ordered(findings: Iterable[EntryFinding]) -> list[EntryFinding]:
     """By file, errors first, then by code and field."""
     return sorted(findings, key=lambda each: (each.file, _ORDER[each.severity], each.code, each.field))
+
+
+CEILING = "ceiling.flop_s"
+"""Measured floating-point operations a second of the whole system, in its fastest precision."""
+CEILING_OF = "ceiling.record"
+"""Which record of which precision that is from."""
+FLOPS = "flops_per_sample"
+"""Floating-point operations a sample, counting 2 a multiply-add: of a training step, or of an answer."""
+STEP = 3.0
+"""A training step in forward passes: one forward, and one each for the derivatives by activations and by weights."""
+
+
+class MachineLimits(Struct, frozen=True):
+    """What is known of an entry beside what it states; ``None`` is unknown.
+
+    ``flop_s`` are the operations a second that ``machine`` does at most. ``flops_per_sample`` is of ``network``, which
+    the entry's model is taken for, and ``samples_per_epoch`` of the task's training data. ``recipe`` holds the settings
+    of the task's own recipe that the entry names, as ``version`` of levelbench has it; empty: it has none of that name.
+    """
+
+    flop_s: float | None = None
+    machine: str = ""
+    flops_per_sample: float | None = None
+    network: str = ""
+    samples_per_epoch: int | None = None
+    recipe: Mapping[str, Setting] | None = None
+    version: str = ""
 
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
@@ -242,11 +157,10 @@ class CheckedEntry:
     @cached_property
     def crossing(self) -> str:
         """The rule that the entry is judged by: its ruleset's, but that a schedule of fixed length is at its end."""
-        if self.rules is None:
-            stated = self.submission.crossing
-            return stated if stated is not None and stated in RULES else "first"
-        fixed = self.rules.crossing == "confirmed" and self.submission.crossing == "final"
-        return "final" if fixed else self.rules.crossing
+        if self.rules is not None:
+            return crossing_of(self.submission, self.rules)
+        stated = self.submission.crossing
+        return stated if stated is not None and stated in RULES else "first"
 
     @cached_property
     def aside(self) -> MachineLimits | None:
@@ -268,17 +182,20 @@ class CheckedEntry:
             return [None] * len(self.submission.runs)
         return [None if climb is None else climb.time_at(threshold) for climb in self.climbs]
 
-    def error(self, code: str, field: str, found: str, do: str) -> EntryFinding:
-        """A finding about this file that keeps it off the board."""
-        return error(code, self.file, field, found, do)
+    def error(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
+        """A finding about this file that keeps it off the board; ``do``: what to do, unless the code itself says it."""
+        return error(code, self.file, field, found, do or self._remedy(code))
 
-    def warning(self, code: str, field: str, found: str, do: str) -> EntryFinding:
+    def warning(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
         """A finding about this file for its reviewer."""
-        return warning(code, self.file, field, found, do)
+        return warning(code, self.file, field, found, do or self._remedy(code))
 
-    def note(self, code: str, field: str, found: str, do: str) -> EntryFinding:
+    def note(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
         """A finding about this file that is only told."""
-        return note(code, self.file, field, found, do)
+        return note(code, self.file, field, found, do or self._remedy(code))
+
+    def _remedy(self, code: str) -> str:
+        return self.advice(_CODES[code].do, _CODES[code].imported or _CODES[code].do)
 
 
 def instant_of(text: str) -> datetime | None:
@@ -290,6 +207,13 @@ def instant_of(text: str) -> datetime | None:
     except ValueError:
         return None
     return instant if instant.tzinfo is not None else None
+
+
+def unlike_scale(target: Target, value: float) -> str:
+    """How a quality lies off the scale of ``target``, in words; empty where it lies on it."""
+    high = math.inf if target.high is None else target.high
+    on_scale = math.isfinite(value) and target.low <= value <= high
+    return "" if on_scale else f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
 
 
 def is_sha256(text: str) -> bool:
