@@ -130,21 +130,6 @@ class EntryPayload(Struct, gc=False):
     """Why its figures may not be comparable with those of the other entries: shown beside its rank."""
 
 
-class Further(Struct, array_like=True, gc=False):
-    """What an entry of inference has of its own in a further scenario: which has a board apart if any, and its figures.
-
-    The rest is as in ``EntryPayload``, and the same in all of its scenarios.
-    """
-
-    scenario: RankedScenario | None
-    figures: dict[str, FigurePayload]
-    n: int
-    reached: int
-    reached_text: str
-    single_run: bool
-    flags: list[str]
-
-
 class RulesetFacts(Struct):
     """The rules of this board. ``aggregation`` is a sentence; what it is made of is as in ``Aggregation``."""
 
@@ -366,19 +351,6 @@ def entry_payload(
         origin=_origin(submission),
         times_s=list(score.times_s),
         best_quality=_best(climbs, score.target),
-    )
-
-
-def further_of(score: EntryScore, apart: RankedScenario | None, rules: Ruleset) -> Further:
-    """What the entry has of its own in a further scenario; ``apart``: which has a board apart."""
-    return Further(
-        scenario=apart,
-        figures=_figures(score, rules),
-        n=score.n,
-        reached=score.reached,
-        reached_text=reached_text(score),
-        single_run=score.n == 1,
-        flags=[FLAGS[flag] for flag in score.flags],
     )
 
 
