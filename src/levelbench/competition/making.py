@@ -101,11 +101,7 @@ def code_of(environments: Sequence[Mapping[str, Any]], url: str | None) -> tuple
 
 
 def provenance_of(
-    environment: Mapping[str, Any],
-    *,
-    version: str,
-    data: DatasetFacts | None = None,
-    source: Source | None = None,
+    environment: Mapping[str, Any], *, version: str, data: DatasetFacts | None = None, source: Source | None = None
 ) -> Provenance:
     """Software and machine as flat text, and what the data and the task's source were."""
     libraries = dict(_flat(environment.get("libraries") or {}))

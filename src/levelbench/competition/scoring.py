@@ -38,14 +38,7 @@ from levelbench.competition.figures import (
     median_figure,
     scenario_of,
 )
-from levelbench.competition.rulesets import (
-    Aggregation,
-    CostRules,
-    InferenceRules,
-    Ruleset,
-    TaskRules,
-    task_rules,
-)
+from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRules, Ruleset, TaskRules, task_rules
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
@@ -480,11 +473,7 @@ def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float])
 
 
 def _training(
-    submission: Submission,
-    rules: Ruleset,
-    task: TaskRules,
-    target: Target,
-    climbs: Sequence[Climb | None] | None,
+    submission: Submission, rules: Ruleset, task: TaskRules, target: Target, climbs: Sequence[Climb | None] | None
 ) -> EntryScore:
     flags = _claims(submission, rules, target)
     crossing = crossing_of(submission, rules)
@@ -558,10 +547,7 @@ def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore
 
 
 def _times(
-    runs: Sequence[SubmittedRun],
-    columns: Sequence[list[float] | None],
-    climbs: Sequence[Climb | None],
-    target: Target,
+    runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], climbs: Sequence[Climb | None], target: Target
 ) -> Times:
     """When each run arrived; for those that did not, how long they tried."""
     seconds: list[float | None] = []

@@ -21,14 +21,7 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.competition.entries import Submission
-from levelbench.competition.figures import (
-    FLAGS,
-    BoardFigure,
-    Column,
-    EntryScore,
-    Placing,
-    RankedScenario,
-)
+from levelbench.competition.figures import FLAGS, BoardFigure, Column, EntryScore, Placing, RankedScenario
 from levelbench.competition.leaderboard import Signed
 from levelbench.competition.rulesets import InferenceRules, Ruleset
 from levelbench.competition.scoring import Climb, thinned

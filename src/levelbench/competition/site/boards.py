@@ -42,14 +42,13 @@ from levelbench.competition.site import (
     EntryPayload,
     FigurePayload,
     Leader,
-    OriginFacts,
     RulesetFacts,
     TaskCard,
     brief,
     slug_of,
     with_rank,
 )
-from levelbench.competition.site.parts import target_text
+from levelbench.competition.site.parts import origin_words, target_text
 from levelbench.records.schema import Target
 from levelbench.report.tables import clean
 
@@ -234,7 +233,9 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
 
 def _placed(figures: Sequence[FigurePayload], column: Column, names: Sequence[str]) -> Iterator[tuple[int, Placing]]:
     """The places of a column's figures in a division, by index and in order."""
-    given: Sequence[Bounded] = list(map(_turned, figures)) if column in MORE_IS_BETTER else figures
+    given: Sequence[Bounded] = figures
+    if column in MORE_IS_BETTER:
+        given = [BoardFigure(_minus(each.value), _minus(each.high), _minus(each.low)) for each in figures]
     ranks = rank(given)
     for index in order(given, ranks, names):
         yield index, ranks[index]
@@ -266,7 +267,7 @@ def card(board: BoardPayload) -> TaskCard:
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
         first = [entry for entry, figure in having if figure is not None and figure.rank == 1]
         if first:
-            best = min(first, key=lambda entry: (goodness(column) * (_value(entry, column) or 0.0), entry.id))
+            best = min(first, key=lambda entry: (goodness(column) * (entry.figures[column].value or 0.0), entry.id))
             said = division if len(divisions) > 1 else ""
             rests = standing(best, column, board.ruleset.aggregation_rule, len(first) - 1)
             leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said, rests))
@@ -290,15 +291,8 @@ def goodness(column: Column) -> float:
     return -1.0 if column in MORE_IS_BETTER else 1.0
 
 
-def _turned(figure: Bounded) -> BoardFigure:
-    """A figure of which more is better as one of which less is."""
-    value, low, high = (None if each is None else -each for each in (figure.value, figure.high, figure.low))
-    return BoardFigure(value, low, high)
-
-
-def _value(entry: EntryPayload, column: Column) -> float | None:
-    figure = entry.figures.get(column)
-    return None if figure is None else figure.value
+def _minus(value: float | None) -> float | None:
+    return None if value is None else -value
 
 
 def counted(entry: EntryPayload, aggregation: str) -> str:
@@ -359,7 +353,9 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     facts: dict[str, Any] = {
         name: getattr(payload, name) for name in payload.__struct_fields__ if name not in ("data", "entries")
     }
-    facts["reach"] = _reach(payload)
+    known = [entry.best_quality for entry in payload.entries if entry.best_quality is not None]
+    # Where the page's slider ends: the best quality that any entry reached.
+    facts["reach"] = (min if payload.target.direction == "lower" else max)(known, default=None)
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
         facts["runs"] = msgspec.Raw(steps or joined_steps(payload))
@@ -369,12 +365,6 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     return b"window.levelbench.board(" + text + b");\n"
 
 
-def _reach(payload: BoardPayload) -> float | None:
-    """The best quality that any entry reached: where the page's slider ends."""
-    known = [entry.best_quality for entry in payload.entries if entry.best_quality is not None]
-    return (min(known) if payload.target.direction == "lower" else max(known)) if known else None
-
-
 def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
     """The entries' fields as the page uses them (``assets/data.js`` makes entries of them again)."""
     # One pass over all of them: what is in an entry lies together in memory, and is fetched once.
@@ -382,7 +372,7 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
     found: dict[str, Any] = {name: fields.get(name, ()) for name in _PLAIN}
     for name in _CODED:
         found[name] = _coded(fields.get(name, ()))
-    found["origin"] = _coded(map(_origin, fields.get("origin", ())))
+    found["origin"] = _coded(origin_words(each) if each else "" for each in fields.get("origin", ()))
     # A line each: no text of a finding has a line's end.
     found["doubts"] = _coded("\n".join(doubts) for doubts in fields.get("doubts", ()))
     found["usd_per_hour"] = [price and price.usd_per_hour for price in fields.get("price", ())]
@@ -413,14 +403,6 @@ def _coded(texts: Iterable[str]) -> tuple[list[str], list[int]]:
     distinct = list(dict.fromkeys(all_of_them))
     places = {text: place for place, text in enumerate(distinct)}
     return distinct, list(map(places.__getitem__, all_of_them))
-
-
-def _origin(origin: OriginFacts | None) -> str:
-    """Where an entry was read from, for its badge."""
-    if origin is None:
-        return ""
-    doubts = len(origin.doubts)
-    return origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")
 
 
 _SCENARIO = ("scenario", "latency_bound_s", "samples_per_query")

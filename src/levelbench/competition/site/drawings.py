@@ -13,7 +13,7 @@ from datetime import date
 from typing import NamedTuple
 
 from levelbench.competition.site import brief, time_text
-from levelbench.competition.site.parts import escaped, fill, many, quality_text
+from levelbench.competition.site.parts import escaped, fill, many, quality_text, render
 from levelbench.records.schema import Target
 from levelbench.report.markup import DASHES, PHASES, SERIES, Html
 from levelbench.report.numbers import TIME, choose_unit, number
@@ -180,10 +180,7 @@ def interval_bar(value: float, low: float | None, high: float | None, scale: Sca
             low=f"{scale(low):.1f}",
             high=f"{scale(high):.1f}",
         )
-    return fill(
-        '<svg viewBox="0 0 100 12" class="interval" aria-hidden="true" focusable="false">'
-        '<line class="track" x1="2" x2="98" y1="6" y2="6"/>{reach}<circle class="{kind}" cx="{at}" cy="6" '
-        'r="3"/></svg>',
+    return render("interval-bar",
         reach=reach, kind="point" if ends else "point alone", at=f"{scale(value):.1f}",
     )  # fmt: skip
 
@@ -319,10 +316,7 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
     # Of two days that are close the words would lie over one another.
     days = days if x(days[-1][0]) - x(days[0][0]) > 2 * _DAY_WIDTH else days[:1]
     frame += [vertical(x(when), text, _anchor(x(when))) for when, text in days]
-    return fill(
-        '<svg viewBox="0 0 {width} {height}" class="plot progress" role="group" aria-label="The record over time, on a '
-        'logarithmic axis: from {first} to {best}">{frame}<path class="line s0" d="{way}H{end}"/>{dots}'
-        '<text class="value" x="{at}" y="{beside}" text-anchor="{anchor}">{best}</text></svg>',
+    return render("progress-drawing",
         width=str(WIDTH), height=str(HEIGHT), first=points[0][2][0], best=newest[2][0], frame=many(frame), way=way,
         end=f"{x(last):.1f}", dots=many(dots), at=f"{x(newest[0]) + (-12 if far else 2):.1f}",
         beside=f"{y(newest[1]) + (5 if far else -12):.1f}",
