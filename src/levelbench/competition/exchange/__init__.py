@@ -49,13 +49,17 @@ def read_bytes(path: Path, most: int, root: Path | None = None) -> bytes:
     return data
 
 
+def text_of(value: object, most: int = 200) -> str | None:
+    """``value`` as text of at most ``most`` characters; ``None`` for what is no text, or blank."""
+    return value.strip()[:most] or None if isinstance(value, str) else None
+
+
 def place_in(root: Path, path: Path) -> str:
     """Where ``path`` lies in ``root``, as text: names that are no Unicode, which file systems allow, as escapes."""
     where = path.relative_to(root) if path.is_relative_to(root) else path
     return where.as_posix().encode("utf-8", "backslashreplace").decode()
 
 
-_MODES = ("training", "inference")
 _LONGEST = 80
 """The most characters of a file's name."""
 
@@ -116,7 +120,7 @@ def entry_paths(where: Path) -> Iterator[tuple[str, Path]]:
         yield where.stem, where
         return
     for path in sorted(where.glob("*/*/*.json")):
-        if path.parent.name in _MODES:
+        if path.parent.name in ("training", "inference"):
             yield path.relative_to(where).with_suffix("").as_posix(), path
 
 
