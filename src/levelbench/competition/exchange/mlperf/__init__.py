@@ -275,29 +275,31 @@ def _line(
 def _before(run: LoggedRun, benchmark: str) -> Iterator[str]:
     """What is said up to the start of the clock."""
     began, ready = run.started_s, run.started_s + run.init_s
-    yield _line(began, "submission_benchmark", benchmark)
-    yield _line(began, "submission_org", run.organisation)
-    yield _line(began, "submission_division", run.division)
-    yield _line(began, "submission_platform", run.platform)
-    yield _line(began, TARGET_KEY, msgspec.to_builtins(run.target))
-    yield _line(began, ENTRY_KEY, {"task": run.benchmark, **run.entry})
-    yield _line(began, SETTINGS_KEY, run.settings)
-    if run.origin is not None:
-        yield _line(began, ORIGIN_KEY, run.origin)
+    facts: dict[str, Any] = {
+        "submission_benchmark": benchmark,
+        "submission_org": run.organisation,
+        "submission_division": run.division,
+        "submission_platform": run.platform,
+        TARGET_KEY: msgspec.to_builtins(run.target),
+        ENTRY_KEY: {"task": run.benchmark, **run.entry},
+        SETTINGS_KEY: run.settings,
+        **({} if run.origin is None else {ORIGIN_KEY: run.origin}),
+    }
+    yield from (_line(began, key, value) for key, value in facts.items())
     if run.ours:
         # The format wants the key, and nothing of ours clears the caches.
         yield _line(began, "cache_clear", False)
     initialised = run.ours or run.init_s > 0
     if initialised:
         yield _line(began, "init_start", kind="start")
-    if run.seed is not None:
-        yield _line(began, "seed", run.seed)
-    if run.batch_size is not None:
-        yield _line(began, "global_batch_size", run.batch_size)
-    if run.accumulation is not None:
-        yield _line(began, "gradient_accumulation_steps", run.accumulation)
-    if isinstance(rate := run.settings.get("lr"), int | float):
-        yield _line(began, "opt_base_learning_rate", rate)
+    rate = run.settings.get("lr")
+    stated = {
+        "seed": run.seed,
+        "global_batch_size": run.batch_size,
+        "gradient_accumulation_steps": run.accumulation,
+        "opt_base_learning_rate": rate if isinstance(rate, int | float) else None,
+    }
+    yield from (_line(began, key, value) for key, value in stated.items() if value is not None)
     yield _line(began, "train_samples", run.train_samples)
     yield _line(began, "eval_samples", run.eval_samples)
     if initialised:
@@ -311,7 +313,8 @@ def _during(run: LoggedRun, start_s: float) -> Iterator[str]:
     for each in run.evaluations:
         end_s = start_s + each.time_s
         begin_s = max(clock_s, end_s - max(each.took_s, 0.0))
-        block, place = _block(before, each), _place(each)
+        block, place = _block(before, each), {"epoch_num": each.epoch, "samples_count": each.samples}
+        place = {name: value for name, value in place.items() if value is not None}
         yield _line(clock_s, "block_start", kind="start", metadata=block)
         yield _line(begin_s, "block_stop", kind="end", metadata=block)
         yield _line(begin_s, "eval_start", kind="start", metadata=place)
@@ -321,11 +324,6 @@ def _during(run: LoggedRun, start_s: float) -> Iterator[str]:
         clock_s, before = end_s, each
     ended = {"status": "success" if run.success else "aborted"} | ({"error": run.error} if run.error else {})
     yield _line(max(start_s + run.stop_s, clock_s), "run_stop", kind="end", metadata=ended)
-
-
-def _place(each: LoggedEvaluation) -> dict[str, int | float]:
-    place = {"epoch_num": each.epoch, "samples_count": each.samples}
-    return {name: value for name, value in place.items() if value is not None}
 
 
 def _block(before: LoggedEvaluation, each: LoggedEvaluation) -> dict[str, int | float]:
