@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from levelbench.competition.entries import (
     FILE_LIMIT,
     Submission,
@@ -52,6 +54,21 @@ def read_bytes(path: Path, most: int, root: Path | None = None) -> bytes:
 def text_of(value: object, most: int = 200) -> str | None:
     """``value`` as text of at most ``most`` characters; ``None`` for what is no text, or blank."""
     return value.strip()[:most] or None if isinstance(value, str) else None
+
+
+def value_at(entry: Submission, place: str) -> Any:
+    """What an entry has at a dotted name such as ``author.email``; ``None`` where a part on the way is not stated."""
+    found: Any = entry
+    for part in place.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def unplaced(part: Struct | None, name: str, placed: Sequence[str] = ()) -> Iterator[str]:
+    """What a part of an entry states beside what is ``placed`` in another format, each by its field below ``name``."""
+    for each in part.__struct_fields__ if part is not None else ():
+        if each not in placed and getattr(part, each) not in (None, [], {}):
+            yield f"{name}.{each}"
 
 
 def place_in(root: Path, path: Path) -> str:
@@ -247,11 +264,7 @@ _PLACES = {
 
 
 def _entry(name: str, entry: Submission) -> dict[str, Cell]:
-    cells: dict[str, Any] = {}
-    for column in COLUMNS["entries"]:
-        cells[column] = entry
-        for part in _PLACES.get(column, column).split("."):
-            cells[column] = getattr(cells[column], part, None)
+    cells = {column: value_at(entry, _PLACES.get(column, column)) for column in COLUMNS["entries"]}
     doubts = len(entry.origin.doubts) if entry.origin else None
     return {**cells, "entry": name, "runs": len(entry.runs), "measurements": len(entry.inference), "doubts": doubts}
 

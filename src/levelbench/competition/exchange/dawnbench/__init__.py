@@ -21,6 +21,7 @@ from levelbench.competition.exchange.dawnbench.entries import (
     LARGEST_JSON,
     LARGEST_TSV,
     MODES,
+    PLACES,
     TASKS,
     DawnTask,
     RawEntry,
@@ -182,28 +183,14 @@ class _Entry:
 PRICE_TOLERANCE = 0.01
 """How far the cost that is stated may lie from latency times price: published figures have two digits or more."""
 
-_DOCUMENTED = frozenset(
-    (
-        "version",
-        "author",
-        "authorEmail",
-        "framework",
-        "codeURL",
-        "model",
-        "hardware",
-        "timestamp",
-        "logFilename",
-        "misc",
-    )
-)
+_DOCUMENTED = {"version", "logFilename", "misc", *PLACES} - {"commitHash", "costPerHour"}
 _OF_MODE = {"train": {"costPerHour"}, "inference": {"latency", "cost"}}
 
 
 def doubts(raw: RawEntry, entry: Submission, task: DawnTask, mode: str, today: date) -> list[str]:
     """Every doubt about the entry, the graver ones first; ``today`` is what no day may lie beyond."""
     found = [*_of_curve(raw, entry, task)] if mode == "train" else [*_of_inference(raw.record, entry, task)]
-    found += [*_of_price(raw.record, entry, mode), *_of_code(entry), *_of_days(raw.record, entry, today)]
-    found += [*_of_fields(raw.record, task, mode), *_of_name(raw)]
+    found += [*_of_price(raw.record, entry, mode), *_of_form(raw, entry, task, mode, today)]
     return found + [f"format: {each}" for each in raw.oddities]
 
 
@@ -288,23 +275,18 @@ def inconsistent(entry: Submission, usd_per_hour: float, source: str) -> Iterato
         yield f"cost: {measured.cost_usd:.4g} USD is stated, latency times price is {due:.4g} ({source})"
 
 
-def _of_code(entry: Submission) -> Iterator[str]:
+def _of_form(raw: RawEntry, entry: Submission, task: DawnTask, mode: str, today: date) -> Iterator[str]:
+    record = raw.record
     if entry.code.url is None:
         yield "code: no link to it"
     elif entry.code.commit is None:
         yield "code: the link names no commit, so what ran may have changed since"
     if entry.code.url is not None and not entry.code.url.startswith(("https://", "http://")):
         yield "code: the link is not a web address"
-
-
-def _of_days(record: Mapping[str, Any], entry: Submission, today: date) -> Iterator[str]:
     if date.fromisoformat(entry.submitted) > today:
         yield f"date: {entry.submitted} lies in the future"
     if record.get("timestamp") != entry.submitted:
         yield f"date: {record.get('timestamp')!r} is not written as YYYY-MM-DD"
-
-
-def _of_fields(record: Mapping[str, Any], task: DawnTask, mode: str) -> Iterator[str]:
     known = _DOCUMENTED | _OF_MODE[mode] | ({quality_key(record, task)} if mode == "inference" else set())
     if record.get("usedBlacklist") is True:
         yield "data: evaluated without the images that the dataset's own list excludes, which others count"
@@ -316,9 +298,6 @@ def _of_fields(record: Mapping[str, Any], task: DawnTask, mode: str) -> Iterator
     for name in ("author", "framework", "model", "hardware"):
         if len(record[name].strip()) > 200:
             yield f"fields: {name} is longer than 200 characters; what is shown is cut"
-
-
-def _of_name(raw: RawEntry) -> Iterator[str]:
     if raw.path.stem.count("_") < 3:
         yield "name: the file is not called AUTHOR_MODEL_HARDWARE_FRAMEWORK"
 

@@ -11,12 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -36,7 +37,7 @@ from levelbench.competition.entries import (
     curve_digest,
     write_whole,
 )
-from levelbench.competition.exchange import read_bytes
+from levelbench.competition.exchange import read_bytes, text_of, unplaced, value_at
 from levelbench.competition.rulesets import TaskRules, ruleset, task_rules
 from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import RecordError, UsageError
@@ -44,6 +45,18 @@ from levelbench.records.schema import Target
 
 RULESET = "dawnbench-1.0"
 MODES = ("train", "inference")
+PLACES = {
+    "author": "author.name",
+    "authorEmail": "author.email",
+    "framework": "framework",
+    "codeURL": "code.url",
+    "model": "model",
+    "hardware": "hardware.description",
+    "timestamp": "submitted",
+    "commitHash": "code.commit",
+    "costPerHour": "price.usd_per_hour",
+}
+"""Where a submission has what an entry's JSON says under each key."""
 
 
 @dataclass(frozen=True)
@@ -97,15 +110,11 @@ def figure(text: str, asked: str, where: str) -> Decimal:
         value = Decimal(text) if len(text) <= _LONGEST and "_" not in text else None
     except InvalidOperation:
         value = None
-    if value is None or not value.is_finite() or not _within(value):
+    # A double holds it without becoming infinite or zero; so no exponent makes arithmetic slow either.
+    if value is None or not value.is_finite() or (value and not -300 < value.adjusted() < 300):
         found = f"{where} is {text[:40]!r}, which is not a finite number"
         raise RecordError(asked, found, "correct or remove the figure")
     return value
-
-
-def _within(value: Decimal) -> bool:
-    """Whether a double holds it without becoming infinite or zero; so no exponent makes arithmetic slow either."""
-    return not value or -300 < value.adjusted() < 300
 
 
 def shifted(value: Decimal, places: int) -> float:
@@ -170,22 +179,17 @@ def put_back(fields: Mapping[str, Leaf]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     misc: dict[str, Any] = {}
     for name, value in fields.items():
-        key, plain = name, value
+        key, plain = name, cast(Any, value)
         if name.endswith(_JSON) and isinstance(value, str):
-            key, plain = name.removesuffix(_JSON), _parsed(value)
+            key = name.removesuffix(_JSON)
+            # Somebody may have written what is no JSON under such a name.
+            with suppress(ValueError, RecursionError):
+                plain = json.loads(value)
         if key.startswith(MISC):
             misc[key.removeprefix(MISC)] = plain
         else:
             record[key.removeprefix(".")] = plain
     return {**record, "misc": misc} if misc else record
-
-
-def _parsed(text: str) -> Any:
-    """The value of ``text``; the text itself where somebody wrote what is no JSON under such a name."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 LARGEST_JSON = 1 << 20
@@ -348,7 +352,7 @@ def build(raw: RawEntry, file: str) -> Submission:
         ruleset=RULESET,
         task=task.task,
         mode="training" if mode == "train" else "inference",
-        author=Author(names["author"], _stated_text(record.get("authorEmail"))),
+        author=Author(names["author"], text_of(record.get("authorEmail"), _LONGEST_TEXT)),
         submitted=day_of(record.get("timestamp"), asked).isoformat(),
         model=names["model"],
         framework=names["framework"],
@@ -373,10 +377,6 @@ def _name(record: Mapping[str, Any], key: str, asked: str) -> str:
     return value.strip()[:_LONGEST_NAME]
 
 
-def _stated_text(value: Any) -> str | None:
-    return value.strip()[:_LONGEST_TEXT] or None if isinstance(value, str) else None
-
-
 def day_of(value: Any, asked: str) -> date:
     """The day of a timestamp, with or without leading zeros. ``RecordError`` for another thing."""
     try:
@@ -388,7 +388,7 @@ def day_of(value: Any, asked: str) -> date:
 
 def _code(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """The URL, and the commit from ``commitHash`` or else from the URL."""
-    url, stated = _stated_text(record.get("codeURL")), _stated_text(record.get("commitHash"))
+    url, stated = (text_of(record.get(key), _LONGEST_TEXT) for key in ("codeURL", "commitHash"))
     if stated and _COMMIT.fullmatch(stated):
         return url, stated
     found = _HEX.search(url or "")
@@ -563,14 +563,8 @@ def _common(submission: Submission) -> dict[str, Any]:
     misc = kept.pop("misc", {})
     record = {
         "version": "v1.0",
-        "author": submission.author.name,
+        **{key: value_at(submission, place) for key, place in PLACES.items() if key != "costPerHour"},
         "authorEmail": submission.author.email or "",
-        "framework": submission.framework,
-        "codeURL": submission.code.url,
-        "model": submission.model,
-        "hardware": submission.hardware.description,
-        "timestamp": submission.submitted,
-        "commitHash": submission.code.commit,
         **kept,
         "misc": {**submission.settings, **misc} if isinstance(misc, dict) else misc,
     }
@@ -590,10 +584,8 @@ def _run(submission: Submission, asked: str) -> SubmittedRun:
     time_s, at = sorted(timed)[(len(timed) - 1) // 2]
     if time_s == float("inf"):
         reached = sum(each < float("inf") for each, _ in timed)
-        found_text = (
-            f"{reached} of its {len(timed)} runs reached {target.threshold:g}, which is not the one in the middle"
-        )
-        raise UsageError(asked, found_text, "that CI refuses a curve below the target; export an entry that reaches it")
+        found = f"{reached} of its {len(timed)} runs reached {target.threshold:g}, which is not the one in the middle"
+        raise UsageError(asked, found, "that CI refuses a curve below the target; export an entry that reaches it")
     return submission.runs[at]
 
 
@@ -617,7 +609,11 @@ def _tsv(run: SubmittedRun, task: DawnTask, losses: list[str]) -> str:
 
 
 def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, Any]:
-    measured = _measured(submission, asked)
+    # Single answers are what the format means by latency.
+    alone = (each for scenario in ANSWERED_ALONE for each in submission.inference if each.scenario == scenario)
+    measured = next(alone, None)
+    if measured is None:
+        raise UsageError(asked, "no image was answered alone", "measure the scenario dawnbench or single-stream")
     if measured.mean_latency_s is None or measured.quality is None:
         found = "it states no mean latency" if measured.mean_latency_s is None else "it states no quality"
         raise UsageError(asked, found, "that CI wants latency and quality; measure both")
@@ -634,15 +630,6 @@ def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, A
     return {**record, **({} if cost is None else {"cost": cost})}
 
 
-def _measured(submission: Submission, asked: str) -> Inference:
-    """The measurement of single answers, which is what the format means by latency."""
-    for scenario in ANSWERED_ALONE:
-        for each in submission.inference:
-            if each.scenario == scenario:
-                return each
-    raise UsageError(asked, "no image was answered alone", "measure the scenario dawnbench or single-stream")
-
-
 def _losses(submission: Submission) -> Iterator[str]:
     """What is stated and has no place, by field."""
     if len(submission.runs) > 1:
@@ -654,28 +641,16 @@ def _losses(submission: Submission) -> Iterator[str]:
             yield f"{name}: {getattr(submission, name)}"[:200]
     unsaid = {"division": "open", "tuning": TuningEffort(), "provenance": Provenance(), "notes": ""}
     yield from (name for name, value in unsaid.items() if getattr(submission, name) != value)
-    yield from _parts("author", submission.author, ("organisation", "key"))
-    parts = ("nodes", "accelerators", "accelerator", "processor", "cores", "memory_bytes")
-    yield from _parts("hardware", submission.hardware, parts)
-    yield from _parts("code", submission.code, ("dirty",))
-    yield from _parts("price", submission.price, ("source", "read_on", "on_demand"))
+    for part in ("author", "hardware", "code", "price"):
+        placed = [place.removeprefix(f"{part}.") for place in PLACES.values() if place.startswith(f"{part}.")]
+        yield from unplaced(getattr(submission, part), part, placed)
     if submission.mode == "inference" and submission.price is not None:
         yield "price.usd_per_hour: only the cost of one answer has a place"
     for run in submission.runs[:1]:
-        yield from _parts(
-            "runs",
-            run,
-            tuple(each for each in run.__struct_fields__ if each not in ("curve", "status", "curve_digest")),
-        )
-        yield from _parts("runs.curve", run.curve, ("samples",))
+        yield from unplaced(run, "runs", ("curve", "status", "curve_digest"))
+        yield from unplaced(run.curve, "runs.curve", ("time_s", "quality", "epoch", "others"))
     if submission.origin is not None and submission.origin.format != FORMAT:
         yield f"origin: {submission.origin.format} {submission.origin.file}"[:200]
-
-
-def _parts(name: str, part: Any, fields: tuple[str, ...]) -> Iterator[str]:
-    for each in fields if part is not None else ():
-        if getattr(part, each) not in (None, [], {}):
-            yield f"{name}.{each}"
 
 
 def stem_of(submission: Submission) -> str:

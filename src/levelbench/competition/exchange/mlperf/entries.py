@@ -22,7 +22,7 @@ from levelbench.competition.entries import (
     SubmittedRun,
     curve_digest,
 )
-from levelbench.competition.exchange import text_of
+from levelbench.competition.exchange import text_of, unplaced
 from levelbench.competition.exchange.mlperf.compliance import check_log, check_seeds
 from levelbench.competition.exchange.mlperf.logs import (
     ENTRY_KEY,
@@ -474,12 +474,13 @@ def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any]) -> Iterat
         yield f"{code}: {text} ({count} of {len(logs)} logs)" if count > 1 else f"{code}: {text}"
 
 
-_PLACES: dict[str, tuple[str, ...]] = {
-    "author": ("email", "key"),
-    "hardware": ("cores", "memory_bytes"),
-    "code": ("url", "commit", "dirty"),
-    "tuning": ("trials", "hours", "usd", "notes"),
+_PLACED: dict[str, tuple[str, ...]] = {
+    "author": ("name", "organisation"),
+    "hardware": ("description", "nodes", "accelerators", "accelerator", "processor"),
+    "code": (),
+    "tuning": (),
 }
+"""What a log and the description of its system say of each part of an entry."""
 _OF_RUNS = ("phases_s", "energy_j", "peak_memory_bytes", "test_quality", "suspect", "record_digest")
 
 
@@ -502,8 +503,8 @@ def _meaning(submission: Submission) -> Iterator[str]:
 
 
 def _places(submission: Submission) -> Iterator[str]:
-    for name, fields in _PLACES.items():
-        yield from (f"{name}.{each}" for each in fields if getattr(getattr(submission, name), each) is not None)
+    for name, placed in _PLACED.items():
+        yield from unplaced(getattr(submission, name), name, placed)
     provenance = submission.provenance
     stated = {
         "price": submission.price,
