@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 from levelbench.competition.checks import CheckedEntry, EntryFinding, shown, unlike_scale
@@ -33,24 +34,17 @@ _TAIL = 10.0
 def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every measurement, by every rule about one."""
     for number, each in enumerate(entry.submission.inference):
-        found = list(_of_one(entry, each, f"inference[{number}]"))
+        at = f"inference[{number}]"
+        found = [*_allowed(entry, each, at), *_quality(entry, each, at)]
+        if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
+            found.append(entry.error("B212", at, "no latency and no throughput"))
+        found += _audits(entry, each, at)
+        wrong = list(_possible(entry, each, at))
+        found += wrong or [*_quantiles(entry, each, at), *_fits(entry, each, at), *_cost(entry, each, at)]
         yield from found
-        if all(each.severity != "error" for each in found):
-            yield from _ranked(entry, each, f"inference[{number}]")
+        if all(one.severity != "error" for one in found):
+            yield from _ranked(entry, each, at)
     yield from _too_many(entry)
-
-
-def _of_one(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    yield from _allowed(entry, each, at)
-    yield from _quality(entry, each, at)
-    yield from _told(entry, each, at)
-    yield from _audits(entry, each, at)
-    wrong = list(_possible(entry, each, at))
-    yield from wrong
-    if not wrong:
-        yield from _quantiles(entry, each, at)
-        yield from _fits(entry, each, at)
-        yield from _cost(entry, each, at)
 
 
 def _ranked(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -143,11 +137,6 @@ def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
         yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of the answers to all of them")
 
 
-def _told(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
-        yield entry.error("B212", at, "no latency and no throughput")
-
-
 def _audits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """What audits found; an import has none, for other systems keep them elsewhere."""
     failed = [name for name, passed in each.audits.items() if passed is False]
@@ -180,13 +169,17 @@ def _possible(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
 
 
 def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    ranks = {name: _rank(name) for name in each.quantiles_s}
-    for name, rank in ranks.items():
-        if rank is None:
+    points = []
+    for name, latency_s in each.quantiles_s.items():
+        rank = math.nan
+        with suppress(ValueError):
+            rank = float(name)
+        if not 0 <= rank <= 1:
             found = f"{shown(name)} is not a number from 0 to 1"
             yield entry.error("B202", f"{at}.quantiles_s", found, 'name a quantile as in "0.99"')
             return
-    points = sorted((rank, each.quantiles_s[name]) for name, rank in ranks.items() if rank is not None)
+        points.append((rank, latency_s))
+    points.sort()
     for (low, fast), (high, slow) in pairwise(points):
         if slow < fast or low == high:
             found = f"{low:g}: {fast:g} s, {high:g}: {slow:g} s"
@@ -212,14 +205,6 @@ def _estimate(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
     elif each.estimate_s < beside * (1 - _ROUNDING):
         found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {beside:g} s"
         yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
-
-
-def _rank(name: str) -> float | None:
-    try:
-        rank = float(name)
-    except ValueError:
-        return None
-    return rank if 0 <= rank <= 1 else None
 
 
 def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from levelbench.competition.checks import CheckedEntry, EntryFinding, is_sha256, shown
 from levelbench.competition.entries import Inference, SubmittedRun, day_of, is_address
-from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
+from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
 
@@ -33,7 +33,11 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """A price is positive, on demand, and says where and when it was read."""
     stated, rules = entry.submission.price, entry.rules
     if stated is None:
-        if not _states_costs(entry):
+        scores: list[EntryScore] = []
+        if rules is not None and any(each.cost_usd is not None for each in entry.submission.inference):
+            # It may be ranked by the cost of an answer that its author states, which needs no price.
+            scores += score(entry.submission, rules).in_scenarios()
+        if all(each.inference_cost.value is None for each in scores):
             yield entry.note("B160", "price", "it is not stated")
         return
     possible = is_within(stated.usd_per_hour, PRICE_USD)
@@ -55,14 +59,6 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
         elif stated.on_demand is None and required:
             yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
-
-
-def _states_costs(entry: CheckedEntry) -> bool:
-    """Whether it is ranked by the cost of an answer that its author states, which needs no price."""
-    submission, rules = entry.submission, entry.rules
-    if rules is None or all(each.cost_usd is None for each in submission.inference):
-        return False
-    return any(each.inference_cost.value is not None for each in score(submission, rules).in_scenarios())
 
 
 def _price_day(entry: CheckedEntry, text: str | None, required: bool) -> Iterator[EntryFinding]:
@@ -195,8 +191,19 @@ def _labels(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFi
 
 
 def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
+    from levelbench.competition.making import run_of
+    from levelbench.competition.making_inference import submitted
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.reader import read_record
+
+    clock = entry.rules.clock if entry.rules is not None else entry.submission.clock or "wall"
+    target = entry.task.target if entry.task is not None else entry.submission.target
+    made: SubmittedRun | Inference
     try:
-        made = _run(entry, path) if isinstance(stated, SubmittedRun) else _measured(path)
+        if isinstance(stated, SubmittedRun):
+            made = run_of(read_record(path), target, clock, entry.crossing)
+        else:
+            made = submitted([InferenceRecord.read(path)])
     except LevelbenchError as problem:
         yield entry.error("B179", f"{at}.record_digest", problem.found, "bring the record, unchanged")
         return
@@ -206,22 +213,6 @@ def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path,
         if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
             continue
         yield entry.error("B183", f"{at}.{name}", f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record")
-
-
-def _run(entry: CheckedEntry, path: Path) -> SubmittedRun:
-    from levelbench.competition.making import run_of
-    from levelbench.records.reader import read_record
-
-    clock = entry.rules.clock if entry.rules is not None else entry.submission.clock or "wall"
-    target = entry.task.target if entry.task is not None else entry.submission.target
-    return run_of(read_record(path), target, clock, entry.crossing)
-
-
-def _measured(path: Path) -> Inference:
-    from levelbench.competition.making_inference import submitted
-    from levelbench.records.inference import InferenceRecord
-
-    return submitted([InferenceRecord.read(path)])
 
 
 def _is_same(was: Any, is_now: Any) -> bool:

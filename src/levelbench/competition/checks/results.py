@@ -20,7 +20,6 @@ from levelbench.competition.checks import (
 )
 from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import LATENCY_S, RUN_S, Times, aggregate, is_within
-from levelbench.competition.rulesets import Aggregation
 from levelbench.competition.scoring import ONE_BY_ONE
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
@@ -54,17 +53,15 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         if run.status == "done":
             yield entry.error("B134", at, "a run that is done without an evaluation")
         return
-    infinite = [name for name, values in stated.items() if not _finite(values)]
+    # A sum is finite if all are, but that it may overflow: only then is each looked at.
+    infinite = [
+        name for name, values in stated.items() if not (math.isfinite(sum(values)) or all(map(math.isfinite, values)))
+    ]
     for name in infinite:
         yield entry.error("B137", f"{at}.{name}", "a value is not finite")
     if not infinite:
         yield from _forward(entry, curve, at)
         yield from _scale(entry, curve, at)
-
-
-def _finite(values: Sequence[float]) -> bool:
-    # A sum is finite if all are, but that it may overflow: only then is each looked at.
-    return math.isfinite(sum(values)) or all(map(math.isfinite, values))
 
 
 def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
@@ -83,14 +80,10 @@ def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[En
         number = next((i for i, (a, b) in enumerate(pairwise(values), 1) if b < a), 0)
         yield entry.error("B132", f"{at}.{name}[{number}]", f"{name} {values[number]:.10g}")
     if not back and curve.epoch is not None and curve.samples is not None:
-        yield from _samples(entry, curve.epoch, curve.samples, at)
-
-
-def _samples(entry: CheckedEntry, epochs: Sequence[float], samples: Sequence[int], at: str) -> Iterator[EntryFinding]:
-    sizes = [count / epoch for epoch, count in zip(epochs, samples, strict=True) if epoch >= 1]
-    if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
-        found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
-        yield entry.warning("B139", f"{at}.samples", found)
+        sizes = [count / epoch for epoch, count in zip(curve.epoch, curve.samples, strict=True) if epoch >= 1]
+        if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
+            found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
+            yield entry.warning("B139", f"{at}.samples", found)
 
 
 def _scale(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
@@ -162,25 +155,19 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     n, k = len(runs), sum(time is not None for time in entry.times)
     runs_words = "1 run" if n == 1 else f"{n} runs"
     missed = f"{k} of {runs_words} reached {entry.submission.target.threshold:g} ({entry.crossing})"
-    rule = rules.aggregation.rule
+    rule, scored = rules.aggregation.rule, aggregate(Times(tuple(entry.times), ()), rules.aggregation)
+    # Under windows what counts is how many missed in the one in the middle.
+    plain = rules.aggregation.windows is None or n <= rules.aggregation.runs
     if k == 0:
         yield entry.error("B140", "runs", missed, "submit an entry that reaches the target")
-    elif rule == "olympic" and _too_many_missed(entry, rules.aggregation):
+    elif rule == "olympic" and (n - k > rules.aggregation.drop if plain else scored.value is None):
         found = f"{missed}; {rules.aggregation.drop} may miss it"
         yield entry.error("B140", "runs", found, "submit an entry that reaches the target more often")
-    elif rule == "median" and aggregate(Times(tuple(entry.times), ()), rules.aggregation).value is None:
+    elif rule == "median" and scored.value is None:
         yield entry.warning("B140", "runs", missed, "nothing: the board shows it without a median")
     if entry.crossing == "first":
         yield from _fell_back(entry)
     yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
-
-
-def _too_many_missed(entry: CheckedEntry, rules: Aggregation) -> bool:
-    """Under windows what counts is how many missed in the one in the middle."""
-    n, k = len(entry.times), sum(time is not None for time in entry.times)
-    if rules.windows is None or n <= rules.runs:
-        return n - k > rules.drop
-    return aggregate(Times(tuple(entry.times), ()), rules).value is None
 
 
 def _gave_up(entry: CheckedEntry) -> Iterator[EntryFinding]:

@@ -178,9 +178,13 @@ def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | No
     own: dict[str, str] = {}
     for path in [] if place.is_symlink() else sorted(place.glob(f"*{_ENDING}")):
         try:
-            rules = _sent(path)
+            asked = f"reading the ruleset {path}"
+            try:
+                raw = read_bytes(path, limit=_LARGEST_BYTES)
+            except UnreadableError as error:
+                raise StoreError(asked, error.found, "put a ruleset's own file in its place") from error
+            rules = _owned(_parsed(raw, asked), asked)
             if rules.id in own:
-                asked = f"reading the ruleset {path}"
                 raise DefinitionError(asked, f"{own[rules.id]} has its id {rules.id!r} too", "remove one, or rename it")
         except LevelbenchError as error:
             if refused is None:
@@ -192,22 +196,11 @@ def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | No
     return found
 
 
-def _sent(path: Path) -> Ruleset:
-    """The ruleset in a file that somebody else may have put there."""
-    asked = f"reading the ruleset {path}"
-    try:
-        raw = read_bytes(path, limit=_LARGEST_BYTES)
-    except UnreadableError as error:
-        raise StoreError(asked, error.found, "put a ruleset's own file in its place") from error
-    return _owned(_parsed(raw, asked), asked)
-
-
 def _owned(rules: Ruleset, asked: str) -> Ruleset:
     """``rules``, unless they call themselves by an id that ships."""
     if rules.id in ruleset_ids() and rules != _shipped(rules.id):
-        raise DefinitionError(
-            asked, f"id is {rules.id!r}, which levelbench ships with other content", "call it otherwise"
-        )
+        found = f"id is {rules.id!r}, which levelbench ships with other content"
+        raise DefinitionError(asked, found, "call it otherwise")
     return rules
 
 
@@ -259,13 +252,20 @@ def _faults(rules: Ruleset) -> list[str]:
             if name in names:
                 found.append(f"tasks[{at}] is called {name!r}, as another is")
             names.add(name)
-        found += [f"tasks[{at}].{fault}" for fault in (*_target_faults(each), *_inference_faults(each))]
+        found += [f"tasks[{at}].{fault}" for fault in _task_faults(each)]
     return found
 
 
-def _inference_faults(rules: TaskRules) -> list[str]:
+def _task_faults(rules: TaskRules) -> list[str]:
+    target, inference = rules.target, rules.inference
     found: list[str] = []
-    inference = rules.inference
+    high = math.inf if target.high is None else target.high
+    if not target.low <= target.threshold <= high:
+        found.append(f"target.threshold is {target.threshold:g}, off its scale from {target.low:g} to {high:g}")
+    kept = inference.threshold if inference else None
+    if kept is not None and not target.low <= kept <= high:
+        found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
+    sign_of(target.direction)
     if rules.samples is not None and rules.samples < 1:
         found.append(f"samples is {rules.samples}: an evaluation has one at least")
     if inference is None:
@@ -277,16 +277,4 @@ def _inference_faults(rules: TaskRules) -> list[str]:
     found += [f"inference.{name} is {value:g}, below 0" for name, value in least.items() if not value >= 0]
     if inference.latency_bound_s is not None and not inference.latency_bound_s > 0:
         found.append(f"inference.latency_bound_s is {inference.latency_bound_s:g}, not above 0")
-    return found
-
-
-def _target_faults(rules: TaskRules) -> list[str]:
-    target, found = rules.target, []
-    high = math.inf if target.high is None else target.high
-    if not target.low <= target.threshold <= high:
-        found.append(f"target.threshold is {target.threshold:g}, off its scale from {target.low:g} to {high:g}")
-    kept = rules.inference.threshold if rules.inference else None
-    if kept is not None and not target.low <= kept <= high:
-        found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
-    sign_of(target.direction)
     return found
