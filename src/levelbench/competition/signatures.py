@@ -31,6 +31,7 @@ Authors = Mapping[str, Sequence[str]]
 _PREFIX = "ed25519:"
 _MOST_BYTES = 1 << 20
 _SIGNATURE_BYTES = 64
+_SIGNATURE_FILE_BYTES = 4096
 
 
 def available() -> bool:
@@ -149,11 +150,6 @@ def read_authors(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def sign_bytes(raw: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The signature of ``raw`` as a line of base64."""
-    return base64.b64encode(key.sign(raw)) + b"\n"
-
-
 def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
     """Sign the file at ``path`` with the key in the file ``key``; the signature lies beside it, replaced if there.
 
@@ -162,7 +158,7 @@ def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
     from levelbench.competition.entries import write_whole
 
     raw = read_bytes(path) if raw is None else raw
-    return write_whole(path.with_name(path.name + ENDING), sign_bytes(raw, read_key(key)))
+    return write_whole(path.with_name(path.name + ENDING), base64.b64encode(read_key(key).sign(raw)) + b"\n")
 
 
 def signature_of(raw: bytes, signature: bytes, keys: Sequence[str]) -> str | None:
@@ -200,11 +196,8 @@ def verify(path: Path, authors: Authors) -> Signature:
         return "unsigned"
     raw = read_bytes(path)
     name = parse_submission(raw, f"reading the submission {path}").author.name
-    found = signature_of(raw, read_bytes(beside, limit=4096), authors.get(name, ()))
+    found = signature_of(raw, read_bytes(beside, limit=_SIGNATURE_FILE_BYTES), authors.get(name, ()))
     return "wrong" if found is None else "signed"
-
-
-_SIGNATURE_FILE_BYTES = 4096
 
 
 class Signing:
