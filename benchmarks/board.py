@@ -44,7 +44,7 @@ from levelbench.competition.entries import (
     curve_digest,
     encode,
 )
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 
 if TYPE_CHECKING:
     from levelbench.competition.leaderboard import Lint

@@ -17,10 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from levelbench.competition.site.exports import joined_steps, script, steps_script
-from levelbench.competition.site.pages import task_page
-from levelbench.competition.site.parts import assets
-from levelbench.competition.site.payload import (
+from levelbench.competition.site import (
     BOARD_SCHEMA,
     BoardPayload,
     EntryPayload,
@@ -29,6 +26,9 @@ from levelbench.competition.site.payload import (
     PriceFacts,
     RulesetFacts,
 )
+from levelbench.competition.site.boards import joined_steps, script, steps_script
+from levelbench.competition.site.pages import task_page
+from levelbench.competition.site.parts import assets
 from levelbench.records.schema import Target
 
 ROUNDS = 5

@@ -13,15 +13,14 @@ from pathlib import Path
 
 from fuzz_samples import ANSWERS, CLAIM, DETAIL, DIALECTS, POINTS, RULES, SUMMARY, SYSTEM, entry
 from levelbench.claims.reading.claim_file import read_claim
-from levelbench.competition.entries import encode
-from levelbench.competition.exchange import algoperf, files
+from levelbench.competition import exchange
+from levelbench.competition.entries import encode, read_submission
+from levelbench.competition.exchange import algoperf
 from levelbench.competition.exchange.dawnbench import read_entry, write_entry
 from levelbench.competition.exchange.loadgen import read_answers, read_detail, read_summary
-from levelbench.competition.exchange.mlperf import check_log, read_log, read_results, write_submission
-from levelbench.competition.exchange.mlperf.results import read_points
+from levelbench.competition.exchange.mlperf import check_log, read_log, read_points, read_results, write_submission
 from levelbench.competition.leaderboard import BOARD, check, check_folder
-from levelbench.competition.reading import read_submission
-from levelbench.competition.rulesets.registry import read_ruleset
+from levelbench.competition.rulesets import read_ruleset
 from levelbench.competition.signatures import AUTHORS, ENDING, available, new_key, sign
 
 __all__ = ["Reader", "readers"]
@@ -57,14 +56,14 @@ def readers(folder: Path) -> Iterator[Reader]:
     yield from _leaderboard(folder / "leaderboard")
     yield from _algoperf(folder / "algoperf" / "adamw" / "study_0" / "ogbg_jax" / "trial_1")
     yield from _loadgen(folder)
-    files.write_csv(files.tabulate([("a", entry()), ("b", entry("inference"))]), folder / "csv")
-    for name in files.TABLES:
+    exchange.write_csv(exchange.tabulate([("a", entry()), ("b", entry("inference"))]), folder / "csv")
+    for name in exchange.TABLES:
         path = folder / "csv" / f"{name}.csv"
-        yield Reader(f"csv-{name}", path, path.read_bytes(), lambda: files.read_csv(folder / "csv"))
+        yield Reader(f"csv-{name}", path, path.read_bytes(), lambda: exchange.read_csv(folder / "csv"))
     if find_spec("pyarrow"):
-        files.write_parquet(files.tabulate([("a", entry())]), folder / "parquet")
-        path = folder / "parquet" / f"{files.TABLES[0]}.parquet"
-        yield Reader("parquet", path, path.read_bytes(), lambda: files.read_parquet(folder / "parquet"))
+        exchange.write_parquet(exchange.tabulate([("a", entry())]), folder / "parquet")
+        path = folder / "parquet" / f"{exchange.TABLES[0]}.parquet"
+        yield Reader("parquet", path, path.read_bytes(), lambda: exchange.read_parquet(folder / "parquet"))
     for name, text, read in (("rules.toml", RULES, read_ruleset), ("claim.toml", CLAIM, read_claim)):
         path = folder / name
         path.write_text(text)

@@ -41,8 +41,7 @@ from tests.warm import TORCH, WARM
 
 from levelbench.cli import main as levelbench
 from levelbench.competition import making
-from levelbench.competition.entries import file_digest
-from levelbench.competition.reading import read_submission
+from levelbench.competition.entries import file_digest, read_submission
 from levelbench.errors import LevelbenchError
 from levelbench.records import read_record, summarise
 from levelbench.records.lines import checksum_in, sealed

@@ -16,7 +16,7 @@ from levelbench.competition.entries import (
     SubmittedRun,
     encode,
 )
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
 

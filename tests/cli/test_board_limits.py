@@ -9,9 +9,17 @@ from tests.competition.test_ceilings import write as write_heads
 from tests.records.stores import resealed
 
 from levelbench.cli.board.limits import known_limits
-from levelbench.competition.entries import Author, Hardware, Origin, Submission, SubmittedCurve, SubmittedRun, encode
+from levelbench.competition.entries import (
+    Author,
+    Hardware,
+    Origin,
+    Submission,
+    SubmittedCurve,
+    SubmittedRun,
+    encode,
+    read_submission,
+)
 from levelbench.competition.leaderboard import check
-from levelbench.competition.reading import read_submission
 from levelbench.experiments.request import load_task, source_of
 from levelbench.records.schema import Target
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from levelbench.cli.board import check
-from levelbench.competition.checks.findings import warning
+from levelbench.competition.checks import warning
 from levelbench.errors import RecordError
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from levelbench.cli import VERBS, board_verb
-from levelbench.competition.checks.findings import CODES
-from levelbench.competition.rulesets.registry import read_ruleset
+from levelbench.competition.checks import CODES
+from levelbench.competition.rulesets import read_ruleset
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "leaderboard.md").read_text()

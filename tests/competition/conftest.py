@@ -16,11 +16,11 @@ from tests.competition.made import ENVIRONMENT
 from tests.competition.made import TARGET as REACHED
 from tests.records import conftest as records
 
-from levelbench.competition.checks.findings import EntryFinding
+from levelbench.competition.checks import EntryFinding
 from levelbench.competition.entries import Author, Submission, SystemPrice, curve_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import Terms
-from levelbench.competition.rulesets.registry import ruleset
+from levelbench.competition.rulesets import ruleset
 
 TODAY = date(2026, 12, 1)
 TARGET = {"metric": "top1", "threshold": 0.96, "direction": "higher", "low": 0.0, "high": 1.0, "split": "validation"}

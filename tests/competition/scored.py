@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from levelbench.competition.entries import Author, Hardware, Submission, SubmittedCurve, SubmittedRun
-from levelbench.competition.rulesets.registry import Aggregation, ruleset
+from levelbench.competition.rulesets import Aggregation, ruleset
 from levelbench.records.schema import Target
 
 DAWNBENCH, MLPERF, OURS = ruleset("dawnbench-1.0"), ruleset("mlperf-training-like-1.0"), ruleset("levelbench-1.0")

@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from levelbench.competition.leaderboard import add_ruleset, board_settings, own_rulesets
-from levelbench.competition.rulesets.registry import read_ruleset
+from levelbench.competition.rulesets import read_ruleset
 from levelbench.errors import UsageError
 
 OURS = resources.files("levelbench.competition.rulesets").joinpath("data/levelbench-1.0.toml").read_text()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.competition.planting import faster
 
-from levelbench.competition.checks.ceilings import MachineLimits
+from levelbench.competition.checks import MachineLimits
 from levelbench.competition.leaderboard import checked_folder
 from levelbench.competition.making_inference import measured_ceiling
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from levelbench.competition.checks.ceilings import BESIDE, MachineLimits
+from levelbench.competition.checks import MachineLimits
+from levelbench.competition.checks.identity import BESIDE
 from levelbench.records.schema import Distribution, Specification
 
 RECIPE = {"hidden": 128, "lr": 0.1}

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from levelbench.competition.entries import encode, stem_of
+from levelbench.competition.entries import UnreadableError, encode, parse_submission, stem_of
 from levelbench.competition.leaderboard import check_folder
 from levelbench.competition.making import file_of
-from levelbench.competition.reading import UnreadableError, parse_submission
 
 ORIGIN = {"format": "dawnbench", "file": "CIFAR10/train/a.json"}
 BARE = {"price": None, "code": {}, "tuning": {}, "runs[0].record_digest": None, "runs[0].seed": None}

@@ -10,7 +10,7 @@ from tests.competition.scored import OURS, submission
 
 from levelbench.competition.entries import Inference, SystemPrice
 from levelbench.competition.figures import MOST_SCENARIOS, RankedScenario, by_scenario, is_apart, scenario_of
-from levelbench.competition.rulesets.registry import InferenceRules, task_rules
+from levelbench.competition.rulesets import InferenceRules, task_rules
 from levelbench.competition.scoring import score
 
 RULES = InferenceRules(["single-stream", "multi-stream", "server", "offline", "dawnbench"])

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from levelbench.competition.entries import Submission
 from levelbench.competition.figures import MOST_SCENARIOS
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.scoring import refusal
 
 GONE = object()

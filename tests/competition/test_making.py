@@ -11,11 +11,10 @@ import msgspec
 import pytest
 from tests.competition.made import ENVIRONMENT, TARGET, records
 
-from levelbench.competition.entries import TuningEffort, curve_digest, encode
+from levelbench.competition.entries import TuningEffort, curve_digest, encode, parse_submission
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import file_of, hardware_of, make
-from levelbench.competition.reading import parse_submission
-from levelbench.competition.rulesets.registry import Aggregation, ruleset
+from levelbench.competition.rulesets import Aggregation, ruleset
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.records import Target
 

@@ -15,7 +15,7 @@ from levelbench.competition.entries import Author, SystemPrice, file_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import Terms, entries_of
 from levelbench.competition.making_inference import make_inference, submitted
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.scoring import inference_figures
 from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.records import Store

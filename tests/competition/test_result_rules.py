@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.competition.planting import DIGEST, GONE, codes, faster, scaled, stopped, times
 
-from levelbench.competition.rulesets.registry import Aggregation, ruleset
+from levelbench.competition.rulesets import Aggregation, ruleset
 
 # code, kind, what is planted, what is close to it but innocent
 CASES = {

@@ -11,7 +11,7 @@ from tests.competition import (
 )
 from tests.competition.planting import times
 
-from levelbench.competition.checks.findings import CODES
+from levelbench.competition.checks import CODES
 
 HERE = "digits/training/ada_mlp.json"
 PLANTED = [

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.competition.scored import DAWNBENCH, MEDIAN, MLPERF, OURS, TARGET, a_run, submission
 
 from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, SystemPrice
-from levelbench.competition.rulesets.registry import Aggregation
-from levelbench.competition.scoring import aggregation_words, score, steps_of, sweep, thinned
+from levelbench.competition.rulesets import Aggregation
+from levelbench.competition.scoring import aggregation_words, climb_of, score, sweep, thinned
 from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target
 
@@ -113,7 +113,7 @@ qualities = st.lists(st.integers(0, 8).map(lambda each: each / 8), min_size=1, m
 @settings(max_examples=40, deadline=None)
 def test_steps_give_the_time_at_every_target_as_the_crossing_rule_does(values, rule, direction):
     times = [float(at + 1) for at in range(len(values))]
-    steps = steps_of(times, values, rule, direction)
+    steps = climb_of(times, values, rule, direction).steps()
     sign = 1 if direction == "higher" else -1
     for threshold in {*values, 0.3}:
         found = find_crossing(values, threshold, direction=direction, rule=rule, x=times)

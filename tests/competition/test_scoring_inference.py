@@ -5,7 +5,7 @@ import pytest
 from tests.competition.scored import DAWNBENCH, OURS, a_run, submission
 
 from levelbench.competition.entries import Inference, SystemPrice
-from levelbench.competition.rulesets.registry import InferenceRules
+from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.scoring import score
 
 

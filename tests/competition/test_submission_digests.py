@@ -9,8 +9,14 @@ import math
 import msgspec
 import pytest
 
-from levelbench.competition.entries import SubmittedCurve, curve_digest, encode, file_digest, submission_digest
-from levelbench.competition.reading import parse_submission
+from levelbench.competition.entries import (
+    SubmittedCurve,
+    curve_digest,
+    encode,
+    file_digest,
+    parse_submission,
+    submission_digest,
+)
 from levelbench.errors import RecordError
 
 

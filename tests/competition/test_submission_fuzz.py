@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from levelbench.competition.checks.findings import CODES
-from levelbench.competition.entries import encode
+from levelbench.competition.checks import CODES
+from levelbench.competition.entries import UnreadableError, encode, parse_submission
 from levelbench.competition.leaderboard import check
-from levelbench.competition.reading import UnreadableError, parse_submission
 from levelbench.competition.rivals import Rivals, trace_of
 
 ODD = st.sampled_from(

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from levelbench.competition import entries as schema
-from levelbench.competition.entries import POINT_LIMIT, RUN_LIMIT
-from levelbench.competition.reading import DEPTH_LIMIT, FILE_LIMIT
+from levelbench.competition.entries import DEPTH_LIMIT, FILE_LIMIT, POINT_LIMIT, RUN_LIMIT
 from levelbench.records import schema as records
 
 PAGE = Path(__file__).parents[2] / "docs" / "submission.md"

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.competition import reading
-from levelbench.competition.entries import encode
-from levelbench.competition.reading import (
+from levelbench.competition import entries as reading
+from levelbench.competition.entries import (
     DEPTH_LIMIT,
     FILE_LIMIT,
     UnreadableError,
+    encode,
     parse_submission,
     read_bytes,
     read_submission,
 )
-from levelbench.competition.reading import _shape as shape_of
+from levelbench.competition.entries import _shape as shape_of
 from levelbench.errors import RecordError
 
 

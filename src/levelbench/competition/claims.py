@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -34,13 +35,12 @@ from levelbench.claims.view import (
     TuningView,
     WorkloadView,
 )
-from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.entries import Inference, Submission, SubmittedRun, read_bytes, read_submission
 from levelbench.competition.exchange.dawnbench import read_entry
 from levelbench.competition.exchange.mlperf import read_log, read_results
 from levelbench.competition.exchange.mlperf.entries import submission_of
 from levelbench.competition.figures import QUANTILES, EntryScore
-from levelbench.competition.reading import read_bytes, read_submission
-from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
+from levelbench.competition.rulesets import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.report.remarks import Remarks
@@ -70,17 +70,12 @@ def options_of(entry: Submission) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in (entry.origin.fields if entry.origin else {}).items():
         if name.endswith(_JSON) and isinstance(value, str) and len(value) <= _LONGEST:
-            nested = _parsed(value)
+            nested = None
+            with suppress(ValueError, RecursionError):
+                nested = json.loads(value)
             if isinstance(nested, dict):
                 found |= {key: each for key, each in nested.items() if isinstance(each, int | float | str)}
     return {**found, **entry.settings}
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def hardware_of(entry: Submission) -> HardwareView:
@@ -173,10 +168,16 @@ def inference_claim(entry: Submission, title: str, where: str, read_from: str) -
     """The claim of an entry of inference, with one side a measurement."""
     sides = [_inference_side(entry, each, at, where) for at, each in enumerate(entry.inference)]
     summaries = [
-        each
+        Summarised(
+            what=f"latency of {side.name}",
+            of="times",
+            by="arithmetic",
+            n=found.queries or None,
+            value=side.time_s,
+            where=side.where,
+        )
         for side, found in zip(sides, entry.inference, strict=True)
-        for each in [_inference_summary(side, found)]
-        if each is not None
+        if side.time_s is not None and found.scenario == "dawnbench"
     ]
     return Claim(title=title, sides=sides, task=entry.task, read_from=read_from, summaries=summaries, where=where)
 
@@ -184,9 +185,14 @@ def inference_claim(entry: Submission, title: str, where: str, read_from: str) -
 def _inference_side(entry: Submission, found: Inference, at: int, where: str) -> Side:
     several = len(entry.inference) > 1
     setup = setup_of(entry)
+    # Seconds: the mean where the scenario is a mean, else the quantile that it asks for.
+    latency_s = found.mean_latency_s
+    if found.scenario not in ("dawnbench", "offline"):
+        stated = found.quantiles_s.get(str(QUANTILES[found.scenario]))
+        latency_s = stated if found.estimate_s is None else found.estimate_s
     return Side(
         name=f"{entry.model} ({found.scenario}{f', {at + 1}' if several else ''})",
-        time_s=_latency(found),
+        time_s=latency_s,
         time_of="call",
         framework=entry.framework,
         year=_year(entry.submitted),
@@ -210,27 +216,6 @@ def _inference_side(entry: Submission, found: Inference, at: int, where: str) ->
     )
 
 
-def _latency(found: Inference) -> float | None:
-    """Seconds: the mean where the scenario is a mean, else the quantile that it asks for."""
-    if found.scenario in ("dawnbench", "offline"):
-        return found.mean_latency_s
-    return found.estimate_s if found.estimate_s is not None else found.quantiles_s.get(str(QUANTILES[found.scenario]))
-
-
-def _inference_summary(side: Side, found: Inference) -> Summarised | None:
-    if side.time_s is None or found.scenario != "dawnbench":
-        return None
-    return Summarised(
-        what=f"latency of {side.name}",
-        of="times",
-        by="arithmetic",
-        n=found.queries or None,
-        value=side.time_s,
-        where=side.where,
-    )
-
-
-_CLOCK = "the clock of the competition: stated by the author, one figure an evaluation"
 _OURS = "one monotonic clock; phases that sum to it within 1 %"
 _LOG = "time stamps of a log, from run_start to run_stop"
 _REPORTED: dict[str, Literal["olympic", "median", "single"]] = {
@@ -344,6 +329,7 @@ def _training_quality(entry: Submission) -> QualityView:
     inside = found.interval if found else None
     split = split_of(entry.target.split)
     tested = any("test" in run.test_quality for run in entry.runs)
+    signature = options_of(entry).get("signature")
     return QualityView(
         metric=entry.target.metric,
         value=found.value if found else None,
@@ -354,26 +340,20 @@ def _training_quality(entry: Submission) -> QualityView:
         split=split,
         stopping_split=split,
         test_looks=1 if tested and split != "test" else None,
-        signature=_text(options_of(entry).get("signature")),
+        signature=signature if isinstance(signature, str) else None,
     )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> list[Summarised]:
     """How several runs became one figure."""
     if scored is None or rules is None or scored.n < 2 or scored.time.value is None:
         return []
-    by: Literal["olympic", "median"] | None = None
-    if rules.aggregation.rule in ("olympic", "median"):
-        by = "olympic" if rules.aggregation.rule == "olympic" else "median"
+    rule = rules.aggregation.rule
     return [
         Summarised(
             what=f"time to accuracy of {side.name}",
             of="times",
-            by=by,
+            by=None if rule == "first-run" else rule,
             n=scored.n,
             value=scored.time.value,
             interval=side.interval,

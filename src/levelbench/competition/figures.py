@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Struct
 
 from levelbench.competition.entries import Inference, day_of
-from levelbench.competition.rulesets.registry import Aggregation, InferenceRules
+from levelbench.competition.rulesets import Aggregation, InferenceRules
 from levelbench.competition.rulesets.scores import window_median
 from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
 from levelbench.measure.statistics.intervals import median_interval_ranks
@@ -311,21 +311,16 @@ def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure
     if found.score_s is None:
         return absent(f"{of}: in that window more than {rules.drop} did not reach the target")
     if found.window is None:
-        return _between(found.score_s, [_trimmed(seconds[at : at + rules.runs], rules.drop) for at in found.middle], of)
+        between = [_trimmed(seconds[at : at + rules.runs], rules.drop) for at in found.middle]
+        lows = [each.low for each in between if each.low is not None]
+        highs = [each.high for each in between if each.high is not None]
+        how = f"{of}, which lies between two"
+        if not (lows and highs):
+            return BoardFigure(found.score_s, how=how)
+        how += "; from the lowest to the highest end of their 95 % intervals"
+        return BoardFigure(found.score_s, min(lows), max(highs), how)
     inside = _trimmed(seconds[found.window : found.window + rules.runs], rules.drop)
     return msgspec.structs.replace(inside, how=f"{of}: {inside.how}")
-
-
-def _between(value: float, windows: Sequence[BoardFigure], of: str) -> BoardFigure:
-    """The mean of two windows, with the interval that holds both of theirs."""
-    how = f"{of}, which lies between two"
-    lows = [each.low for each in windows if each.low is not None]
-    highs = [each.high for each in windows if each.high is not None]
-    if not (lows and highs):
-        return BoardFigure(value, how=how)
-    return BoardFigure(
-        value, min(lows), max(highs), f"{how}; from the lowest to the highest end of their 95 % intervals"
-    )
 
 
 def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -23,13 +23,30 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from levelbench.competition.checks import ceilings, identity, latency, provenance, results
-from levelbench.competition.checks.ceilings import MachineLimits
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, error, ordered, warning
-from levelbench.competition.entries import Submission, SubmittedCurve, file_digest, write_whole
-from levelbench.competition.reading import UnreadableError, is_address, parse_submission, read_bytes
+from levelbench.competition.checks import (
+    CheckedEntry,
+    EntryFinding,
+    MachineLimits,
+    error,
+    identity,
+    latency,
+    ordered,
+    provenance,
+    results,
+    warning,
+)
+from levelbench.competition.entries import (
+    Submission,
+    SubmittedCurve,
+    UnreadableError,
+    file_digest,
+    is_address,
+    parse_submission,
+    read_bytes,
+    write_whole,
+)
 from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
-from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
+from levelbench.competition.rulesets import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.signatures import ENDING, Signing
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import utc_now
@@ -149,8 +166,7 @@ def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSetti
         return BoardSettings(), [error("B252", BOARD, "", problem.found, problem.do)]
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         return BoardSettings(), [error("B252", BOARD, "", f"it is not TOML ({str(problem)[:200]})", do)]
-    found = [*_of_keys(read), *_of_rulesets(read.get("rulesets"), known), *_of_address(read.get("url"))]
-    settings = BoardSettings()
+    settings, found = BoardSettings(), list(_wrong_settings(read, known))
     for name, kind in _KEYS.items():
         if isinstance(read.get(name), kind):
             setattr(settings, name, read[name])
@@ -158,7 +174,7 @@ def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSetti
     return settings, found
 
 
-def _of_keys(read: Mapping[str, Any]) -> Iterator[EntryFinding]:
+def _wrong_settings(read: Mapping[str, Any], known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
     for name, value in read.items():
         kind = _KEYS.get(name)
         if kind is None:
@@ -166,28 +182,23 @@ def _of_keys(read: Mapping[str, Any]) -> Iterator[EntryFinding]:
             do = f"write {close[0]}" if close else f"remove it; there are {', '.join(_KEYS)}"
             yield warning("B255", BOARD, _cut(name), "there is no such key", do)
         elif not isinstance(value, kind):
-            words = "a list of ids" if kind is list else "a text"
-            yield error("B252", BOARD, name, f"it is {_cut(repr(value))}", f"write {words}")
-
-
-def _of_rulesets(listed: Any, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
+            do = "write a list of ids" if kind is list else "write a text"
+            yield error("B252", BOARD, name, f"it is {_cut(repr(value))}", do)
+    listed, url = read.get("rulesets"), read.get("url")
     for at, id in enumerate(listed if isinstance(listed, list) else ()):
         if not isinstance(id, str) or id not in known:
             found = f"it is {_cut(repr(id))}; there are {', '.join(sorted(known))}"
             yield error("B110", BOARD, f"rulesets[{at}]", found, "list one of these, or add its file to rulesets/")
-
-
-def _of_address(url: Any) -> Iterator[EntryFinding]:
-    if not isinstance(url, str) or not url:
-        return
-    if not is_address(url):
-        yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}", "give an address with http or https")
+    if isinstance(url, str) and url and not is_address(url):
+        yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}")
 
 
 def _cut(text: str) -> str:
     return ascii(text)[1:-1][:100]
 
 
+MODES = ("training", "inference")
+"""The folders of a task in a leaderboard."""
 SITE_MARKER = ".levelbench-site"
 """The file that says of a folder that it is a built site."""
 _OWN = frozenset({"board.toml", "authors.toml"})
@@ -203,63 +214,50 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
 
     def closed(problem: OSError) -> None:
         place = Path(os.fsdecode(problem.filename or root))
-        findings.append(error("B252", name_in(place, root), "", problem.strerror or str(problem), "make it readable"))
+        findings.append(error("B252", name_in(place, root), "", problem.strerror or str(problem)))
+
+    def link(path: Path) -> EntryFinding:
+        return error("B250", name_in(path, root), "", "it is a link, which is not followed")
 
     for place, inner, names in os.walk(root, onerror=closed):
-        here, links = Path(place), _links(place)
-        findings += [_link(here / name, root) for name in sorted(inner) if name in links]
+        here, links = Path(place), frozenset[str]()
+        # A folder that is gone, and was there a moment ago, has no links.
+        with suppress(OSError), os.scandir(place) as there:
+            links = frozenset(each.name for each in there if each.is_symlink())
+        findings += [link(here / name) for name in sorted(inner) if name in links]
         inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in links)
         if here == root:
             sites = {name for name in inner if os.path.lexists(here / name / SITE_MARKER)}
-            findings += [_site(here / name, root) for name in sorted(sites) if (here / name).resolve() != output]
-            hidden = {name for name in sites if not _has_entries(here / name)} | {"rulesets"}
-            inner[:] = [name for name in inner if name not in hidden]
+            findings += [
+                warning("B253", name_in(here / name, root), "", "it is marked as a built site")
+                for name in sorted(sites)
+                if (here / name).resolve() != output
+            ]
+            # A mark must not hide entries: anybody may send one.
+            full = {name for name in sites if any(os.path.lexists(here / name / mode) for mode in MODES)}
+            inner[:] = [name for name in inner if name not in (sites - full) | {_RULESETS}]
         listed = {name.casefold(): name for name in sorted(names, reverse=True)}
         known = frozenset(names)
         for name in sorted(name for name in names if not name.startswith(".")):
             path = here / name if name in links or not name.endswith(".json") else here
             if name in links:
-                findings.append(_link(path, root))
+                findings.append(link(path))
             elif name.endswith(".json"):
                 if listed[name.casefold()] != name:
                     found = f"it differs from {listed[name.casefold()]} in capitals only"
-                    findings.append(error("B115", name_in(here / name, root), "", found, "rename one of them"))
+                    findings.append(error("B115", name_in(here / name, root), "", found))
                 yield os.path.join(place, name)  # noqa: PTH118 -- a path of each of ten thousand costs more
             elif name.endswith(f".json{ENDING}"):
                 if name.removesuffix(ENDING) not in known:
-                    do = "remove it, or bring the entry"
-                    findings.append(warning("B236", name_in(path, root), "", "there is no such entry", do))
+                    findings.append(warning("B236", name_in(path, root), "", "there is no such entry"))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
-                findings.append(warning("B251", name_in(path, root), "", "it is not an entry", "move it out"))
-
-
-def _links(place: str) -> frozenset[str]:
-    try:
-        with os.scandir(place) as found:
-            return frozenset(each.name for each in found if each.is_symlink())
-    except OSError:
-        # It was there a moment ago: what is gone has no links.
-        return frozenset()
+                findings.append(warning("B251", name_in(path, root), "", "it is not an entry"))
 
 
 def name_in(path: Path, root: Path) -> str:
     """What a finding calls the file: its path in the leaderboard."""
     name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _site(path: Path, root: Path) -> EntryFinding:
-    """A mark must not hide entries: anybody may send one."""
-    do = f"build outside of the leaderboard, and remove {SITE_MARKER}"
-    return warning("B253", name_in(path, root), "", "it is marked as a built site", do)
-
-
-def _has_entries(place: Path) -> bool:
-    return any(os.path.lexists(place / mode) for mode in ("training", "inference"))
-
-
-def _link(path: Path, root: Path) -> EntryFinding:
-    return error("B250", name_in(path, root), "", "it is a link, which is not followed", "put a file in its place")
 
 
 RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
@@ -281,8 +279,8 @@ RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     provenance.recorded,
     provenance.tuning,
     provenance.origin,
-    ceilings.ceiling,
-    ceilings.closed,
+    results.ceiling,
+    identity.closed,
     latency.inference,
     identity.texts,
 )
@@ -325,11 +323,7 @@ class Leaderboard:
     """
 
     def __init__(
-        self,
-        root: Path,
-        today: date,
-        records: Mapping[str, str] | None = None,
-        limits: KnownLimits | None = None,
+        self, root: Path, today: date, records: Mapping[str, str] | None = None, limits: KnownLimits | None = None
     ) -> None:
         self.root, self.today, self.records, self.limits = root, today, records, limits
         self._start = len(os.path.join(root, ""))  # noqa: PTH118 -- of a text, which is cut there
@@ -352,16 +346,12 @@ class Leaderboard:
             return FileRead(file, b"", None, [_unreadable(problem, file)])
         entry = CheckedEntry(submission, self.today, self.known, file, self.records, raw, self.limits)
         signing = list(self._signing.check(Path(path), file, raw, submission))
-        signed = _signed(signing, os.path.lexists(f"{path}{ENDING}"))
+        codes = {each.code for each in signing}
+        signed: Signed = "wrong" if codes & _WRONG else "signed"
+        if _UNVERIFIED in codes or not os.path.lexists(f"{path}{ENDING}"):
+            signed = "unsigned"
         trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
         return FileRead(file, raw, entry, [*judged(entry), *signing], signed, trace)
-
-
-def _signed(findings: list[EntryFinding], has_signature: bool) -> Signed:
-    codes = {each.code for each in findings}
-    if not has_signature or _UNVERIFIED in codes:
-        return "unsigned"
-    return "wrong" if codes & _WRONG else "signed"
 
 
 def _unreadable(problem: UnreadableError, file: str) -> EntryFinding:
@@ -390,11 +380,8 @@ def check(
     entry's machine and network beside what it states.
     """
     day = today or utc_now().date()
-    return ordered(judged(CheckedEntry(submission, day, _known(known), file, records, limits=limits)))
-
-
-def _known(known: Mapping[str, Ruleset] | None) -> Mapping[str, Ruleset]:
-    return {each.id: each for each in rulesets()} if known is None else known
+    known = {each.id: each for each in rulesets()} if known is None else known
+    return ordered(judged(CheckedEntry(submission, day, known, file, records, limits=limits)))
 
 
 def check_file(
@@ -412,9 +399,12 @@ def check_file(
     what the linter finds.
     """
     path = Path(path).absolute()
-    root = root.absolute() if root else _root_of(path)
+    if root is None and len(path.parents) > 2 and path.parent.name in MODES:
+        # By where it lies, DIR/<task>/<mode>/<stem>.json, it is of a leaderboard.
+        root = path.parents[2]
+    root = root.absolute() if root else None
     file = name_in(path, root) if root else path.name
-    known, found = _rulesets_of(root) if root else (_known(None), [])
+    known, found = _rulesets_of(root) if root else ({each.id: each for each in rulesets()}, [])
     signing = Signing(root or path.parent)
     found += signing.problems
     try:
@@ -428,11 +418,6 @@ def check_file(
     if lint is not None:
         found += lint(submission, file, known)
     return ordered(found)
-
-
-def _root_of(path: Path) -> Path | None:
-    """The leaderboard of a file at ``DIR/<task>/<mode>/<stem>.json``, by where it lies."""
-    return path.parents[2] if len(path.parents) > 2 and path.parent.name in ("training", "inference") else None
 
 
 def check_folder(
@@ -468,8 +453,7 @@ def checked_folder(
     paths = list(submission_paths(root, found))
     names = list(map(leaderboard.name, paths))
     if not paths:
-        do = "see whether this is the leaderboard's folder; entries lie in TASK/training and TASK/inference"
-        found.append(warning("B254", ".", "", "there is no entry", do))
+        found.append(warning("B254", ".", "", "there is no entry"))
     with shared_out(len(paths), processes, _begin_reading, (given, lint)) as share:
         for file, (findings, trace) in zip(names, share(_checked, paths), strict=True):
             found += findings

@@ -33,7 +33,7 @@ from levelbench.competition.entries import (
     file_digest,
     stem_of,
 )
-from levelbench.competition.rulesets.registry import Ruleset, task_rules
+from levelbench.competition.rulesets import Ruleset, task_rules
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.environment import machine_of, system_of
@@ -46,7 +46,7 @@ from levelbench.records.reader import Record
 from levelbench.records.redaction import outline
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target
 from levelbench.records.store import Store
-from levelbench.records.summary import RunSummary, summarise
+from levelbench.records.summary import summarise
 
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord
@@ -101,11 +101,7 @@ def code_of(environments: Sequence[Mapping[str, Any]], url: str | None) -> tuple
 
 
 def provenance_of(
-    environment: Mapping[str, Any],
-    *,
-    version: str,
-    data: DatasetFacts | None = None,
-    source: Source | None = None,
+    environment: Mapping[str, Any], *, version: str, data: DatasetFacts | None = None, source: Source | None = None
 ) -> Provenance:
     """Software and machine as flat text, and what the data and the task's source were."""
     libraries = dict(_flat(environment.get("libraries") or {}))
@@ -251,7 +247,9 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
     summary = require_consistent(summarise(record, clock=clock, crossing=crossing, threshold=target.threshold))
     curve, last = _curve(record, target, clock)
     score = policy(clock).score(last.phases_ns if last else {})
-    cut_short = crossing == "final" and record.status == "done" and not summary.reached and _ends_at(curve, target)
+    sign = sign_of(target.direction)
+    at_target = bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
+    cut_short = crossing == "final" and record.status == "done" and not summary.reached and at_target
     error = "ended by its budget before the end of its schedule" if cut_short else summary.error
     return SubmittedRun(
         curve=curve,
@@ -265,18 +263,18 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
         energy_j=_finite(summary.energy_j),
         energy_method=summary.energy_method,
         peak_memory_bytes=_finite(summary.peak_memory_bytes),
-        test_quality=_test_quality(summary, target),
+        test_quality={
+            name: value
+            for name, value in summary.quality.items()
+            # The final figures of other splits than the one that the target is looked for on.
+            if not name.startswith((target.split, f"{target.split}.")) and math.isfinite(value)
+        },
         suspect=[text[:4000] for text in summary.suspect],
         error=outline(error)[:4000] if error else None,
         record_id=record.header.id,
         record_digest=file_digest(record.path),
         curve_digest=curve_digest(curve) if curve.time_s else None,
     )
-
-
-def _ends_at(curve: SubmittedCurve, target: Target) -> bool:
-    sign = sign_of(target.direction)
-    return bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
 
 
 def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, Evaluation | None]:
@@ -297,13 +295,6 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, 
         others={name: values for name, values in columns.items() if all(map(math.isfinite, values))},
     )
     return curve, kept[-1] if kept else None
-
-
-def _test_quality(summary: RunSummary, target: Target) -> dict[str, float]:
-    """The final figures of other splits than the one that the target is looked for on."""
-    own = (target.split, f"{target.split}.")
-    figures = summary.quality.items()
-    return {name: value for name, value in figures if not name.startswith(own) and math.isfinite(value)}
 
 
 def _finite(value: float | None) -> float | None:
@@ -369,7 +360,8 @@ def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
         aside = frozenset()
     found = []
     for group, members in groups.items():
-        all_of_it = _without({**_in_store(store, group), **members}, aside)
+        stored = {_id(each): each for each in store.records(f"[key={group[0]}]") if _group(each) == group}
+        all_of_it = _without({**stored, **members}, aside)
         if not members.keys() & all_of_it.keys():
             continue
         ended = [record for path, record in all_of_it.items() if path in members and record.status in _ENDED]
@@ -395,11 +387,6 @@ def _group(record: Record) -> tuple[str, str, str]:
 def _id(record: Record) -> str:
     """Copies of one record in two folders are one run."""
     return f"{record.header.id}-{record.header.seed}-{record.header.started}"
-
-
-def _in_store(store: Store, group: tuple[str, str, str]) -> dict[str, Record]:
-    found = store.records(f"[key={group[0]}]")
-    return {_id(record): record for record in found if _group(record) == group}
 
 
 def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
@@ -483,19 +470,16 @@ def entries_of(
     for chosen in groups:
         own = terms
         if count_trials:
-            own = msgspec.structs.replace(terms, tuning=_with_count(terms.tuning, tried(store, chosen.records)))
+            # What is stated, with the store's count where nothing is.
+            stated, counted = terms.tuning, tried(store, chosen.records)
+            notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
+            hours = counted.hours if stated.hours is None else stated.hours
+            own = msgspec.structs.replace(terms, tuning=TuningEffort(counted.trials, hours, stated.usd, notes))
         submission = make(chosen.records, own)
         made.append((file_of(submission, [chosen.key]), submission))
     if files:
         made += _of_inference(files, store, terms)
     return made
-
-
-def _with_count(stated: TuningEffort, counted: TuningEffort) -> TuningEffort:
-    """What is stated, with the store's count where nothing is."""
-    notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
-    hours = stated.hours if stated.hours is not None else counted.hours
-    return TuningEffort(counted.trials, hours, stated.usd, notes)
 
 
 def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tuple[str, Submission]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, Setting, Submission
 from levelbench.competition.making import Terms, code_of, division_of, hardware_of, left_out, provenance_of
-from levelbench.competition.rulesets.registry import task_rules
+from levelbench.competition.rulesets import task_rules
 from levelbench.errors import IncomparableError, LevelbenchError, RecordError, UsageError
 from levelbench.measure.environment import machine_of
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
@@ -55,7 +55,12 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
         do = "measure a task's network, or choose another --ruleset"
         raise UsageError("an entry of inference", found, do)
     code, remarks = code_of([each.header.environment for each in records], terms.code_url)
-    device, measured = specification.arm.device, _measured(records)
+    device, measured = specification.arm.device, list[Inference]()
+    for each in sorted(records, key=lambda record: (record.header.seed, record.header.started, record.header.id)):
+        with suppress(RecordError):
+            measured.append(submitted([each]))
+    ended = [f"Of {len(records)} processes {len(measured)} came to their end."]
+    measured = measured or [submitted(records)]
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=rules.id,
@@ -83,28 +88,13 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
         notes="\n".join(
             [
                 *left_out(terms),
-                *_told(records, len(measured)),
+                *(ended if len(measured) < len(records) else []),
                 *_siblings(specification, store),
                 *remarks,
                 *([terms.notes] if terms.notes else []),
             ]
         ),
     )
-
-
-def _measured(records: Sequence[InferenceRecord]) -> list[Inference]:
-    """Each process that came to its end, by seed; ``RecordError`` if none did."""
-    ended = []
-    for each in sorted(records, key=lambda record: (record.header.seed, record.header.started, record.header.id)):
-        with suppress(RecordError):
-            ended.append(submitted([each]))
-    return ended or [submitted(records)]
-
-
-def _told(records: Sequence[InferenceRecord], measured: int) -> list[str]:
-    if len(records) == measured:
-        return []
-    return [f"Of {len(records)} processes {measured} came to their end."]
 
 
 def _siblings(specification: InferenceSpecification, store: Path | None) -> list[str]:
@@ -188,10 +178,16 @@ def measured_ceiling(
     ``None`` unless the fastest that may have run is among them: ``precision`` on a processor, elsewhere one of 16 bits,
     since an accelerator may take it without being asked. What cannot be read is passed over.
     """
-    wanted = _place(environment)
+    wanted, dated, heads = _place(environment), [], []
+    for path in (path for folder in (NETWORKS, OPERATORS) for path in (store / folder).glob("*/*/*.jsonlines")):
+        with suppress(OSError):
+            dated.append((os.lstat(path).st_mtime_ns, path))
+    for _, path in sorted(dated, reverse=True)[:_NEWEST]:
+        with suppress(LevelbenchError, msgspec.MsgspecError, UnicodeDecodeError), open_record(path, str(path)) as file:
+            heads.append(_DECODER.decode(read_line(file, 1, str(path))))
     found = [
         MeasuredCeiling(rate.value, precision, head.id)
-        for head in _heads(store)
+        for head in heads
         if (head.specification.device or head.specification.arm.device) == device and _place(head.environment) == wanted
         for precision, rate in head.ceilings.flop_s.items()
         if math.isfinite(rate.value) and rate.value > 0
@@ -211,17 +207,6 @@ def _place(environment: Mapping[str, Any]) -> tuple[str, object, object]:
     cores = machine.get("cores_allowed") if isinstance(machine, Mapping) else None
     settings = threads.get("settings") if isinstance(threads, Mapping) else None
     return machine_of(environment), cores, settings or {}
-
-
-def _heads(store: Path) -> Iterator[_Head]:
-    paths = [path for folder in (NETWORKS, OPERATORS) for path in (store / folder).glob("*/*/*.jsonlines")]
-    dated = []
-    for path in paths:
-        with suppress(OSError):
-            dated.append((os.lstat(path).st_mtime_ns, path))
-    for _, path in sorted(dated, reverse=True)[:_NEWEST]:
-        with suppress(LevelbenchError, msgspec.MsgspecError, UnicodeDecodeError), open_record(path, str(path)) as file:
-            yield _DECODER.decode(read_line(file, 1, str(path)))
 
 
 def submitted(records: Sequence[InferenceRecord]) -> Inference:

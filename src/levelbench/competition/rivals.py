@@ -26,10 +26,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CODES, EntryFinding, error, note, shown, warning
+from levelbench.competition.checks import CODES, EntryFinding, error, note, shown, warning
 from levelbench.competition.checks.identity import skeleton
 from levelbench.competition.entries import Submission, SubmittedCurve
-from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
+from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.schema import DatasetFacts, Target
 
@@ -93,8 +93,10 @@ def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts
         most = _most([(facts, len(files)) for facts, files in kinds.values()])
         for facts, files in kinds.values():
             for caveat in _caveats(board, _usual(most, facts), facts):
-                for file in files:
-                    yield _of_board(caveat.weight, file, caveat.sentence)
+                code = _CODE_OF[caveat.weight]
+                say = note if code == "B262" else warning
+                found = f"it and most entries of its board: {caveat.sentence}"
+                yield from (say(code, file, "provenance", found) for file in files)
 
 
 def _most(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[Any]]:
@@ -131,13 +133,6 @@ def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts
         return
     gate = comparable(_group("most entries", board[1], reference), _group("the entry", board[1], facts))
     yield from (each for each in gate.caveats if each.subject in _SUBJECTS)
-
-
-def _of_board(weight: str, file: str, sentence: str) -> EntryFinding:
-    code = _CODE_OF[weight]
-    say = note if code == "B262" else warning
-    found = f"it and most entries of its board: {sentence}"
-    return say(code, file, "provenance", found, "see which of them ran the task as it is meant")
 
 
 def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
@@ -556,7 +551,10 @@ class Rivals:
                     if found is not None:
                         # A run that is there twice in one entry is told by a rule of its own.
                         if other.file != run.file or before != after:
-                            yield _finding(run, other, found)
+                            place = f"runs[{other.number}]" + ("" if other.file == run.file else f" of {other.file}")
+                            scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
+                            words = f"{found.agree} of {found.points} points as in {place}{scaled}"
+                            yield warning("B242", run.file, f"runs[{run.number}].curve", words)
                         break
 
 
@@ -569,10 +567,3 @@ def _curve(curves: Callable[[str], list[SubmittedCurve]], run: _Run) -> Submitte
     # The file may have changed since its sketch was made.
     found = curves(run.file)
     return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
-
-
-def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:
-    place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
-    scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
-    words = f"{found.agree} of {found.points} points as in {place}{scaled}"
-    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is an independent run")

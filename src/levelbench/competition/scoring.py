@@ -14,7 +14,6 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from operator import neg
-from typing import TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -38,14 +37,7 @@ from levelbench.competition.figures import (
     median_figure,
     scenario_of,
 )
-from levelbench.competition.rulesets.registry import (
-    Aggregation,
-    CostRules,
-    InferenceRules,
-    Ruleset,
-    TaskRules,
-    task_rules,
-)
+from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRules, Ruleset, TaskRules, task_rules
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
@@ -137,16 +129,6 @@ def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb |
         column = column_of(run, submission, target) if run.status == "done" else None
         found.append(climb_of(run.curve.time_s, column, rule, target.direction) if column is not None else None)
     return found
-
-
-def steps_of(
-    times_s: Sequence[float], qualities: Sequence[float], rule: str, direction: str
-) -> list[tuple[float, float]]:
-    """``(quality, time)`` pairs, both strictly increasing towards better and later: from the time on it is reached.
-
-    The time at a threshold is that of the first pair whose quality is at it, exactly as ``find_crossing`` has it.
-    """
-    return climb_of(times_s, qualities, rule, direction).steps()
 
 
 def thinned(steps: Sequence[tuple[float, float]], most: int, target: Target) -> Sequence[tuple[float, float]]:
@@ -397,9 +379,16 @@ def aggregation_words(rules: Aggregation) -> str:
     if rules.rule == "first-run":
         return "The crossing of one run."
     if rules.rule == "olympic":
-        return (
+        words = (
             f"The mean of {rules.runs} runs without the {rules.drop} fastest and the {rules.drop} slowest; "
-            f"up to {rules.drop} that never arrive count as slowest.{_windows_words(rules)}"
+            f"up to {rules.drop} that never arrive count as slowest."
+        )
+        if rules.windows is None:
+            return words
+        which = {"lower": "the faster", "upper": "the slower", "mean": "the mean"}[rules.windows]
+        return (
+            f"{words} Of more runs the median over all windows of {rules.runs} in the order of their start counts, "
+            f"of two in the middle {which}."
         )
     if rules.best_of > 1:
         return (
@@ -409,16 +398,6 @@ def aggregation_words(rules: Aggregation) -> str:
     return (
         f"The median of all runs, {rules.runs} or more; those that never arrive count as never, "
         "and the interval is part of the ranking: 95 %, of five runs the smallest to the largest (93.75 %)."
-    )
-
-
-def _windows_words(rules: Aggregation) -> str:
-    if rules.windows is None:
-        return ""
-    which = {"lower": "the faster", "upper": "the slower", "mean": "the mean"}[rules.windows]
-    return (
-        f" Of more runs the median over all windows of {rules.runs} in the order of their start counts, "
-        f"of two in the middle {which}."
     )
 
 
@@ -451,17 +430,6 @@ def score(
     if task is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
     target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
-    return _scored(submission, ruleset, task, target, threshold, climbs)
-
-
-def _scored(
-    submission: Submission,
-    ruleset: Ruleset,
-    task: TaskRules,
-    target: Target,
-    threshold: float | None,
-    climbs: Sequence[Climb | None] | None,
-) -> EntryScore:
     if submission.mode == "training":
         return _training(submission, ruleset, task, target, climbs)
     if task.inference is None:
@@ -480,11 +448,7 @@ def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float])
 
 
 def _training(
-    submission: Submission,
-    rules: Ruleset,
-    task: TaskRules,
-    target: Target,
-    climbs: Sequence[Climb | None] | None,
+    submission: Submission, rules: Ruleset, task: TaskRules, target: Target, climbs: Sequence[Climb | None] | None
 ) -> EntryScore:
     flags = _claims(submission, rules, target)
     crossing = crossing_of(submission, rules)
@@ -500,6 +464,7 @@ def _training(
     time = aggregate(times, rules.aggregation)
     cost = _training_cost(submission, rules, time, flags)
     arrived = [each for each in times.seconds if each is not None]
+    share = wilson(reached, n) if n else None
     return EntryScore(
         ruleset=rules.id,
         task=task.task,
@@ -507,7 +472,10 @@ def _training(
         target=target,
         time=time,
         cost=cost,
-        **_reached(reached, n),
+        n=n,
+        reached=reached,
+        reached_low=share.low if share else None,
+        reached_high=share.high if share else None,
         times_s=times.seconds,
         best_s=min(arrived, default=None),
         expected_with_restarts_s=expected_time_with_restarts(arrived, times.spent_s) if arrived and n > 1 else None,
@@ -515,20 +483,8 @@ def _training(
     )
 
 
-class _Reached(TypedDict):
-    n: int
-    reached: int
-    reached_low: float | None
-    reached_high: float | None
-
-
-def _reached(reached: int, n: int) -> _Reached:
-    share = wilson(reached, n) if n else None
-    low, high = (share.low, share.high) if share else (None, None)
-    return {"n": n, "reached": reached, "reached_low": low, "reached_high": high}
-
-
 def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> EntryScore:
+    share = wilson(found.counted, found.n) if found.n else None
     return EntryScore(
         ruleset=rules.id,
         task=task,
@@ -537,7 +493,10 @@ def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Tar
         latency=found.latency,
         throughput=found.throughput,
         inference_cost=found.cost,
-        **_reached(found.counted, found.n),
+        n=found.n,
+        reached=found.counted,
+        reached_low=share.low if share else None,
+        reached_high=share.high if share else None,
         flags=(*_claims(submission, rules, target), *found.flags),
         scenario=found.scenario,
     )
@@ -558,10 +517,7 @@ def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore
 
 
 def _times(
-    runs: Sequence[SubmittedRun],
-    columns: Sequence[list[float] | None],
-    climbs: Sequence[Climb | None],
-    target: Target,
+    runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], climbs: Sequence[Climb | None], target: Target
 ) -> Times:
     """When each run arrived; for those that did not, how long they tried."""
     seconds: list[float | None] = []

@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
+from levelbench.competition.checks import EntryFinding, error, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import Submission
-from levelbench.competition.reading import UnreadableError, read_bytes
+from levelbench.competition.entries import Submission, UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ Authors = Mapping[str, Sequence[str]]
 _PREFIX = "ed25519:"
 _MOST_BYTES = 1 << 20
 _SIGNATURE_BYTES = 64
+_SIGNATURE_FILE_BYTES = 4096
 
 
 def available() -> bool:
@@ -150,11 +150,6 @@ def read_authors(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def sign_bytes(raw: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The signature of ``raw`` as a line of base64."""
-    return base64.b64encode(key.sign(raw)) + b"\n"
-
-
 def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
     """Sign the file at ``path`` with the key in the file ``key``; the signature lies beside it, replaced if there.
 
@@ -163,7 +158,7 @@ def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
     from levelbench.competition.entries import write_whole
 
     raw = read_bytes(path) if raw is None else raw
-    return write_whole(path.with_name(path.name + ENDING), sign_bytes(raw, read_key(key)))
+    return write_whole(path.with_name(path.name + ENDING), base64.b64encode(read_key(key).sign(raw)) + b"\n")
 
 
 def signature_of(raw: bytes, signature: bytes, keys: Sequence[str]) -> str | None:
@@ -194,18 +189,15 @@ def verify(path: Path, authors: Authors) -> Signature:
     there is one, and no key of that author made it. Raises ``MissingError`` without the extra ``sign`` (for a signed
     one), and ``UnreadableError`` for a file that is no submission.
     """
-    from levelbench.competition.reading import parse_submission
+    from levelbench.competition.entries import parse_submission
 
     beside = path.with_name(path.name + ENDING)
     if not beside.is_symlink() and not beside.exists():
         return "unsigned"
     raw = read_bytes(path)
     name = parse_submission(raw, f"reading the submission {path}").author.name
-    found = signature_of(raw, read_bytes(beside, limit=4096), authors.get(name, ()))
+    found = signature_of(raw, read_bytes(beside, limit=_SIGNATURE_FILE_BYTES), authors.get(name, ()))
     return "wrong" if found is None else "signed"
-
-
-_SIGNATURE_FILE_BYTES = 4096
 
 
 class Signing:
@@ -240,14 +232,13 @@ class Signing:
         if not os.path.lexists(beside):
             if own:
                 found = f"{shown(name)} has a key in {AUTHORS}, and this entry has no signature"
-                yield warning("B234", file, "author.name", found, "sign it: levelbench board keys sign FILE --key KEY")
+                yield warning("B234", file, "author.name", found)
             if submission.author.key:
                 found = f"it is {shown(submission.author.key)}, and the entry has no signature"
-                yield warning("B238", file, "author.key", found, "sign the entry, or leave the key out")
+                yield warning("B238", file, "author.key", found)
             return
         if not available():
-            do = "install the extra: pip install levelbench[sign]"
-            yield warning("B231", f"{file}{ENDING}", "", "cryptography is not installed", do)
+            yield warning("B231", f"{file}{ENDING}", "", "cryptography is not installed")
             return
         try:
             signature = read_bytes(beside, limit=_SIGNATURE_FILE_BYTES)
@@ -264,8 +255,7 @@ class Signing:
         if key is not None:
             stated = submission.author.key
             if stated is not None and stated != fingerprint(key):
-                found = f"it is {shown(stated)}; {fingerprint(key)} signed"
-                yield error("B235", file, "author.key", found, "name the key that signs")
+                yield error("B235", file, "author.key", f"it is {shown(stated)}; {fingerprint(key)} signed")
             return
         other = signature_of(raw, signature, list(self._others))
         if other is not None:

@@ -10,7 +10,7 @@ from levelbench.claims.reading import read, read_folder
 from levelbench.competition.claims import read_mlperf, read_submission_file
 from levelbench.competition.entries import Author, SystemPrice, TuningEffort, encode
 from levelbench.competition.making import Terms, make
-from levelbench.competition.rulesets.registry import ruleset
+from levelbench.competition.rulesets import ruleset
 from levelbench.errors import RecordError, UsageError
 from levelbench.records import Store, Target
 

@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.competition.exchange.algoperf import common_times, read_results, target_times, workloads
 from levelbench.competition.leaderboard import check
-from levelbench.competition.rulesets.registry import ruleset
+from levelbench.competition.rulesets import ruleset
 from levelbench.competition.scoring import score
 from levelbench.errors import RecordError
 

@@ -7,11 +7,10 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from levelbench.competition.entries import encode
+from levelbench.competition.entries import encode, parse_submission
 from levelbench.competition.exchange.algoperf import read_results
 from levelbench.competition.exchange.dawnbench import read_folder
 from levelbench.competition.exchange.dawnbench.entries import parse_json, parse_tsv
-from levelbench.competition.reading import parse_submission
 from levelbench.errors import LevelbenchError
 
 RECORD = {

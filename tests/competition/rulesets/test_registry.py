@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from levelbench import plugins
-from levelbench.competition.rulesets.registry import (
+from levelbench.competition.rulesets import (
     folder_rulesets,
     read_ruleset,
     ruleset,

@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.competition.site.by_hand import board as board_of
 from tests.competition.site.by_hand import entry, figure, submission
 
-from levelbench.competition.rulesets.registry import InferenceRules
+from levelbench.competition.rulesets import InferenceRules
+from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts, TaskCard
+from levelbench.competition.site.boards import script
 from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.exports import script
 from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import assets
-from levelbench.competition.site.payload import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 
 __all__ = ["CHROMIUM", "FOLLOW", "QUIET", "card_of", "names", "small_site", "watched", "write_site"]
 

@@ -15,7 +15,7 @@ from levelbench.competition.entries import (
     SystemPrice,
     TuningEffort,
 )
-from levelbench.competition.site.payload import (
+from levelbench.competition.site import (
     BOARD_SCHEMA,
     BoardPayload,
     EntryPayload,

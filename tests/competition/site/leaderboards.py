@@ -19,7 +19,7 @@ from levelbench.competition.entries import (
     encode,
 )
 from levelbench.competition.leaderboard import SITE_MARKER
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.site.place import LOCK, STAGING
 
 __all__ = ["DATA", "DAY", "DIGEST", "assert_whole", "files", "inference", "measure", "write"]

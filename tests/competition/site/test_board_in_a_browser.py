@@ -4,8 +4,8 @@ import pytest
 from tests.competition.site.browsing import names
 
 from levelbench.competition.figures import BoardFigure, Times, aggregate
-from levelbench.competition.rulesets.registry import Aggregation
-from levelbench.competition.site.payload import brief, figure_text
+from levelbench.competition.rulesets import Aggregation
+from levelbench.competition.site import brief, figure_text
 
 pytest.importorskip("playwright.sync_api")
 

@@ -8,6 +8,7 @@ from datetime import date
 import pytest
 from tests.competition.site.leaderboards import DAY, write
 
+from levelbench.competition import site as payloads
 from levelbench.competition.entries import (
     Author,
     SubmittedCurve,
@@ -15,7 +16,6 @@ from levelbench.competition.entries import (
     SystemPrice,
 )
 from levelbench.competition.leaderboard import SITE_MARKER
-from levelbench.competition.site import payload
 from levelbench.competition.site.build import build
 from levelbench.competition.site.place import LOCK, STAGING
 from levelbench.errors import DefinitionError, StoreError, UsageError
@@ -113,7 +113,7 @@ def test_while_one_build_writes_a_second_says_so_and_changes_nothing(folder, sit
 
 
 def test_two_entries_with_one_page_are_an_error(folder, site, monkeypatch):
-    monkeypatch.setattr(payload, "slug_of", lambda text: "the-same")
+    monkeypatch.setattr(payloads, "slug_of", lambda text: "the-same")
     with pytest.raises(DefinitionError, match="two of its pages are named"):
         build(folder, site, today=DAY)
 

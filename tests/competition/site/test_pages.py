@@ -7,13 +7,13 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from levelbench.competition.checks.findings import EntryFinding
+from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
-from levelbench.competition.rulesets.registry import InferenceRules
+from levelbench.competition.rulesets import InferenceRules
+from levelbench.competition.site import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import asset, assets
-from levelbench.competition.site.payload import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 from levelbench.records.schema import Target
 
 MARKUP = "<img src=x onerror=alert(1)>"

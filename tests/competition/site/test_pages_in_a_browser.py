@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from tests.competition.site.browsing import FOLLOW, card_of, names, write_site
 
-from levelbench.competition.site.boards import filled
+from levelbench.competition.site import Leader, NotShown
+from levelbench.competition.site.boards import filled, joined_steps, steps_script
 from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.exports import joined_steps, steps_script
-from levelbench.competition.site.payload import Leader, NotShown
 
 pytest.importorskip("playwright.sync_api")
 

@@ -21,18 +21,21 @@ from levelbench.competition.entries import (
     SystemPrice,
 )
 from levelbench.competition.figures import BoardFigure
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, score
-from levelbench.competition.site.boards import board_slug, card, empty_board, filled
-from levelbench.competition.site.exports import (
+from levelbench.competition.site import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of, steps_json
+from levelbench.competition.site.boards import (
+    board_slug,
+    card,
+    empty_board,
     feed,
+    filled,
     joined_steps,
     leaderboard_csv,
     leaderboard_json,
     script,
     steps_script,
 )
-from levelbench.competition.site.payload import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of, steps_json
 
 RULES = ruleset("dawnbench-1.0")
 TASK = task_rules(RULES, "cifar10")

@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.competition.claims import remarks_on_entry
 from levelbench.competition.entries import Author, Hardware, Origin, Submission, SubmittedCurve, SubmittedRun, encode
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.site.build import build
 from levelbench.report.remarks import Remarks
 

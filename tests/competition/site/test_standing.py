@@ -5,10 +5,10 @@ import re
 import pytest
 from tests.competition.site.leaderboards import DAY, inference, measure
 
+from levelbench.competition.site import SiteFacts
 from levelbench.competition.site.boards import card, standing
 from levelbench.competition.site.build import build
 from levelbench.competition.site.pages import index_page, task_page
-from levelbench.competition.site.payload import SiteFacts
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
+    from levelbench.competition.site import NotShown
     from levelbench.competition.site.build import Built
-    from levelbench.competition.site.payload import NotShown
 
 __all__ = ["command"]
 

@@ -18,10 +18,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.checks import EntryFinding
     from levelbench.competition.entries import Submission
     from levelbench.competition.leaderboard import Lint
-    from levelbench.competition.rulesets.registry import Ruleset
+    from levelbench.competition.rulesets import Ruleset
 
 __all__ = [
     "all_of_linter",
@@ -88,7 +88,7 @@ def command(
     error, and with --strict if there is a warning. What `levelbench lint` calls an error is a warning here; with --lint
     its warnings are notes, with --no-lint it is not asked.
     """
-    from levelbench.competition.checks.findings import CODES
+    from levelbench.competition.checks import CODES
     from levelbench.competition.leaderboard import record_digests
     from levelbench.errors import MissingError, UsageError
 
@@ -152,7 +152,7 @@ def _counts(found: list[EntryFinding]) -> dict[str, int]:
 
 def _by_code(found: list[EntryFinding]) -> list[str]:
     """How often each code was found, where there is more than a screen of findings."""
-    from levelbench.competition.checks.findings import CODES
+    from levelbench.competition.checks import CODES
 
     if len(found) < _MANY:
         return []
@@ -227,7 +227,7 @@ def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) ->
 
 
 def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
-    from levelbench.competition.checks.findings import note, warning
+    from levelbench.competition.checks import note, warning
     from levelbench.competition.claims import remarks_on_entry
 
     try:

@@ -71,8 +71,8 @@ def command(kind: str, source: Path, output: Path, as_json: bool, debug: bool) -
 
 def _entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
     """Every entry with its id, and a sentence for each that cannot be read."""
-    from levelbench.competition.exchange.files import entry_paths
-    from levelbench.competition.reading import read_submission
+    from levelbench.competition.entries import read_submission
+    from levelbench.competition.exchange import entry_paths
 
     entries, problems = [], []
     root = source if source.is_dir() else None
@@ -85,10 +85,10 @@ def _entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
 
 
 def _tables(kind: str, entries: list[tuple[str, Submission]], output: Path) -> list[Path]:
-    from levelbench.competition.exchange import files
+    from levelbench.competition import exchange
 
-    write = files.write_csv if kind == "csv" else files.write_parquet
-    return write(files.tabulate(entries), output)
+    write = exchange.write_csv if kind == "csv" else exchange.write_parquet
+    return write(exchange.tabulate(entries), output)
 
 
 def _each(
@@ -122,8 +122,7 @@ def _no_place(kind: str, entry: Submission) -> str:
     """Why the format has no place for such an entry at all; empty where it has."""
     if kind == "mllog":
         return "" if entry.mode == "training" else "a training log cannot hold an entry of inference"
-    from levelbench.competition.exchange.dawnbench.entries import task_called
-    from levelbench.competition.exchange.dawnbench.writing import ANSWERED_ALONE
+    from levelbench.competition.exchange.dawnbench.entries import ANSWERED_ALONE, task_called
 
     if task_called(entry.task) is None:
         return f"DAWNBench has no task {entry.task!r}"
@@ -138,7 +137,7 @@ def _written(kind: str, entry: Submission, folder: Path, used: set[str]) -> tupl
         return list(write_submission(entry, folder)), losses_of(entry)
     from levelbench.competition.entries import submission_digest
     from levelbench.competition.exchange.dawnbench import write_entry
-    from levelbench.competition.exchange.dawnbench.writing import stem_of
+    from levelbench.competition.exchange.dawnbench.entries import stem_of
 
     stem = stem_of(entry)
     place = f"{entry.task}/{entry.mode}/{stem}".lower()

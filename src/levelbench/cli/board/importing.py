@@ -37,7 +37,7 @@ def ranked(kind: str, submissions: Sequence[Submission], top: int) -> list[dict[
 
 def _by_column(submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
     """DAWNBench's own figures; AlgoPerf's times to the target in the same layout."""
-    from levelbench.competition.exchange.dawnbench.folder import COLUMNS, PRINTED_ANSWERS, leaderboard
+    from levelbench.competition.exchange.dawnbench import COLUMNS, PRINTED_ANSWERS, leaderboard
 
     found = []
     for task in sorted({each.task for each in submissions}):
@@ -241,7 +241,7 @@ def command(
     if output is not None:
         if kind == "loadgen":
             _refuse_nameless(submissions, output)
-        from levelbench.competition.exchange.files import place
+        from levelbench.competition.exchange import place
 
         placed = place(submissions, output, force=force)
     if as_json:
@@ -262,7 +262,7 @@ def _entries(count: int) -> str:
 
 def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
     """LoadGen's logs name neither task nor author; what a leaderboard would refuse is not written to one."""
-    from levelbench.competition.rulesets.registry import ruleset, task_rules
+    from levelbench.competition.rulesets import ruleset, task_rules
 
     asked = f"importing into {output}"
     for each in submissions:

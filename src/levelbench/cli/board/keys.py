@@ -59,7 +59,7 @@ def sign(submission: Path, key: Path, as_json: bool, debug: bool) -> int:
 
     Sign last: whatever changes the file afterwards makes the signature wrong.
     """
-    from levelbench.competition.reading import parse_submission, read_bytes
+    from levelbench.competition.entries import parse_submission, read_bytes
     from levelbench.competition.signatures import sign as sign_file
 
     raw = read_bytes(submission)

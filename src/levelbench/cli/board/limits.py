@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.ceilings import MachineLimits
+    from levelbench.competition.checks import MachineLimits
     from levelbench.competition.entries import Setting, Submission
     from levelbench.networks.network import Network
 
@@ -40,7 +40,7 @@ def with_limits(made: Sequence[tuple[str, Submission]], store_path: Path) -> lis
 def _with_limits(entry: Submission, store: Path) -> Submission:
     from msgspec.structs import replace
 
-    from levelbench.competition.checks.ceilings import CEILING, CEILING_OF, FLOPS
+    from levelbench.competition.checks import CEILING, CEILING_OF, FLOPS
     from levelbench.competition.making_inference import measured_ceiling
 
     basis = _basis(entry, store)
@@ -60,7 +60,7 @@ def _with_limits(entry: Submission, store: Path) -> Submission:
 def _basis(entry: Submission, store: Path) -> tuple[Any, dict[str, Any], str, float] | None:
     """The specification of the training, the environment and device of what is submitted, and its FLOPs a sample."""
     from levelbench.cli import options as shared
-    from levelbench.competition.checks.ceilings import STEP
+    from levelbench.competition.checks import STEP
     from levelbench.errors import LevelbenchError
 
     training = entry.mode == "training"
@@ -114,7 +114,7 @@ def known_limits(submission: Submission) -> MachineLimits:
     For an entry of the closed division the settings of the task's own recipe, too.
     """
     from levelbench import __version__
-    from levelbench.competition.checks.ceilings import MachineLimits
+    from levelbench.competition.checks import MachineLimits
 
     recipe = _recipe(submission) if submission.division == "closed" else None
     flop_s, machine = _peak(submission)
@@ -185,7 +185,7 @@ def _network_of(task: str, model: str) -> str:
 
 @cache
 def _cost_of(network: str, training: bool) -> float:
-    from levelbench.competition.checks.ceilings import STEP
+    from levelbench.competition.checks import STEP
     from levelbench.networks import zoo
 
     return (STEP if training else 1.0) * _flops(zoo.build(network).for_inference)

@@ -11,10 +11,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.checks import EntryFinding
     from levelbench.competition.entries import Submission, SystemPrice
     from levelbench.competition.making import Terms
-    from levelbench.competition.rulesets.registry import Ruleset
+    from levelbench.competition.rulesets import Ruleset
 
 __all__ = [
     "command",
@@ -136,7 +136,7 @@ def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
 def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[EntryFinding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
     from levelbench.cli.board.limits import known_limits
-    from levelbench.competition.checks.findings import worst
+    from levelbench.competition.checks import worst
     from levelbench.competition.leaderboard import check, own_rulesets
 
     known = {**own_rulesets(folder)[0], rules.id: rules}
@@ -175,7 +175,7 @@ def _report(
     """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board.check import finding_lines, summary_line
     from levelbench.cli.board.limits import known_limits
-    from levelbench.competition.checks.findings import worst
+    from levelbench.competition.checks import worst
     from levelbench.competition.leaderboard import check_file
 
     found = [each for _, _, path, _ in written for each in check_file(path, root=folder, limits=known_limits)]
@@ -257,7 +257,7 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
 
     The ruleset may be one of the leaderboard in ``folder``.
     """
-    from levelbench.competition.checks.ceilings import FLOPS
+    from levelbench.competition.checks import FLOPS
     from levelbench.competition.entries import Author, TuningEffort
     from levelbench.competition.making import Terms
     from levelbench.competition.signatures import fingerprint, public_text, read_key
@@ -290,7 +290,7 @@ def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
     ``UsageError`` if another one of the file's id lies in the leaderboard.
     """
     from levelbench.competition.leaderboard import is_new_ruleset, own_rulesets
-    from levelbench.competition.rulesets.registry import read_ruleset, ruleset, ruleset_ids
+    from levelbench.competition.rulesets import read_ruleset, ruleset, ruleset_ids
     from levelbench.errors import UnknownNameError
 
     if word.endswith(".toml"):

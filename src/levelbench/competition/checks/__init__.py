@@ -1,1 +1,227 @@
-"""The rules that an entry is held to, in groups; each is a function of an entry and yields findings."""
+"""The rules that an entry is held to: what a rule finds, and what it looks at.
+
+A finding says which file and field, what is there and what to do. An ``error`` keeps an entry off the board, a
+``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``CheckedEntry`` and yields findings; it
+opens nothing and knows no other rule.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+from importlib import resources
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from levelbench.competition.entries import Setting, Submission, day_of
+from levelbench.competition.rulesets import Ruleset, TaskRules, task_rules
+from levelbench.competition.scoring import Climb, climbs_of, crossing_of
+from levelbench.measure.crossing import RULES
+from levelbench.records.schema import Target
+
+Severity = Literal["error", "warning", "note"]
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+
+
+class Code(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a code means, and what to do about it where that is always the same; ``imported``: about an import."""
+
+    means: str
+    do: str = ""
+    imported: str = ""
+
+
+_CODES = msgspec.convert(
+    tomllib.loads(resources.files(__package__).joinpath("codes.toml").read_text("utf-8")), dict[str, Code]
+)
+CODES: Mapping[str, str] = MappingProxyType({name: code.means for name, code in _CODES.items()})
+"""What each code means. Codes are never used again for something else."""
+
+
+class EntryFinding(Struct, frozen=True, order=True):
+    """One thing that is wrong: ``file`` relative to the leaderboard, ``field`` as in ``runs[2].seed``."""
+
+    code: str
+    severity: Severity
+    file: str
+    field: str
+    found: str
+    do: str
+
+
+def error(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
+    """A finding that keeps the entry off the board; ``do``: what to do, unless the code itself says it."""
+    return EntryFinding(code, "error", file, field, found, do or _CODES[code].do)
+
+
+def warning(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
+    """A finding that a reviewer should look at."""
+    return EntryFinding(code, "warning", file, field, found, do or _CODES[code].do)
+
+
+def note(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
+    """A finding that is only told."""
+    return EntryFinding(code, "note", file, field, found, do or _CODES[code].do)
+
+
+def worst(findings: Iterable[EntryFinding]) -> Severity | None:
+    """The gravest severity among them; ``None`` if there is no finding."""
+    return min((each.severity for each in findings), key=_ORDER.__getitem__, default=None)
+
+
+def ordered(findings: Iterable[EntryFinding]) -> list[EntryFinding]:
+    """By file, errors first, then by code and field."""
+    return sorted(findings, key=lambda each: (each.file, _ORDER[each.severity], each.code, each.field))
+
+
+CEILING = "ceiling.flop_s"
+"""Measured floating-point operations a second of the whole system, in its fastest precision."""
+CEILING_OF = "ceiling.record"
+"""Which record of which precision that is from."""
+FLOPS = "flops_per_sample"
+"""Floating-point operations a sample, counting 2 a multiply-add: of a training step, or of an answer."""
+STEP = 3.0
+"""A training step in forward passes: one forward, and one each for the derivatives by activations and by weights."""
+
+
+class MachineLimits(Struct, frozen=True):
+    """What is known of an entry beside what it states; ``None`` is unknown.
+
+    ``flop_s`` are the operations a second that ``machine`` does at most. ``flops_per_sample`` is of ``network``, which
+    the entry's model is taken for, and ``samples_per_epoch`` of the task's training data. ``recipe`` holds the settings
+    of the task's own recipe that the entry names, as ``version`` of levelbench has it; empty: it has none of that name.
+    """
+
+    flop_s: float | None = None
+    machine: str = ""
+    flops_per_sample: float | None = None
+    network: str = ""
+    samples_per_epoch: int | None = None
+    recipe: Mapping[str, Setting] | None = None
+    version: str = ""
+
+
+_SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
+"""Whose files are read into entries, by the beginning of their format; rules of theirs have names that begin so too."""
+_SHA_256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class CheckedEntry:
+    """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
+
+    ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``
+    are the bytes that it was read from, where it was. ``limits`` says what is known of an entry's machine and network.
+    """
+
+    submission: Submission
+    today: date
+    known: Mapping[str, Ruleset]
+    file: str = ""
+    records: Mapping[str, str] | None = field(default=None, repr=False)
+    raw: bytes | None = field(default=None, repr=False)
+    limits: Callable[[Submission], MachineLimits] | None = field(default=None, repr=False)
+
+    @cached_property
+    def rules(self) -> Ruleset | None:
+        """The ruleset that the entry names, if it is known."""
+        return self.known.get(self.submission.ruleset)
+
+    @cached_property
+    def task(self) -> TaskRules | None:
+        """What that ruleset says of the entry's task."""
+        return task_rules(self.rules, self.submission.task) if self.rules else None
+
+    @property
+    def imported(self) -> bool:
+        """Whether it was read from a file of the system whose rules these are, which says less than a record.
+
+        Under other rules an origin, which is the author's own word, excuses nothing.
+        """
+        origin = self.submission.origin
+        system = origin.format.partition("-")[0] if origin is not None else ""
+        return system in _SYSTEMS and self.rules is not None and self.rules.name.partition("-")[0] == system
+
+    def advice(self, ours: str, other: str) -> str:
+        """What to do: ``ours`` names what levelbench has for it, which is no help where another system ran."""
+        return ours if self.submission.origin is None else other
+
+    @cached_property
+    def crossing(self) -> str:
+        """The rule that the entry is judged by: its ruleset's, but that a schedule of fixed length is at its end."""
+        if self.rules is not None:
+            return crossing_of(self.submission, self.rules)
+        stated = self.submission.crossing
+        return stated if stated is not None and stated in RULES else "first"
+
+    @cached_property
+    def aside(self) -> MachineLimits | None:
+        """What is known beside what the entry states; ``None`` where nobody was asked."""
+        return None if self.limits is None else self.limits(self.submission)
+
+    @cached_property
+    def climbs(self) -> list[Climb | None]:
+        """Each run as the crossing rule sees it; ``None`` for one that failed or whose curve is broken."""
+        # Where the line into the first evaluation at the target ends is where the first crossing is.
+        rule = "first" if self.crossing == "interpolated" else self.crossing
+        return climbs_of(self.submission, self.submission.target, rule)
+
+    @cached_property
+    def times(self) -> list[float | None]:
+        """Seconds at which each run reached the entry's target, computed from its curve; ``None``: it did not."""
+        threshold = self.submission.target.threshold
+        if math.isnan(threshold):
+            return [None] * len(self.submission.runs)
+        return [None if climb is None else climb.time_at(threshold) for climb in self.climbs]
+
+    def error(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
+        """A finding about this file that keeps it off the board; ``do``: what to do, unless the code itself says it."""
+        return error(code, self.file, field, found, do or self._remedy(code))
+
+    def warning(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
+        """A finding about this file for its reviewer."""
+        return warning(code, self.file, field, found, do or self._remedy(code))
+
+    def note(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
+        """A finding about this file that is only told."""
+        return note(code, self.file, field, found, do or self._remedy(code))
+
+    def _remedy(self, code: str) -> str:
+        return self.advice(_CODES[code].do, _CODES[code].imported or _CODES[code].do)
+
+
+def instant_of(text: str) -> datetime | None:
+    """The instant that ``text`` names with its day, time and zone; ``None`` for anything else."""
+    if len(text) <= len("2026-01-31") or day_of(text[:10]) is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant if instant.tzinfo is not None else None
+
+
+def unlike_scale(target: Target, value: float) -> str:
+    """How a quality lies off the scale of ``target``, in words; empty where it lies on it."""
+    high = math.inf if target.high is None else target.high
+    on_scale = math.isfinite(value) and target.low <= value <= high
+    return "" if on_scale else f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
+
+
+def is_sha256(text: str) -> bool:
+    """Whether ``text`` is 64 hexadecimal digits in lower case."""
+    return _SHA_256.fullmatch(text) is not None
+
+
+def shown(text: str, most: int = 60) -> str:
+    """``text`` in quotes, cut to ``most`` characters, with escapes for what cannot be seen."""
+    cut = text if len(text) <= most else f"{text[: most - 3]}..."
+    return repr(cut) if cut.isprintable() else ascii(cut)

@@ -1,4 +1,4 @@
-"""Rules about what an entry is: its rules and task, its file, its dates and author, and the text in it.
+"""Rules about what an entry is: its rules, task and division, its file, its dates and author, and the text in it.
 
 Names are compared by their skeletons, in which width, case, spaces and letters of other scripts that look like Latin
 ones are gone (after Unicode Technical Standard 39).
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
+from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, shown
 from levelbench.competition.entries import day_of
 
 UNSEEN = re.compile(
@@ -71,13 +71,12 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
     yield from _content(entry)
     divisions = [each.name for each in rules.divisions]
     if divisions and submission.division not in divisions and not entry.imported:
-        found = f"it is {submission.division!r}; {rules.id} has {', '.join(divisions)}"
-        yield entry.error("B123", "division", found, "submit to a division that there is")
+        yield entry.error("B123", "division", f"it is {submission.division!r}; {rules.id} has {', '.join(divisions)}")
     yield from _clock(entry)
     task = entry.task
     if task is None:
         found = f"it is {shown(submission.task)}; {rules.id} has {', '.join(each.task for each in rules.tasks)}"
-        yield entry.error("B111", "task", found, "name a task of the ruleset")
+        yield entry.error("B111", "task", found)
     elif submission.target != task.target:
         wrong = [
             f"{name} {_value(getattr(submission.target, name))} in place of {_value(getattr(task.target, name))}"
@@ -101,11 +100,10 @@ def _content(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if submission.mode == "training" and submission.inference:
         n = len(submission.inference)
         found = f"an entry of training with {n} {'measurement' if n == 1 else 'measurements'} of inference"
-        yield entry.error("B113", "inference", found, "submit them as an entry of their own")
+        yield entry.error("B113", "inference", found)
     if submission.mode == "inference" and submission.runs:
         n = len(submission.runs)
-        found = f"an entry of inference with {n} {'run' if n == 1 else 'runs'} of training"
-        yield entry.error("B113", "runs", found, "submit them as an entry of their own")
+        yield entry.error("B113", "runs", f"an entry of inference with {n} {'run' if n == 1 else 'runs'} of training")
 
 
 def _clock(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -133,8 +131,7 @@ def place(entry: CheckedEntry) -> Iterator[EntryFinding]:
         do = f"move it to {shown(submission.task)[1:-1]}/{submission.mode}/"
         yield entry.error("B114", "", f"it lies in {shown(where)}", do)
     if _STEM.fullmatch(path.stem) is None or len(path.stem) > 100:
-        do = "use at most 100 letters, digits, dots, hyphens and underscores"
-        yield entry.warning("B116", "", f"its name is {shown(path.name)}", do)
+        yield entry.warning("B116", "", f"its name is {shown(path.name)}")
 
 
 def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -146,9 +143,7 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         return
     if (submitted - entry.today).days > 1:
         # A day's grace: somewhere it is tomorrow already.
-        yield entry.error(
-            "B118", "submitted", f"it is {text} and today is {entry.today}", "write the day of submission"
-        )
+        yield entry.error("B118", "submitted", f"it is {text} and today is {entry.today}")
     if submitted.year < _BEGIN:
         yield entry.error("B120", "submitted", f"it is {text}", "write the day of submission")
         return
@@ -159,8 +154,7 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         started = None if instant is None else instant.date()
         if started is None:
             found = f"it is {shown(run.started)}"
-            do = "write an instant as in 2026-01-31T12:00:00+00:00"
-            yield entry.error("B117", f"runs[{at}].started", found, do)
+            yield entry.error("B117", f"runs[{at}].started", found, "write an instant as in 2026-01-31T12:00:00+00:00")
         elif (started - submitted).days > 1:
             found = f"the run started on {started} and the entry is of {submitted}"
             yield entry.error("B119", f"runs[{at}].started", found, "correct the day of submission")
@@ -171,8 +165,7 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.error("B119", f"runs[{at}].started", found, "correct the times or the day of submission")
     unsaid = sum(run.started is None for run in entry.submission.runs)
     if unsaid and not entry.imported:
-        found = f"{unsaid} of {len(entry.submission.runs)} runs do not state it"
-        yield entry.warning("B128", "runs.started", found, "make the entry with levelbench board submit")
+        yield entry.warning("B128", "runs.started", f"{unsaid} of {len(entry.submission.runs)} runs do not state it")
     since = day_of(entry.rules.date) if entry.rules and not entry.imported else None
     if since is not None and submitted < since:
         found = f"it is {submitted} and {entry.submission.ruleset} is of {since}"
@@ -191,15 +184,13 @@ def author(entry: CheckedEntry) -> Iterator[EntryFinding]:
     }
     for name, text in named.items():
         if not text.strip():
-            yield entry.error("B121", name, "it is blank", "fill it in")
+            yield entry.error("B121", name, "it is blank")
         elif has_mixed_scripts(text):
-            found = f"it is {ascii(text)[:120]}"
-            yield entry.warning("B222", name, found, "see whether it is meant to look like another name")
+            yield entry.warning("B222", name, f"it is {ascii(text)[:120]}")
     if not submission.author.email and not submission.author.organisation:
-        yield entry.note("B122", "author", "neither email nor organisation", "give one of them")
+        yield entry.note("B122", "author", "neither email nor organisation")
     if submission.notes.startswith(ONLY_THESE):
-        found = shown(submission.notes.partition("\n")[0], 200)
-        yield entry.warning("B126", "notes", found, "submit all runs, or see whether the reason holds")
+        yield entry.warning("B126", "notes", shown(submission.notes.partition("\n")[0], 200))
 
 
 _HIDING = re.compile(
@@ -269,10 +260,65 @@ def _judged_text(entry: CheckedEntry, text: str, at: str) -> Iterator[EntryFindi
     several = at.partition("[")[0].endswith(_SEVERAL_LINES) or at.rpartition(".")[2].partition("[")[0] in _SEVERAL_LINES
     hidden = _HIDING.search(text) or (None if several else _LINES.search(text) or UNSEEN.search(text))
     if hidden:
-        found = f"character U+{ord(hidden[0]):04X} in {shown(text)}"
-        yield entry.error("B220", at, found, "write visible characters only")
+        yield entry.error("B220", at, f"character U+{ord(hidden[0]):04X} in {shown(text)}")
     markup = _MARKUP.search(text)
     if markup:
-        yield entry.warning(
-            "B221", at, f"{shown(markup[0])} in {shown(text)}", "write plain text: it is shown as it is"
-        )
+        yield entry.warning("B221", at, f"{shown(markup[0])} in {shown(text)}")
+
+
+BESIDE = frozenset(
+    {
+        *("budget_s", "budget_samples", "budget_j", "plateau"),
+        *("ranks", "scheme", "communicator", "scaling", "lr_scale", "engine", "engine.options"),
+    }
+)
+"""Settings of an entry that are none of a recipe's: what ended its runs early, and how several processes trained."""
+_SCHEME = "scheme."
+"""How the names of a scheme's own settings begin."""
+
+
+def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """No setting of a closed entry differs from the task's own recipe, but those that its division may change."""
+    rules, submission = entry.rules, entry.submission
+    division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
+    if division is None or not division.may_change or entry.aside is None or entry.aside.recipe is None:
+        return
+    other = entry.aside.version != submission.provenance.version
+    differs = entry.warning if other else entry.error
+    if not entry.aside.recipe:
+        yield from _no_recipe(entry, differs)
+        return
+    yield from _settings(entry, frozenset(division.may_change), differs)
+
+
+_Tell = Callable[..., EntryFinding]
+
+
+def _no_recipe(entry: CheckedEntry, differs: _Tell) -> Iterator[EntryFinding]:
+    """Another system's file names no recipe of ours; under its own rules none is asked for."""
+    stated, origin = entry.submission.settings.get("recipe"), entry.submission.origin
+    if stated is not None:
+        yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes")
+    elif origin is None:
+        yield differs("B169", "settings.recipe", "it is not stated", "state the task's recipe that ran")
+    elif not entry.imported:
+        yield entry.warning("B169", "settings.recipe", "it is not stated", "see whether the task's own recipe ran")
+
+
+def _settings(entry: CheckedEntry, may_change: frozenset[str], differs: _Tell) -> Iterator[EntryFinding]:
+    assert entry.aside is not None
+    assert entry.aside.recipe is not None
+    own, wanted = entry.submission.settings, entry.aside.recipe
+    for name, value in wanted.items():
+        if name in may_change or (name in own and own[name] == value):
+            continue
+        field, has = f"settings.{name}", f"the task's recipe has {shown(str(value))}"
+        if name in own:
+            yield differs("B169", field, f"it is {shown(str(own[name]))}, and {has}")
+        else:
+            yield entry.warning("B169", field, f"it is not stated, and {has}", "state all settings of the recipe")
+    for name, value in own.items():
+        beside = name in BESIDE or name.startswith(_SCHEME)
+        if beside and not {name, name.partition(".")[0]} & {*wanted, *may_change} and (name, value) != ("ranks", 1):
+            found = f"it is {shown(str(value))}, and the task's recipe has none"
+            yield differs("B169", f"settings.{shown(name)[1:-1]}", found)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, shown
+from levelbench.competition.checks import CheckedEntry, EntryFinding, shown, unlike_scale
 from levelbench.competition.entries import Inference
 from levelbench.competition.figures import (
     ANSWER_USD,
@@ -17,7 +18,7 @@ from levelbench.competition.figures import (
     by_scenario,
     is_within,
 )
-from levelbench.competition.rulesets.registry import InferenceRules
+from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.scoring import ONE_BY_ONE, quantile_of, refusal
 from levelbench.measure.crossing import sign_of
 
@@ -33,24 +34,17 @@ _TAIL = 10.0
 def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every measurement, by every rule about one."""
     for number, each in enumerate(entry.submission.inference):
-        found = list(_of_one(entry, each, f"inference[{number}]"))
+        at = f"inference[{number}]"
+        found = [*_allowed(entry, each, at), *_quality(entry, each, at)]
+        if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
+            found.append(entry.error("B212", at, "no latency and no throughput"))
+        found += _audits(entry, each, at)
+        wrong = list(_possible(entry, each, at))
+        found += wrong or [*_quantiles(entry, each, at), *_fits(entry, each, at), *_cost(entry, each, at)]
         yield from found
-        if all(each.severity != "error" for each in found):
-            yield from _ranked(entry, each, f"inference[{number}]")
+        if all(one.severity != "error" for one in found):
+            yield from _ranked(entry, each, at)
     yield from _too_many(entry)
-
-
-def _of_one(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    yield from _allowed(entry, each, at)
-    yield from _quality(entry, each, at)
-    yield from _told(entry, each, at)
-    yield from _audits(entry, each, at)
-    wrong = list(_possible(entry, each, at))
-    yield from wrong
-    if not wrong:
-        yield from _quantiles(entry, each, at)
-        yield from _fits(entry, each, at)
-        yield from _cost(entry, each, at)
 
 
 def _ranked(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -84,12 +78,12 @@ def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
     if rules is None or each.scenario not in rules.scenarios:
         known = ", ".join(rules.scenarios) if rules else "none"
         found = f"it is {each.scenario}; {entry.submission.ruleset} has {known} for {entry.task.task}"
-        yield entry.error("B200", f"{at}.scenario", found, "measure a scenario of the ruleset")
+        yield entry.error("B200", f"{at}.scenario", found)
         return
     if each.scenario == "dawnbench":
         wanted, had, what = entry.task.samples or 0, each.queries, "queries"
         if each.batch not in (None, 1):
-            yield entry.error("B211", f"{at}.batch", f"it is {each.batch}", "answer one at a time")
+            yield entry.error("B211", f"{at}.batch", f"it is {each.batch}")
     else:
         # Offline asks one query of all samples.
         had, what = (each.samples, "samples") if each.scenario == "offline" else (each.queries, "queries")
@@ -101,14 +95,13 @@ def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
     if each.scenario != "dawnbench" and each.duration_s < rules.least_duration_s:
         found = f"{each.duration_s:g} s; at least {rules.least_duration_s:g} s"
         ours = f"measure for longer: levelbench infer ... --duration {rules.least_duration_s:g}s"
-        do = entry.advice(ours, "measure for longer")
-        yield entry.error("B201", f"{at}.duration_s", found, do)
+        yield entry.error("B201", f"{at}.duration_s", found, entry.advice(ours, "measure for longer"))
     yield from _server(entry, each, rules, at)
 
 
 def _server(entry: CheckedEntry, each: Inference, rules: InferenceRules, at: str) -> Iterator[EntryFinding]:
     if each.valid is False:
-        yield entry.error("B210", f"{at}.valid", "it is false", "measure again until it is valid")
+        yield entry.error("B210", f"{at}.valid", "it is false")
     if each.scenario != "server":
         return
     bound = rules.latency_bound_s if rules.latency_bound_s is not None else each.latency_bound_s
@@ -127,14 +120,11 @@ def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
     target = entry.submission.target
     if each.quality is None:
         if rules is not None and rules.threshold is not None:
-            do = "measure the quality of the same answers"
-            yield entry.error("B204", f"{at}.quality", "it is not stated", do)
+            yield entry.error("B204", f"{at}.quality", "it is not stated", "measure the quality of the same answers")
         return
-    high = math.inf if target.high is None else target.high
-    if not target.low <= each.quality <= high:
-        percent = high == 1 and 2 < each.quality <= 100
+    if found := unlike_scale(target, each.quality):
+        percent = target.high == 1 and 2 < each.quality <= 100
         do = "divide by 100: the scale ends at 1" if percent else "give it on the scale of the target"
-        found = f"{each.quality:.10g}, on a scale from {target.low:g} to {high:g}"
         yield entry.error("B204", f"{at}.quality", found, do)
     elif rules is not None and rules.threshold is not None:
         sign = sign_of(target.direction)
@@ -147,18 +137,11 @@ def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
         yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of the answers to all of them")
 
 
-def _told(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
-        do = "state mean_latency_s, quantiles_s or throughput_per_s"
-        yield entry.error("B212", at, "no latency and no throughput", do)
-
-
 def _audits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     """What audits found; an import has none, for other systems keep them elsewhere."""
     failed = [name for name, passed in each.audits.items() if passed is False]
     for name in failed:
-        found = f"the audit {shown(name)} failed"
-        yield entry.error("B214", f"{at}.audits", found, "measure a system that passes it")
+        yield entry.error("B214", f"{at}.audits", f"the audit {shown(name)} failed")
     unclear = [shown(name) for name, passed in each.audits.items() if passed is None]
     if unclear:
         found = f"{', '.join(unclear)} could not tell"
@@ -182,26 +165,28 @@ def _possible(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
     for stated, bounds, unit in ((times, LATENCY_S, "seconds"), (rates, RATE_PER_S, "answers a second")):
         for name, value in stated.items():
             if value is not None and not is_within(value, bounds):
-                do = f"give what was measured, in {unit}"
-                yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", do)
+                yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", f"give what was measured, in {unit}")
 
 
 def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    ranks = {name: _rank(name) for name in each.quantiles_s}
-    for name, rank in ranks.items():
-        if rank is None:
+    points = []
+    for name, latency_s in each.quantiles_s.items():
+        rank = math.nan
+        with suppress(ValueError):
+            rank = float(name)
+        if not 0 <= rank <= 1:
             found = f"{shown(name)} is not a number from 0 to 1"
             yield entry.error("B202", f"{at}.quantiles_s", found, 'name a quantile as in "0.99"')
             return
-    points = sorted((rank, each.quantiles_s[name]) for name, rank in ranks.items() if rank is not None)
+        points.append((rank, latency_s))
+    points.sort()
     for (low, fast), (high, slow) in pairwise(points):
         if slow < fast or low == high:
             found = f"{low:g}: {fast:g} s, {high:g}: {slow:g} s"
             yield entry.error("B202", f"{at}.quantiles_s", found, "give quantiles of one list of latencies")
             return
     if points and points[-1][1] > each.duration_s * (1 + _SLACK):
-        found = f"a latency of {points[-1][1]:g} s, in {each.duration_s:g} s"
-        yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+        yield entry.error("B207", f"{at}.duration_s", f"a latency of {points[-1][1]:g} s, in {each.duration_s:g} s")
         return
     yield from _mean(entry, each, points, at)
     yield from _tail(entry, each, at)
@@ -220,14 +205,6 @@ def _estimate(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
     elif each.estimate_s < beside * (1 - _ROUNDING):
         found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {beside:g} s"
         yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
-
-
-def _rank(name: str) -> float | None:
-    try:
-        rank = float(name)
-    except ValueError:
-        return None
-    return rank if 0 <= rank <= 1 else None
 
 
 def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:
@@ -263,7 +240,7 @@ def _fits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFindin
     spent = (each.mean_latency_s or 0.0) * each.queries
     if each.scenario in ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
         found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
-        yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+        yield entry.error("B207", f"{at}.duration_s", found)
     elif each.scenario in ONE_BY_ONE and 0 < spent < each.duration_s * _HALF:
         found = f"{each.queries} queries of {each.mean_latency_s:g} s are {spent:g} s of the {each.duration_s:g} s"
         say = entry.warning if spent > each.duration_s * _HALF**4 else entry.error
@@ -275,7 +252,7 @@ def _fits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFindin
     least = each.samples if each.scenario == "offline" else min(each.queries, each.samples)
     if done > each.samples * (1 + 2 * _SLACK) or done < least * _HALF:
         found = f"{rate:g}/s for {each.duration_s:g} s, of {each.samples} samples"
-        yield entry.error("B208", f"{at}.throughput_per_s", found, "correct the throughput or the duration")
+        yield entry.error("B208", f"{at}.throughput_per_s", found)
 
 
 def _cost(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:

@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, is_sha256, shown
-from levelbench.competition.entries import Inference, SubmittedRun, day_of
-from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
-from levelbench.competition.reading import is_address
+from levelbench.competition.checks import CheckedEntry, EntryFinding, is_sha256, shown
+from levelbench.competition.entries import Inference, SubmittedRun, day_of, is_address
+from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
 
@@ -34,10 +33,12 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """A price is positive, on demand, and says where and when it was read."""
     stated, rules = entry.submission.price, entry.rules
     if stated is None:
-        if not _states_costs(entry):
-            ours = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
-            do = entry.advice(ours, "nothing: cost is not ranked then")
-            yield entry.note("B160", "price", "it is not stated", do)
+        scores: list[EntryScore] = []
+        if rules is not None and any(each.cost_usd is not None for each in entry.submission.inference):
+            # It may be ranked by the cost of an answer that its author states, which needs no price.
+            scores += score(entry.submission, rules).in_scenarios()
+        if all(each.inference_cost.value is None for each in scores):
+            yield entry.note("B160", "price", "it is not stated")
         return
     possible = is_within(stated.usd_per_hour, PRICE_USD)
     if not possible:
@@ -46,13 +47,11 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
     required = rules is not None and rules.cost.source_required
     say = entry.error if required else entry.note
     if not stated.source:
-        yield say("B161", "price.source", "it is not stated", "give the address of the price list")
+        yield say("B161", "price.source", "it is not stated")
     elif not is_address(stated.source):
-        found = f"it is {shown(stated.source)}"
-        yield entry.warning("B161", "price.source", found, "give the address of the price list")
+        yield entry.warning("B161", "price.source", f"it is {shown(stated.source)}")
     if possible and stated.usd_per_hour < _FLOOR_USD:
-        found = f"{stated.usd_per_hour:g} US dollars an hour"
-        yield entry.warning("B166", "price.usd_per_hour", found, "see whether it is of the whole system, for an hour")
+        yield entry.warning("B166", "price.usd_per_hour", f"{stated.usd_per_hour:g} US dollars an hour")
     yield from _price_day(entry, stated.read_on, required)
     if rules is not None and rules.cost.on_demand_only:
         if stated.on_demand is False:
@@ -60,14 +59,6 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
         elif stated.on_demand is None and required:
             yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
-
-
-def _states_costs(entry: CheckedEntry) -> bool:
-    """Whether it is ranked by the cost of an answer that its author states, which needs no price."""
-    submission, rules = entry.submission, entry.rules
-    if rules is None or all(each.cost_usd is None for each in submission.inference):
-        return False
-    return any(each.inference_cost.value is not None for each in score(submission, rules).in_scenarios())
 
 
 def _price_day(entry: CheckedEntry, text: str | None, required: bool) -> Iterator[EntryFinding]:
@@ -83,46 +74,39 @@ def _price_day(entry: CheckedEntry, text: str | None, required: bool) -> Iterato
     else:
         submitted = day_of(entry.submission.submitted)
         if submitted is not None and abs((day - submitted).days) > _YEAR:
-            found = f"it was read on {text} and the entry is of {submitted}"
-            yield entry.warning("B165", "price.read_on", found, "give the price of the time of the runs")
+            yield entry.warning("B165", "price.read_on", f"it was read on {text} and the entry is of {submitted}")
 
 
 def code(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The code can be found, in the version that ran, without changes that nobody has."""
     stated = entry.submission.code
     if not stated.url:
-        do = entry.advice("give --code-url with the commit in it", "see whether the author says where the code is")
-        yield entry.warning("B170", "code.url", "it is not stated", do)
+        yield entry.warning("B170", "code.url", "it is not stated")
     elif not is_address(stated.url):
-        yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
+        yield entry.error("B172", "code.url", f"it is {shown(stated.url)}")
     elif not stated.commit and _PINNED.search(stated.url) is None:
-        found = f"{shown(stated.url)} and no commit"
-        yield entry.warning("B171", "code.url", found, "link to a commit or a tag: a branch moves")
+        yield entry.warning("B171", "code.url", f"{shown(stated.url)} and no commit")
     if stated.commit and _COMMIT.fullmatch(stated.commit) is None:
-        found = f"it is {shown(stated.commit)}"
-        yield entry.warning("B174", "code.commit", found, "give the commit's hexadecimal digest")
+        yield entry.warning("B174", "code.commit", f"it is {shown(stated.commit)}")
     if stated.dirty:
-        do = "commit the changes and run again"
-        yield entry.warning("B173", "code.dirty", "the working tree had changes", do)
+        yield entry.warning("B173", "code.dirty", "the working tree had changes")
 
 
 def data(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The data is real and can be told by its checksums; the software is named."""
     stated = entry.submission.provenance
     if stated.synthetic:
-        yield entry.error("B177", "provenance.synthetic", "synthetic data", "run on the task's own data")
+        yield entry.error("B177", "provenance.synthetic", "synthetic data")
     for name, digest in stated.checksums.items():
         if not is_sha256(digest):
             field = f"provenance.checksums.{shown(name)[1:-1]}"
-            yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
+            yield entry.error("B176", field, f"it is {shown(digest)}")
     if entry.imported:
         return
     if not stated.checksums and entry.submission.mode == "training":
-        do = entry.advice("make the entry from records", "compare it with the file that it was read from")
-        yield entry.warning("B175", "provenance.checksums", "there are none", do)
+        yield entry.warning("B175", "provenance.checksums", "there are none")
     if not stated.software:
-        do = entry.advice("make the entry from records", "see what the author says")
-        yield entry.note("B180", "provenance.software", "there is none", do)
+        yield entry.note("B180", "provenance.software", "there is none")
 
 
 def records(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -133,10 +117,9 @@ def records(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for field, digest in stated:
         if digest is None:
             if not entry.imported:
-                do = entry.advice("make the entry with levelbench board submit", "compare it with its own logs")
-                yield entry.warning("B178", field, "it is not stated", do)
+                yield entry.warning("B178", field, "it is not stated")
         elif not is_sha256(digest):
-            yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
+            yield entry.error("B176", field, f"it is {shown(digest)}")
         elif entry.records is not None and digest not in entry.records:
             found = f"no record has the digest {digest[:12]}..."
             yield entry.error("B179", field, found, "bring the record, unchanged, or make the entry again")
@@ -163,11 +146,10 @@ def tuning(entry: CheckedEntry) -> Iterator[EntryFinding]:
     stated = entry.submission.tuning
     unsaid = stated.trials is None and stated.hours is None and stated.usd is None
     if unsaid and not entry.imported and entry.submission.mode == "training":
-        do = entry.advice("give --tuning-trials, 0 if there were none", "see what the author says")
-        yield entry.warning("B181", "tuning", "it is not stated", do)
+        yield entry.warning("B181", "tuning", "it is not stated")
     for name, value in (("hours", stated.hours), ("usd", stated.usd)):
         if value is not None and not (value >= 0 and math.isfinite(value)):
-            yield entry.error("B182", f"tuning.{name}", f"{value:g}", "give what was spent")
+            yield entry.error("B182", f"tuning.{name}", f"{value:g}")
 
 
 _CLOSE = 1e-9
@@ -205,12 +187,23 @@ def _labels(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFi
     for name, value in head.labels.items():
         if not _is_same(value, stated.get(name)):
             found = f"{shown(str(stated.get(name)))} in the entry, {shown(str(value))} in its record"
-            yield entry.error("B183", name, found, "make the entry again: levelbench board submit")
+            yield entry.error("B183", name, found)
 
 
 def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
+    from levelbench.competition.making import run_of
+    from levelbench.competition.making_inference import submitted
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.reader import read_record
+
+    clock = entry.rules.clock if entry.rules is not None else entry.submission.clock or "wall"
+    target = entry.task.target if entry.task is not None else entry.submission.target
+    made: SubmittedRun | Inference
     try:
-        made = _run(entry, path) if isinstance(stated, SubmittedRun) else _measured(path)
+        if isinstance(stated, SubmittedRun):
+            made = run_of(read_record(path), target, clock, entry.crossing)
+        else:
+            made = submitted([InferenceRecord.read(path)])
     except LevelbenchError as problem:
         yield entry.error("B179", f"{at}.record_digest", problem.found, "bring the record, unchanged")
         return
@@ -219,24 +212,7 @@ def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path,
         # Whatever an entry may leave out it may leave out; what it says is what the record says.
         if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
             continue
-        found = f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record"
-        yield entry.error("B183", f"{at}.{name}", found, "make the entry again: levelbench board submit")
-
-
-def _run(entry: CheckedEntry, path: Path) -> SubmittedRun:
-    from levelbench.competition.making import run_of
-    from levelbench.records.reader import read_record
-
-    clock = entry.rules.clock if entry.rules is not None else entry.submission.clock or "wall"
-    target = entry.task.target if entry.task is not None else entry.submission.target
-    return run_of(read_record(path), target, clock, entry.crossing)
-
-
-def _measured(path: Path) -> Inference:
-    from levelbench.competition.making_inference import submitted
-    from levelbench.records.inference import InferenceRecord
-
-    return submitted([InferenceRecord.read(path)])
+        yield entry.error("B183", f"{at}.{name}", f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record")
 
 
 def _is_same(was: Any, is_now: Any) -> bool:
@@ -279,7 +255,7 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         found = f"{len(missing)} of the same specification, source and machine: {', '.join(missing[:_SHOWN])}{more}"
         field = "runs" if submission.runs else "inference"
-        yield entry.warning("B184", field, found, "submit all of them, or see why they are left out")
+        yield entry.warning("B184", field, found)
 
 
 @lru_cache(maxsize=100_000)

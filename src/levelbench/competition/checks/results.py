@@ -1,17 +1,26 @@
-"""Rules about what was measured in training: curves, claims, replicates, phases and other numbers."""
+"""Rules about what was measured: curves, claims, replicates, phases, other numbers, and what a machine can do."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from operator import le, lt
 
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, instant_of, shown
-from levelbench.competition.entries import SubmittedCurve, SubmittedRun, curve_digest
-from levelbench.competition.figures import RUN_S, Times, aggregate
-from levelbench.competition.rulesets.registry import Aggregation
+from levelbench.competition.checks import (
+    CEILING,
+    FLOPS,
+    CheckedEntry,
+    EntryFinding,
+    MachineLimits,
+    instant_of,
+    shown,
+    unlike_scale,
+)
+from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun, curve_digest
+from levelbench.competition.figures import LATENCY_S, RUN_S, Times, aggregate, is_within
+from levelbench.competition.scoring import ONE_BY_ONE
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
 
@@ -38,24 +47,21 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
     stated = {name: values for name, values in columns.items() if values is not None}
     lengths = {name: len(values) for name, values in stated.items()}
     if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        yield entry.error("B130", at, f"values: {found}", "give every column one value an evaluation")
+        yield entry.error("B130", at, f"values: {', '.join(f'{name} {length}' for name, length in lengths.items())}")
         return
     if not curve.time_s:
         if run.status == "done":
-            yield entry.error("B134", at, "a run that is done without an evaluation", "submit its curve")
+            yield entry.error("B134", at, "a run that is done without an evaluation")
         return
-    infinite = [name for name, values in stated.items() if not _finite(values)]
+    # A sum is finite if all are, but that it may overflow: only then is each looked at.
+    infinite = [
+        name for name, values in stated.items() if not (math.isfinite(sum(values)) or all(map(math.isfinite, values)))
+    ]
     for name in infinite:
-        yield entry.error("B137", f"{at}.{name}", "a value is not finite", "end the curve before it")
+        yield entry.error("B137", f"{at}.{name}", "a value is not finite")
     if not infinite:
         yield from _forward(entry, curve, at)
         yield from _scale(entry, curve, at)
-
-
-def _finite(values: Sequence[float]) -> bool:
-    # A sum is finite if all are, but that it may overflow: only then is each looked at.
-    return math.isfinite(sum(values)) or all(map(math.isfinite, values))
 
 
 def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
@@ -72,41 +78,30 @@ def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[En
             continue
         back = True
         number = next((i for i, (a, b) in enumerate(pairwise(values), 1) if b < a), 0)
-        yield entry.error("B132", f"{at}.{name}[{number}]", f"{name} {values[number]:.10g}", "give them in order")
+        yield entry.error("B132", f"{at}.{name}[{number}]", f"{name} {values[number]:.10g}")
     if not back and curve.epoch is not None and curve.samples is not None:
-        yield from _samples(entry, curve.epoch, curve.samples, at)
-
-
-def _samples(entry: CheckedEntry, epochs: Sequence[float], samples: Sequence[int], at: str) -> Iterator[EntryFinding]:
-    sizes = [count / epoch for epoch, count in zip(epochs, samples, strict=True) if epoch >= 1]
-    if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
-        found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
-        yield entry.warning("B139", f"{at}.samples", found, "correct epochs or samples, or say in the notes why")
+        sizes = [count / epoch for epoch, count in zip(curve.epoch, curve.samples, strict=True) if epoch >= 1]
+        if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
+            found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
+            yield entry.warning("B139", f"{at}.samples", found)
 
 
 def _scale(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
     target = entry.submission.target
-    high = math.inf if target.high is None else target.high
     least, most = min(curve.quality), max(curve.quality)
-    if target.low <= least and most <= high:
-        return
-    outside = most if most > high else least
-    number = curve.quality.index(outside)
-    percent = high == 1 and 2 < most <= 100 and least >= 0
-    do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
-    found = f"{outside:.10g}, on a scale from {target.low:g} to {high:g}"
-    yield entry.error("B133", f"{at}.quality[{number}]", found, do)
+    outside = most if target.high is not None and most > target.high else least
+    if found := unlike_scale(target, outside):
+        percent = target.high == 1 and 2 < most <= 100 and least >= 0
+        do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
+        yield entry.error("B133", f"{at}.quality[{curve.quality.index(outside)}]", found, do)
 
 
 def _digest(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
     if run.curve_digest is None:
         if run.curve.time_s and not entry.imported:
-            do = entry.advice("make the entry with levelbench board submit", "import its file again")
-            yield entry.warning("B136", at, "it is not stated", do)
+            yield entry.warning("B136", at, "it is not stated")
     elif run.curve_digest != curve_digest(run.curve):
-        ours = "submit the curve as it was recorded, with levelbench board submit"
-        do = entry.advice(ours, "import its file again")
-        yield entry.error("B135", at, "the curve has another digest", do)
+        yield entry.error("B135", at, "the curve has another digest")
 
 
 _CLOSE = 1e-6
@@ -131,22 +126,21 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         if run.status == "failed":
             if run.reached or run.time_to_target_s is not None:
-                do = "leave reached and time_to_target_s out of a run that failed"
-                yield entry.error("B143", f"runs[{at}].reached", "a failed run reached nothing", do)
+                yield entry.error("B143", f"runs[{at}].reached", "a failed run reached nothing")
             continue
         last = run.curve.time_s[-1] if run.curve.time_s else 0.0
         if (time_s is not None and time_s < _LEAST_S) or last > _MOST_S:
             found = f"{time_s:g} s to the target" if time_s is not None and time_s < _LEAST_S else f"{last:g} s"
-            yield entry.error("B147", f"runs[{at}].curve.time_s", found, "give the times in seconds")
+            yield entry.error("B147", f"runs[{at}].curve.time_s", found)
         if run.reached is not None and run.reached != (time_s is not None):
             found = f"stated {_words(run.reached)}, by its curve {_words(time_s is not None)} ({entry.crossing})"
-            yield entry.error("B141", f"runs[{at}].reached", found, "leave it out: it is computed from the curve")
+            yield entry.error("B141", f"runs[{at}].reached", found)
         elif run.time_to_target_s is not None and (
             time_s is None or not math.isclose(run.time_to_target_s, time_s, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
         ):
             by_curve = "never" if time_s is None else f"{time_s:.10g} s"
             found = f"stated {run.time_to_target_s:.10g} s, by its curve {by_curve} ({entry.crossing})"
-            yield entry.error("B142", f"runs[{at}].time_to_target_s", found, "leave it out: it is computed")
+            yield entry.error("B142", f"runs[{at}].time_to_target_s", found)
 
 
 def _words(reached: bool) -> str:
@@ -161,25 +155,19 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     n, k = len(runs), sum(time is not None for time in entry.times)
     runs_words = "1 run" if n == 1 else f"{n} runs"
     missed = f"{k} of {runs_words} reached {entry.submission.target.threshold:g} ({entry.crossing})"
-    rule = rules.aggregation.rule
+    rule, scored = rules.aggregation.rule, aggregate(Times(tuple(entry.times), ()), rules.aggregation)
+    # Under windows what counts is how many missed in the one in the middle.
+    plain = rules.aggregation.windows is None or n <= rules.aggregation.runs
     if k == 0:
         yield entry.error("B140", "runs", missed, "submit an entry that reaches the target")
-    elif rule == "olympic" and _too_many_missed(entry, rules.aggregation):
+    elif rule == "olympic" and (n - k > rules.aggregation.drop if plain else scored.value is None):
         found = f"{missed}; {rules.aggregation.drop} may miss it"
         yield entry.error("B140", "runs", found, "submit an entry that reaches the target more often")
-    elif rule == "median" and aggregate(Times(tuple(entry.times), ()), rules.aggregation).value is None:
+    elif rule == "median" and scored.value is None:
         yield entry.warning("B140", "runs", missed, "nothing: the board shows it without a median")
     if entry.crossing == "first":
         yield from _fell_back(entry)
     yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
-
-
-def _too_many_missed(entry: CheckedEntry, rules: Aggregation) -> bool:
-    """Under windows what counts is how many missed in the one in the middle."""
-    n, k = len(entry.times), sum(time is not None for time in entry.times)
-    if rules.windows is None or n <= rules.runs:
-        return n - k > rules.drop
-    return aggregate(Times(tuple(entry.times), ()), rules).value is None
 
 
 def _gave_up(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -189,14 +177,14 @@ def _gave_up(entry: CheckedEntry) -> Iterator[EntryFinding]:
         tried = run.curve.time_s[-1] if run.curve.time_s else slowest
         if time_s is None and run.status == "done" and tried < slowest:
             found = f"it missed the target and ends at {tried:.6g} s; the slowest that arrived took {slowest:.6g} s"
-            yield entry.warning("B144", f"runs[{at}].curve.time_s", found, "see whether it was stopped early")
+            yield entry.warning("B144", f"runs[{at}].curve.time_s", found)
 
 
 def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Runs that are judged at their end alone end where their schedule does, which is one place for all."""
     if entry.rules is not None and entry.rules.crossing != "final":
         found = f"judged at its last evaluation: {entry.rules.id} confirms a target in two in a row otherwise"
-        yield entry.warning("B145", "crossing", found, "see whether the recipe has a fixed length")
+        yield entry.warning("B145", "crossing", found)
     for name in ("epoch", "samples"):
         columns = [getattr(run.curve, name) for run in entry.submission.runs if run.status == "done"]
         ends = {column[-1] for column in columns if column}
@@ -221,7 +209,7 @@ def _fell_back(entry: CheckedEntry) -> Iterator[EntryFinding]:
         below = sum(sign * quality < sign * target.threshold for quality in since)
         if below:
             found = f"{below} of {len(since) - 1} later evaluations lie below {target.threshold:g}"
-            yield entry.note("B138", f"runs[{at}].curve.quality", found, "see what sustained and confirmed say")
+            yield entry.note("B138", f"runs[{at}].curve.quality", found)
 
 
 def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -231,11 +219,9 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         wanted = rules.aggregation
         if len(runs) < wanted.runs:
             found = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}; {rules.id} asks for {wanted.runs}"
-            do = entry.advice("make the missing runs: levelbench run TASK -n COUNT", "import all runs of the result")
-            yield entry.error("B150", "runs", found, do)
+            yield entry.error("B150", "runs", found)
         elif len(runs) > wanted.runs and wanted.exact_runs:
-            found = f"{len(runs)} runs; {rules.id} wants {wanted.runs}"
-            yield entry.error("B151", "runs", found, "submit under rules that take all runs")
+            yield entry.error("B151", "runs", f"{len(runs)} runs; {rules.id} wants {wanted.runs}")
         elif len(runs) > wanted.runs and wanted.windows:
             yield from _in_order(entry)
         if wanted.best_of > 1:
@@ -243,16 +229,15 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     seeds = Counter(run.seed for run in runs if run.seed is not None)
     for seed, times in seeds.items():
         if times > 1:
-            yield entry.error("B152", "runs", f"seed {seed} is there {times} times", "run each with its own seed")
+            yield entry.error("B152", "runs", f"seed {seed} is there {times} times")
     if len(runs) > 1 and not entry.imported:
         for at, run in enumerate(runs):
             if run.seed is None:
-                yield entry.warning("B153", f"runs[{at}].seed", "it is not stated", "state it")
+                yield entry.warning("B153", f"runs[{at}].seed", "it is not stated")
     yield from _twice(entry)
     doubtful = [run.suspect[0] for run in runs if run.suspect]
     if doubtful:
-        found = f"{len(doubtful)} of {len(runs)}, the first: {shown(doubtful[0], 200)}"
-        yield entry.note("B155", "runs", found, "look at it, or run again")
+        yield entry.note("B155", "runs", f"{len(doubtful)} of {len(runs)}, the first: {shown(doubtful[0], 200)}")
 
 
 def _studies(entry: CheckedEntry, best_of: int) -> Iterator[EntryFinding]:
@@ -276,10 +261,9 @@ def _studies(entry: CheckedEntry, best_of: int) -> Iterator[EntryFinding]:
 def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Whoever could choose the order of the runs could choose the window in the middle."""
     starts = [run.started for run in entry.submission.runs]
-    do = "give the runs in the order of their start: levelbench board submit does"
     if None in starts:
         found = f"{starts.count(None)} of {len(starts)} runs do not state it, and their order decides the score"
-        yield entry.error("B149", "runs.started", found, do)
+        yield entry.error("B149", "runs.started", found)
         return
     instants = [instant_of(start) for start in starts if start is not None]
     known = [each for each in instants if each is not None]
@@ -287,7 +271,7 @@ def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if late is not None and len(known) == len(instants):
         same = known[late] == known[late - 1]
         found = "it started when the run before it did" if same else "it started before the run before it"
-        yield entry.error("B149", f"runs[{late}].started", found, do)
+        yield entry.error("B149", f"runs[{late}].started", found)
 
 
 def _twice(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -295,16 +279,19 @@ def _twice(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, run in enumerate(entry.submission.runs):
         curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
         parts = {"record_digest": run.record_digest, "record_id": run.record_id, "curve": curve}
-        before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
-        same = {name: first for name, first in before.items() if first != at}
-        if same:
-            name, first = next(iter(same.items()))
-            yield entry.error("B154", f"runs[{at}].{name}", f"the same as runs[{first}]", "submit each run once")
+        if (same := _first_like(parts, at, seen)) is not None:
+            yield entry.error("B154", f"runs[{at}].{same[0]}", f"the same as runs[{same[1]}]", "submit each run once")
         elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
             first = seen.setdefault(("quality", tuple(run.curve.quality)), at)
             if first != at:
                 found = f"the same qualities as runs[{first}], at other times"
                 yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
+
+
+def _first_like(parts: Mapping[str, object], at: int, seen: dict[tuple[str, object], int]) -> tuple[str, int] | None:
+    """The first of ``parts`` that something before has as well, and where; adds them all to ``seen``."""
+    before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
+    return next(((name, first) for name, first in before.items() if first != at), None)
 
 
 def measurements(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -313,12 +300,9 @@ def measurements(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, each in enumerate(entry.submission.inference):
         figures = (each.scenario, each.queries, each.duration_s, each.mean_latency_s, each.estimate_s)
         parts = {"record_digest": each.record_digest, "record_id": each.record_id, "duration_s": figures}
-        before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
-        same = {name: first for name, first in before.items() if first != at}
-        if same:
-            name, first = next(iter(same.items()))
-            found = f"the same as inference[{first}]"
-            yield entry.error("B154", f"inference[{at}].{name}", found, "submit each measurement once")
+        if (same := _first_like(parts, at, seen)) is not None:
+            found = f"the same as inference[{same[1]}]"
+            yield entry.error("B154", f"inference[{at}].{same[0]}", found, "submit each measurement once")
 
 
 def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -327,20 +311,16 @@ def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
         without = [at for at, run in enumerate(entry.submission.runs) if run.curve.time_s and not run.phases_s]
         if without:
             found = f"{len(without)} of {len(entry.submission.runs)} runs do not state them"
-            do = "make the entry with levelbench board submit: without them its clock cannot be checked"
-            yield entry.warning("B159", "runs.phases_s", found, do)
+            yield entry.warning("B159", "runs.phases_s", found)
     for at, run in enumerate(entry.submission.runs):
         if not run.phases_s and not all(0 <= value < _CENTURY_S for value in run.excluded_s.values()):
-            found = "a phase is negative or infinite"
-            yield entry.error("B156", f"runs[{at}].excluded_s", found, "give seconds by phase")
+            yield entry.error("B156", f"runs[{at}].excluded_s", "a phase is negative or infinite")
         if not run.phases_s or not run.curve.time_s or len(run.curve.time_s) != len(run.curve.quality):
             continue
         whole, counted = sum(run.phases_s.values()), run.curve.time_s[-1]
         clocked = counted + sum(run.excluded_s.values())
         if not all(0 <= value < _CENTURY_S for value in (*run.phases_s.values(), *run.excluded_s.values())):
-            yield entry.error(
-                "B156", f"runs[{at}].phases_s", "a phase is negative or infinite", "give seconds by phase"
-            )
+            yield entry.error("B156", f"runs[{at}].phases_s", "a phase is negative or infinite")
         elif abs(whole - clocked) > _PHASES * max(whole, clocked) + _CLOSE_S:
             found = f"phases sum to {whole:.6g} s; the time and what is left out of it to {clocked:.6g} s"
             yield entry.error("B156", f"runs[{at}].phases_s", found, "submit the run as it was recorded")
@@ -376,12 +356,108 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
 def _beside(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
     memory, target = run.peak_memory_bytes, entry.submission.target
     if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
-        do = "leave it out if it was not measured"
-        yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes", do)
-    high = math.inf if target.high is None else target.high
+        yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes")
     for name, value in run.test_quality.items():
         # A name with a dot is of another metric, whose scale nobody states.
-        if not math.isfinite(value) or ("." not in name and not target.low <= value <= high):
-            found = f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
+        found = unlike_scale(target, value)
+        if found and ("." not in name or not math.isfinite(value)):
             field = f"runs[{at}].test_quality.{shown(name)[1:-1]}"
             yield entry.error("B133", field, found, f"give {target.metric} on the scale of the target")
+
+
+_OVER = 0.1
+"""A ceiling that was measured is not the last word: by this much it may be passed."""
+_FAST = 4.0
+"""So many times fewer multiplications than counted a fast convolution needs, F(4x4, 3x3) of Lavin & Gray 2016."""
+
+
+def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """No run and no measurement needs more operations a second than the machine's ceiling."""
+    submission = entry.submission
+    known = entry.aside or MachineLimits()
+    limit, works = _lowest(submission, known), _works(submission, known)
+    if limit is None or not works:
+        return
+    rates = {
+        f"runs[{at}].curve.time_s": _samples_a_second(run.curve, known.samples_per_epoch)
+        for at, run in enumerate(submission.runs)
+    }
+    for at, each in enumerate(submission.inference):
+        rates |= _of_answers(each, f"inference[{at}]")
+    for field, samples_s in rates.items():
+        found = (_over(entry, field, flops * samples_s, limit, network) for flops, network in works)
+        yield from islice(filter(None, found), 1)
+
+
+def _works(submission: Submission, known: MachineLimits) -> list[tuple[float, str]]:
+    """FLOPs of a sample with the network that they are taken for: as stated (no name), and as known where that is more.
+
+    Whoever states less than the network is known to cost is held to both, to the known figure with a warning at most.
+    """
+    stated = _number(submission.settings.get(FLOPS))
+    works = [] if stated is None else [(stated, "")]
+    if known.flops_per_sample is not None and (stated is None or known.flops_per_sample > stated):
+        works.append((known.flops_per_sample, known.network))
+    return works
+
+
+def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
+    flop_s, machine = limit
+    if rate <= flop_s * (1 + _OVER):
+        return None
+    of = f" of {network}" if network else ""
+    found = f"{rate:.3g} operations a second{of}; {machine} is {flop_s:.3g}"
+    if rate <= flop_s * _FAST * (1 + _OVER):
+        return entry.warning("B190", field, found, "see whether a fast convolution explains it")
+    if network:
+        return entry.warning("B190", field, found, f"see whether its network is {network}, or correct the times")
+    return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
+
+
+def _lowest(submission: Submission, known: MachineLimits) -> tuple[float, str] | None:
+    """The lower of what the entry states and what is known, for nobody is faster than either."""
+    stated = _number(submission.provenance.environment.get(CEILING))
+    found = [] if stated is None else [(stated, "the machine's ceiling")]
+    found += [] if known.flop_s is None else [(known.flop_s, f"the peak of {known.machine}")]
+    return min(found, default=None)
+
+
+def _of_answers(each: Inference, at: str) -> dict[str, float]:
+    """Samples a second over the whole time, and in the fastest query where one query has the whole system."""
+    rates = {f"{at}.duration_s": each.samples / each.duration_s} if each.duration_s > 0 else {}
+    stated = {
+        "quantiles_s": min(each.quantiles_s.values(), default=None),
+        "estimate_s": each.estimate_s,
+        "mean_latency_s": each.mean_latency_s,
+    }
+    if each.scenario in ONE_BY_ONE:
+        # A query has one sample at least, whatever is said of their number.
+        samples = max(1.0, each.samples / each.queries) if each.queries else 1.0
+        rates |= {
+            f"{at}.{name}": samples / time_s
+            for name, time_s in stated.items()
+            if time_s and is_within(time_s, LATENCY_S)
+        }
+    return rates
+
+
+def _samples_a_second(curve: SubmittedCurve, per_epoch: int | None) -> float:
+    """The highest mean rate from the beginning to any of the evaluations; 0 where it is not known."""
+    samples: list[int] | list[float] = curve.samples or []
+    if not samples and per_epoch is not None:
+        samples = [epoch * per_epoch for epoch in curve.epoch or ()]
+    if len(samples) != len(curve.time_s):
+        return 0.0
+    rates = (count / time_s for count, time_s in zip(samples, curve.time_s, strict=True) if time_s > 0)
+    return max((rate for rate in rates if not math.isnan(rate)), default=0.0)
+
+
+def _number(value: object) -> float | None:
+    """A positive, finite number, also written as text; ``None`` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if number > 0 and math.isfinite(number) else None

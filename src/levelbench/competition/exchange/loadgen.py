@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -18,12 +19,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct, field
 
-from levelbench.competition.entries import SUBMISSION_SCHEMA, Author, Hardware, Inference, Origin, Submission
-from levelbench.competition.exchange.mlperf.entries import hardware_of, text_of
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Author, Inference, Origin, Submission
+from levelbench.competition.exchange import text_of
+from levelbench.competition.exchange.mlperf import system_of
+from levelbench.competition.exchange.mlperf.entries import hardware_of
 from levelbench.competition.exchange.mlperf.logs import FILE_LIMIT, Event, Tree, number_of, read_bytes, read_tree, scan
-from levelbench.competition.exchange.mlperf.results import system_of
-from levelbench.competition.rulesets.registry import ruleset as rules_of
-from levelbench.competition.rulesets.registry import task_rules
+from levelbench.competition.rulesets import ruleset as rules_of
+from levelbench.competition.rulesets import task_rules
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.schema import Target
 
@@ -159,10 +161,12 @@ def parse_detail(content: bytes, asked: str) -> Detail:
     events = scan(io.BytesIO(content), asked).events
     last = {event.key: event.value for event in events}
     numbers = {key: number for key, value in last.items() if (number := number_of(value)) is not None}
-    day = last.get("test_datetime")
+    day = None
+    with suppress(ValueError):
+        day = datetime.fromisoformat(str(last.get("test_datetime"))).date().isoformat()
     return Detail(
-        version=_text(last.get("loadgen_version")),
-        day=_day(day) if isinstance(day, str) else None,
+        version=text_of(last.get("loadgen_version")),
+        day=day,
         duration_s=_between(last.get("power_begin"), last.get("power_end")),
         figures=numbers,
         valid={"VALID": True, "INVALID": False}.get(str(last.get("result_validity"))),
@@ -175,17 +179,6 @@ def _said(events: tuple[Event, ...], flag: str) -> list[str]:
     """The texts of the events that are marked so, each once, ten at most."""
     texts = [" ".join(str(event.value).split())[:300] for event in events if event.metadata.get(flag) is True]
     return list(dict.fromkeys(texts))[:10]
-
-
-def _text(value: Any) -> str | None:
-    return value[:200] if isinstance(value, str) and value else None
-
-
-def _day(text: str) -> str | None:
-    try:
-        return datetime.fromisoformat(text).date().isoformat()
-    except ValueError:
-        return None
 
 
 def _between(begin: Any, end: Any) -> float | None:
@@ -373,7 +366,14 @@ def read_results(
     path = Path(path)
     asked = f"reading the LoadGen results in {path}"
     tree = read_tree(path if path.is_dir() or path.suffix != ".txt" else path.parent, _FILES, asked)
-    folders = [name.parent for name in tree if name.name == _SUMMARY and not _is_aside(name)]
+    # Audits, and runs that measured accuracy alone, have summaries too.
+    folders = [
+        name.parent
+        for name in tree
+        if name.name == _SUMMARY
+        and name.parent.name != "accuracy"
+        and not any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
+    ]
     if not folders:
         raise RecordError(asked, f"there is no {_SUMMARY} in it", "give a folder that LoadGen wrote to")
     problems: list[str] = []
@@ -387,11 +387,6 @@ def read_results(
     return [
         _submission(tree, at, runs, said, ruleset or _RULESET, named) for at, runs in groups.items() if runs
     ], problems
-
-
-def _is_aside(name: PurePosixPath) -> bool:
-    """Whether a summary is that of an audit, or of a run that measured accuracy alone."""
-    return name.parent.name == "accuracy" or any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
 
 
 def _entry_of(folder: PurePosixPath) -> PurePosixPath:
@@ -443,7 +438,12 @@ def _submission(
     inside = at.parts[-2:-1] != () and "results" in at.parts[:-2]
     system, doubt = system_of(tree, at)
     name = stated.task or (at.name if inside else None) or _NOT_STATED
-    organisation = stated.author or text_of(system.get("submitter")) or _organisation(at) or _NOT_STATED
+    # The organisation is the folder above the last one called results.
+    above = at.parts[: len(at.parts) - 1 - at.parts[::-1].index("results")] if "results" in at.parts else ()
+    organisation = stated.author or text_of(system.get("submitter")) or (above[-1] if above else _NOT_STATED)
+    hardware = hardware_of(system, at.parent.name if inside else _NOT_STATED)
+    if stated.hardware is not None:
+        hardware = msgspec.structs.replace(hardware, description=stated.hardware)
     rules = task_rules(rules_of(ruleset), name)
     doubts = [each for _, said, _ in runs for each in said] + ([doubt] if doubt else [])
     if rules is None:
@@ -460,7 +460,7 @@ def _submission(
         submitted=days[-1] if days else _NOT_STATED,
         model=stated.model or (at.name if inside else name),
         framework=stated.framework or text_of(system.get("framework")) or _NOT_STATED,
-        hardware=_hardware(system, stated.hardware, at.parent.name if inside else _NOT_STATED),
+        hardware=hardware,
         target=rules.target if rules is not None else Target("accuracy", 0.0),
         division="closed" if system.get("division") == "closed" else "open",
         inference=[found for found, _, _ in runs],
@@ -471,17 +471,6 @@ def _submission(
             fields={"loadgen_version": ", ".join(sorted(versions)) or None},
         ),
     )
-
-
-def _hardware(system: Mapping[str, Any], stated: str | None, otherwise: str) -> Hardware:
-    found = hardware_of(system, otherwise)
-    return found if stated is None else msgspec.structs.replace(found, description=stated)
-
-
-def _organisation(at: PurePosixPath) -> str | None:
-    """The folder above ``results``."""
-    before = at.parts[: len(at.parts) - 1 - at.parts[::-1].index("results")] if "results" in at.parts else ()
-    return before[-1] if before else None
 
 
 @dataclass(frozen=True)

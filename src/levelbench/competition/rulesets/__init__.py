@@ -1,1 +1,280 @@
-"""The rules under which entries are compared, as data: one TOML file a version, never a constant in code."""
+"""The rules under which entries are compared: what a version fixes, and the versions that ship or lie in a folder.
+
+Thresholds differ between a README and a test of the same competition, and between its years. So they are data, one TOML
+file a version, and an entry is always scored under a version that is named.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from levelbench.competition.entries import UnreadableError, day_of, read_bytes
+from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError
+from levelbench.measure.crossing import sign_of
+from levelbench.measure.policies import POLICIES
+from levelbench.records.schema import Target
+
+
+class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
+    """How runs become one figure.
+
+    ``first-run``: the crossing of the only run (DAWNBench). ``olympic``: the fastest ``drop`` and slowest ``drop`` of
+    ``runs`` are left out and the rest averaged; up to ``drop`` failures count as slowest (MLPerf). ``median``: the
+    median over all runs, those that never arrived counted as never, with an interval (ours).
+    """
+
+    rule: Literal["first-run", "olympic", "median"]
+    runs: int
+    """How many runs an entry needs."""
+    drop: int = 0
+    exact_runs: bool = False
+    """Whether more runs than ``runs`` are refused."""
+    windows: Literal["lower", "upper", "mean"] | None = None
+    """Olympic, with more runs than ``runs``: the median over all windows of ``runs`` runs in the order of their start.
+
+    Which of the two in the middle counts where the number of windows is even: the ``lower`` score (the faster), the
+    ``upper`` or their ``mean``. ``None``: there are no windows, and all runs are in the one mean.
+    """
+    best_of: int = 1
+    """Median: of so many runs after another (the trials of one study) the fastest counts (AlgoPerf); 1: every run."""
+
+
+class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a price must be: on-demand only, with a source and a day; ``rounding`` is how the board prints seconds."""
+
+    on_demand_only: bool = True
+    source_required: bool = False
+    rounding: Literal["ceil-seconds", "significant"] = "significant"
+
+
+class Division(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a recipe of this division may change; an empty list says anything."""
+
+    name: Literal["closed", "open"]
+    may_change: list[str] = field(default_factory=list)
+
+
+class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """Scenarios allowed, the quality an entry must keep, and least queries or seconds (0: no such rule)."""
+
+    scenarios: list[Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]]
+    threshold: float | None = None
+    least_queries: int = 0
+    least_duration_s: float = 0.0
+    latency_bound_s: float | None = None
+    queries: dict[Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"], int] = field(
+        default_factory=dict
+    )
+    """Least queries of a scenario (offline: samples), in place of ``least_queries``."""
+
+    def least(self, scenario: str) -> int:
+        """Least queries (offline: samples) of a measurement under ``scenario``."""
+        return {str(name): count for name, count in self.queries.items()}.get(scenario, self.least_queries)
+
+
+class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """One task under these rules: its target, its data and the mapping of other systems' names for it."""
+
+    task: str
+    target: Target
+    inference: InferenceRules | None = None
+    samples: int | None = None
+    """How many samples are answered in inference (those of the test split), where that is fixed."""
+    aliases: list[str] = field(default_factory=list)
+    unit: str = ""
+    """What the quality is called in print ("top-1 accuracy"); empty: the metric's own name."""
+
+
+class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
+    """One version of one competition's rules; ``id`` is ``name-version``."""
+
+    id: str
+    name: str
+    version: str
+    date: str
+    source: str
+    clock: str
+    crossing: Literal["first", "confirmed", "sustained", "final"]
+    aggregation: Aggregation
+    tasks: list[TaskRules]
+    cost: CostRules = field(default_factory=CostRules)
+    divisions: list[Division] = field(default_factory=list)
+    notes: str = ""
+
+
+_ENDING = ".toml"
+_LARGEST_BYTES = 1 << 20
+_DO = "correct the file; docs/rulesets.md has every field"
+
+
+@cache
+def ruleset_ids() -> tuple[str, ...]:
+    """The ids of the rulesets that ship, in order."""
+    names = (each.name for each in resources.files(__package__).joinpath("data").iterdir())
+    return tuple(sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING)))
+
+
+def ruleset(id: str) -> Ruleset:
+    """The ruleset of that id among those that ship; ``UnknownNameError`` if there is none.
+
+    No file of a user's own is opened: an id may stand in somebody else's submission.
+    """
+    if id not in ruleset_ids():
+        raise UnknownNameError("ruleset", id, ruleset_ids())
+    return _shipped(id)
+
+
+def rulesets() -> list[Ruleset]:
+    """All rulesets that ship, by id."""
+    return [_shipped(id) for id in ruleset_ids()]
+
+
+def task_rules(rules: Ruleset, task: str) -> TaskRules | None:
+    """What the rules say of the task of that name or alias; ``None`` where they do not have it."""
+    exact = (each for each in rules.tasks if each.task == task)
+    return next(exact, None) or next((each for each in rules.tasks if task in each.aliases), None)
+
+
+@cache
+def _shipped(id: str) -> Ruleset:
+    file = resources.files(__package__).joinpath("data").joinpath(f"{id}{_ENDING}")
+    return _parsed(file.read_bytes(), f"reading the ruleset {id}")
+
+
+def read_ruleset(path: str | Path) -> Ruleset:
+    """The ruleset in a file of the user's own.
+
+    Raises ``StoreError`` for a file that cannot be read and ``DefinitionError``, which names the field, for one that is
+    no ruleset or calls itself by the id of one that ships.
+    """
+    path = Path(path)
+    asked = f"reading the ruleset {path}"
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise DefinitionError(asked, f"it is larger than {_LARGEST_BYTES} bytes", "give a ruleset")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise StoreError(asked, error.strerror or str(error), "give the path of a .toml file") from error
+    return _owned(_parsed(raw, asked), asked)
+
+
+def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | None = None) -> dict[str, Ruleset]:
+    """The rulesets that entries of a leaderboard may name, by id: those that ship, and its own ``rulesets/*.toml``.
+
+    Others may have sent them: no link is followed, and what is no regular file is an error (``StoreError``), as two
+    files of one id are (``DefinitionError``). With ``refused`` such a file is passed over, and its error put there
+    under its path in the leaderboard: whoever needs none of its rules is not stopped by it.
+    """
+    found = {each.id: each for each in rulesets()}
+    place = Path(folder, "rulesets")
+    own: dict[str, str] = {}
+    for path in [] if place.is_symlink() else sorted(place.glob(f"*{_ENDING}")):
+        try:
+            asked = f"reading the ruleset {path}"
+            try:
+                raw = read_bytes(path, limit=_LARGEST_BYTES)
+            except UnreadableError as error:
+                raise StoreError(asked, error.found, "put a ruleset's own file in its place") from error
+            rules = _owned(_parsed(raw, asked), asked)
+            if rules.id in own:
+                raise DefinitionError(asked, f"{own[rules.id]} has its id {rules.id!r} too", "remove one, or rename it")
+        except LevelbenchError as error:
+            if refused is None:
+                raise
+            refused[f"rulesets/{path.name}"] = error
+            continue
+        own[rules.id] = path.name
+        found[rules.id] = rules
+    return found
+
+
+def _owned(rules: Ruleset, asked: str) -> Ruleset:
+    """``rules``, unless they call themselves by an id that ships."""
+    if rules.id in ruleset_ids() and rules != _shipped(rules.id):
+        found = f"id is {rules.id!r}, which levelbench ships with other content"
+        raise DefinitionError(asked, found, "call it otherwise")
+    return rules
+
+
+def _parsed(raw: bytes, asked: str) -> Ruleset:
+    try:
+        read = tomllib.loads(raw.decode("utf-8"))
+        rules = msgspec.convert(_without_infinity(read), Ruleset)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DefinitionError(asked, f"it is not TOML ({error})", _DO) from error
+    except msgspec.ValidationError as error:
+        raise DefinitionError(asked, str(error).replace("$.", ""), _DO) from error
+    for found in _faults(rules):
+        raise DefinitionError(asked, found, _DO)
+    return rules
+
+
+def _without_infinity(value: Any) -> Any:
+    """``high = inf`` is how TOML, which has no null, says that a scale has no end."""
+    if isinstance(value, dict):
+        return {name: _without_infinity(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_infinity(each) for each in value]
+    return None if isinstance(value, float) and value == math.inf else value
+
+
+def _faults(rules: Ruleset) -> list[str]:
+    """What types cannot say: each with the field that it is about."""
+    found = []
+    if rules.id != f"{rules.name}-{rules.version}":
+        found.append(f"id is {rules.id!r}, not name-version ({rules.name}-{rules.version})")
+    if rules.clock not in POLICIES:
+        found.append(f"clock is {rules.clock!r}; there are {', '.join(POLICIES)}")
+    if day_of(rules.date) is None:
+        found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
+    named = [each.name for each in rules.divisions]
+    found += [f"divisions has {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
+    if rules.aggregation.runs < 1:
+        found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs a run")
+    if not 0 <= 2 * rules.aggregation.drop < rules.aggregation.runs:
+        found.append(f"aggregation.drop is {rules.aggregation.drop}: nothing is left of {rules.aggregation.runs} runs")
+    if rules.aggregation.windows is not None and (rules.aggregation.rule != "olympic" or rules.aggregation.exact_runs):
+        found.append("aggregation.windows is there: only olympic has them, and only where more runs are allowed")
+    best_of = rules.aggregation.best_of
+    if best_of < 1 or (best_of > 1 and rules.aggregation.rule != "median") or rules.aggregation.runs % best_of:
+        found.append(f"aggregation.best_of is {best_of}: only median has it, and it divides the number of runs")
+    names: set[str] = set()
+    for at, each in enumerate(rules.tasks):
+        for name in {each.task, *each.aliases}:
+            if name in names:
+                found.append(f"tasks[{at}] is called {name!r}, as another is")
+            names.add(name)
+        found += [f"tasks[{at}].{fault}" for fault in _task_faults(each)]
+    return found
+
+
+def _task_faults(rules: TaskRules) -> list[str]:
+    target, inference = rules.target, rules.inference
+    found: list[str] = []
+    high = math.inf if target.high is None else target.high
+    if not target.low <= target.threshold <= high:
+        found.append(f"target.threshold is {target.threshold:g}, off its scale from {target.low:g} to {high:g}")
+    kept = inference.threshold if inference else None
+    if kept is not None and not target.low <= kept <= high:
+        found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
+    sign_of(target.direction)
+    if rules.samples is not None and rules.samples < 1:
+        found.append(f"samples is {rules.samples}: an evaluation has one at least")
+    if inference is None:
+        return found
+    if not inference.scenarios:
+        found.append("inference.scenarios is empty: name one, or leave inference out")
+    least = {"least_queries": inference.least_queries, "least_duration_s": inference.least_duration_s}
+    least |= {f"queries.{name}": count for name, count in inference.queries.items()}
+    found += [f"inference.{name} is {value:g}, below 0" for name, value in least.items() if not value >= 0]
+    if inference.latency_bound_s is not None and not inference.latency_bound_s > 0:
+        found.append(f"inference.latency_bound_s is {inference.latency_bound_s:g}, not above 0")
+    return found

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench import __version__
-from levelbench.competition.checks.findings import CheckedEntry, EntryFinding, ordered
-from levelbench.competition.entries import Submission
+from levelbench.competition.checks import CheckedEntry, EntryFinding, ordered
+from levelbench.competition.entries import Submission, is_address, parse_submission, read_bytes
 from levelbench.competition.figures import RankedScenario, is_apart
 from levelbench.competition.leaderboard import (
     BOARD,
@@ -32,33 +32,32 @@ from levelbench.competition.leaderboard import (
     shared_out,
     submission_paths,
 )
-from levelbench.competition.reading import is_address, parse_submission, read_bytes
 from levelbench.competition.rivals import EntryTrace, Rivals, doubts_beside_rank
-from levelbench.competition.rulesets.registry import Ruleset, task_rules
+from levelbench.competition.rulesets import Ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, crossing_of, score
-from levelbench.competition.site.boards import card, empty_board, filled
-from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.exports import (
+from levelbench.competition.site import (
+    BoardPayload,
+    EntryPayload,
+    FindingCounts,
+    NotShown,
+    SiteFacts,
+    entry_payload,
+    steps_json,
+)
+from levelbench.competition.site.boards import (
     FEW_BYTES,
+    card,
+    empty_board,
+    filled,
     joined_steps,
     leaderboard_csv,
     leaderboard_json,
     script,
     steps_script,
 )
+from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.pages import MOST_OTHERS, index_page, task_page
 from levelbench.competition.site.parts import assets
-from levelbench.competition.site.payload import (
-    BoardPayload,
-    EntryPayload,
-    FindingCounts,
-    Further,
-    NotShown,
-    SiteFacts,
-    entry_payload,
-    further_of,
-    steps_json,
-)
 from levelbench.competition.site.place import SiteFolder, held, stage
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError, UsageError
 from levelbench.measure.clocks import utc_now
@@ -104,9 +103,9 @@ class Built(Struct):
 class _Scored(Struct):
     """What is kept of a file between reading it and making its page.
 
-    ``board`` is its board, of inference that of the first scenario, ``payload`` the entry there without ranks; ``None``
-    for one that cannot be shown, for ``reasons``. ``further`` has what differs on its boards of other scenarios.
-    ``steps`` are those of the payload as JSON: only the page's script looks into them.
+    ``sides`` has the entry, without ranks, as each of its boards shows it, of inference that of the first scenario
+    first; none of one that cannot be shown, for ``reasons``. ``steps`` are those of its runs as JSON: only the page's
+    script looks into them.
     """
 
     path: str
@@ -115,9 +114,7 @@ class _Scored(Struct):
     sha256: bytes = b""
     trace: EntryTrace | None = None
     reasons: list[str] = []
-    board: BoardKey | None = None
-    payload: EntryPayload | None = None
-    further: list[Further] = []
+    sides: list[tuple[BoardKey, EntryPayload]] = []
     steps: bytes = b"[]"
     linted: Remarks | None = None
 
@@ -127,20 +124,8 @@ class _Scored(Struct):
 
     @property
     def keys(self) -> list[BoardKey]:
-        """The boards that it belongs on, that of its first scenario first; none of an entry that cannot be shown."""
-        if self.board is None:
-            return []
-        ruleset, task, _ = self.board
-        return [self.board, *((ruleset, task, each.scenario) for each in self.further)]
-
-    def sides(self, off: set[BoardKey]) -> Iterator[tuple[BoardKey, EntryPayload]]:
-        """The entry as each board shows it: figures, counts and flags alone are a scenario's; not those in ``off``."""
-        assert self.payload is not None, "only what is shown is on a board"
-        for key, own in zip(self.keys, (None, *self.further), strict=True):
-            if key in off:
-                continue
-            names = () if own is None else (each for each in own.__struct_fields__ if each != "scenario")
-            yield key, msgspec.structs.replace(self.payload, **{name: getattr(own, name) for name in names})
+        """The boards that it belongs on."""
+        return [key for key, _ in self.sides]
 
 
 class _Workshop:
@@ -192,12 +177,11 @@ class _Workshop:
         own = rules is entry.rules and submission.target == task.target
         climbs = entry.climbs if own else climbs_of(submission, task.target, crossing_of(submission, rules))
         found = score(submission, rules, climbs=climbs)
-        apart = [each.scenario if is_apart(each.scenario, task.inference) else None for each in found.in_scenarios()]
-        scored.board = (rules.id, task.task, apart[0])
-        scored.further = [further_of(each, key, rules) for each, key in zip(found.further, apart[1:], strict=True)]
-        scored.payload = entry_payload(
-            read.file.removesuffix(".json"), submission, found, rules, signed=read.signed, climbs=climbs
-        )
+        id = read.file.removesuffix(".json")
+        for each in found.in_scenarios():
+            apart = each.scenario if is_apart(each.scenario, task.inference) else None
+            payload = entry_payload(id, submission, each, rules, signed=read.signed, climbs=climbs)
+            scored.sides.append(((rules.id, task.task, apart), payload))
         scored.steps = steps_json(climbs, task.target)
         try:
             scored.linted = None if self.lint is None else self.lint(submission, read.file, self.leaderboard.known)
@@ -205,18 +189,18 @@ class _Workshop:
             # No claim can be made of it.
             return
         if scored.linted is not None:
-            scored.payload.lint = scored.linted.words()
+            for _, payload in scored.sides:
+                payload.lint = scored.linted.words()
 
     def make_page(self, scored: _Scored, off: set[BoardKey]) -> list[tuple[str, bool]]:
         """Write the files of an entry that is shown; their names, and whether each differs from what lies there."""
         raw = read_bytes(scored.path)
         if hashlib.sha256(raw).digest() != scored.sha256:
             raise StoreError(f"build a site of {scored.path}", "it was changed meanwhile", "build again")
-        assert scored.payload is not None, "only what is shown has a page"
-        page = scored.payload.page
+        page = scored.sides[0][1].page
         # A copy of a submission that is too large to be in its page lies beside it.
         copy = "" if len(raw) <= CARRIED_BYTES else f"{page.removesuffix('.html')}.json"
-        (board, payload), *further = ((self.board(key), side) for key, side in scored.sides(off))
+        (board, payload), *further = ((self.board(key), side) for key, side in scored.sides if key not in off)
         text = entry_page(
             board,
             payload,
@@ -337,7 +321,7 @@ def _decide(
     """
     rivals, told = Rivals(), dict[str, list[EntryFinding]]()
     for entry in entries:
-        if entry.trace is not None and entry.payload is not None:
+        if entry.trace is not None and entry.sides:
             for each in rivals.add(entry.trace, entry.file):
                 told.setdefault(each.file, []).append(each)
     for each in rivals.near(curves_of({entry.file: entry.path for entry in entries})):
@@ -349,9 +333,10 @@ def _decide(
         entry.findings = ordered([*entry.findings, *told.get(entry.file, ())])
         like = lost.get(entry.file, [])
         apart = bool(entry.keys) and crowd.issuperset(entry.keys)
-        if entry.payload is not None and not like and not apart:
-            entry.payload.findings = FindingCounts(warnings=_count(entry.findings, "warning"))
-            entry.payload.doubts = doubts_beside_rank(entry.findings)
+        if entry.sides and not like and not apart:
+            for _, payload in entry.sides:
+                payload.findings = FindingCounts(warnings=_count(entry.findings, "warning"))
+                payload.doubts = doubts_beside_rank(entry.findings)
             shown.append(entry)
         else:
             reasons = [*entry.reasons, *map(line, like), *([TOO_MANY] if apart else [])]
@@ -410,8 +395,9 @@ class _Pages:
             self._place.put(f"assets/{name}", content)
         members: dict[BoardKey, list[tuple[EntryPayload, bytes]]] = {}
         for entry in shown:
-            for key, payload in entry.sides(off):
-                members.setdefault(key, []).append((payload, entry.steps))
+            for key, payload in entry.sides:
+                if key not in off:
+                    members.setdefault(key, []).append((payload, entry.steps))
         of_one_task: dict[tuple[str, str], list[BoardKey]] = {}
         for key in sorted(members, key=_in_order):
             of_one_task.setdefault(key[:2], []).append(key)
@@ -422,7 +408,7 @@ class _Pages:
         self._place.put("leaderboard.csv", leaderboard_csv(boards))
         if self._url:
             # It brings much of the standard library with it, which few sites need.
-            from levelbench.competition.site.exports import feed
+            from levelbench.competition.site.boards import feed
 
             self._place.put("feed.xml", feed(title, self._url, self._day, boards))
         facts = SiteFacts(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from levelbench.competition.figures import COLUMNS, FLAGS
+from levelbench.competition.site import BoardPayload, EntryPayload, brief, time_text
 from levelbench.competition.site.drawings import curve_drawing, phases_drawing
 from levelbench.competition.site.parts import (
     TITLES,
@@ -23,19 +24,19 @@ from levelbench.competition.site.parts import (
     outside,
     page,
     quality_text,
+    render,
     root_of,
     section,
     table,
     target_text,
 )
-from levelbench.competition.site.payload import BoardPayload, EntryPayload, brief, time_text
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
 from levelbench.report.remarks import Remarks, missing_line
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.checks import EntryFinding
     from levelbench.competition.entries import Inference, Submission, SubmittedRun
 
 
@@ -45,20 +46,14 @@ _MOST = 200
 def curve_section(submission: Submission) -> Html:
     """The curves of all runs, over one another."""
     runs = [
-        (f"{_name(run, at)}, {run.status}", run.curve.time_s, run.curve.quality)
-        for at, run in enumerate(submission.runs[:_MOST])
+        (f"run {at}{f', seed {run.seed}' * (run.seed is not None)}, {run.status}", run.curve.time_s, run.curve.quality)
+        for at, run in enumerate(submission.runs[:_MOST], 1)
     ]
     drawing = curve_drawing(runs, submission.target)
     caption = fill("<figcaption>{target}. One line a run.</figcaption>", target=target_text(submission.target))
-    return (
-        section("Curve", fill("<figure>{caption}{drawing}</figure>", caption=caption, drawing=drawing))
-        if drawing
-        else drawing
-    )
-
-
-def _name(run: SubmittedRun, at: int) -> str:
-    return f"run {at + 1}" if run.seed is None else f"run {at + 1}, seed {run.seed}"
+    if not drawing:
+        return drawing
+    return section("Curve", fill("<figure>{caption}{drawing}</figure>", caption=caption, drawing=drawing))
 
 
 def runs_section(entry: EntryPayload, submission: Submission, target: Target) -> Html:
@@ -99,21 +94,12 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
     kept = [at for at in range(len(heads)) if at == 0 or any(row[at] for row in rows)]
     shown = [[row[at] for at in kept] for row in rows]
     of = len(submission.runs)
-    note = (
-        Html("")
-        if of <= _MOST
-        else fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST), of=str(of))
-    )
+    note = fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST), of=str(of))
     # A sentence that many runs share would make each row of a phone's table as high as itself.
     runs = table("Every run of this entry", [heads[at] for at in kept], shown, _MOST)
-    return section("Runs", runs, note, _numbered(list(doubts)[:_MOST]))
-
-
-def _numbered(doubts: Sequence[str]) -> Html:
-    if not doubts:
-        return Html("")
-    items = many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in doubts)
-    return fill('<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>', items=items)
+    items = many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in list(doubts)[:_MOST])
+    numbered = fill('<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>', items=items)
+    return section("Runs", runs, note if of > _MOST else Html(""), numbered if doubts else Html(""))
 
 
 def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
@@ -208,11 +194,11 @@ def entry_page(
     the entry as it is there; ``off`` the titles of those that it would be on if they were built.
     """
     root = root_of(entry.page)
-    main = fill(
-        '<div class="intro"><h1>{model}</h1><p class="lead">{by}, {date}. {task}, {division} '
-        "division.</p>{badges}</div>\n"
-        '<ul class="columns" role="list">{tiles}</ul>{further}{doubts}{curve}{runs}{inference}{phases}{facts}{findings}'
-        "{lint}{notes}",
+    # Line by line: its line ends are kept, its other control characters shown.
+    lines = submission.notes.splitlines()[:_MOST_LINES]
+    notes = many(fill("<p>{line}</p>", line=line) for line in lines if line.strip())
+    main = render(
+        "entry-page",
         model=entry.model,
         by=", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each)),
         date=entry.date,
@@ -229,7 +215,7 @@ def entry_page(
         facts=_facts(submission, _file(source, root, entry.slug)),
         findings=_findings(findings),
         lint=_lint(linted) if linted is not None else Html(""),
-        notes=section("Notes", _prose(submission.notes)) if submission.notes else Html(""),
+        notes=section("Notes", notes) if submission.notes else Html(""),
     )
     back = many(
         [
@@ -259,10 +245,7 @@ def _tiles(entry: EntryPayload) -> Html:
         if entry.best_s is not None and entry.n > 1:
             tiles.append(("Best run", time_text(entry.best_s), "", "never a result by itself"))
     return many(
-        fill(
-            '<li><div class="tile"><span class="title">{title}</span><b>{value}</b>{interval}<span '
-            'class="by">{note}</span>'
-            "</div></li>",
+        render("tiles",
             title=title, value=value, note=note,
             interval=fill('<small class="interval-text">{text}</small>', text=interval) if interval else "",
         )
@@ -316,6 +299,7 @@ def _facts(submission: Submission, file: Html | None) -> Html:
     """Hardware, price, code, software, data, tuning, settings and where the entry is from."""
     hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
     made = submission.provenance
+    cores = "" if hardware.cores is None else f"{hardware.cores:,} {'core' if hardware.cores == 1 else 'cores'}"
     commit = submission.code.commit
     dirty = " (with uncommitted changes)" if submission.code.dirty else ""
     parts = [
@@ -324,7 +308,7 @@ def _facts(submission: Submission, file: Html | None) -> Html:
                 ("Hardware", hardware.description),
                 ("Nodes", _count(hardware.nodes)),
                 ("Accelerators", " × ".join(filter(None, [_count(hardware.accelerators), hardware.accelerator]))),
-                ("Processor", ", ".join(filter(None, [hardware.processor, _cores(hardware.cores)]))),
+                ("Processor", ", ".join(filter(None, [hardware.processor, cores]))),
                 ("Memory", in_unit(hardware.memory_bytes, BYTES)),
                 ("Framework", submission.framework),
                 ("Price", _price(submission) if price else "not stated"),
@@ -349,10 +333,6 @@ def _facts(submission: Submission, file: Html | None) -> Html:
 
 def _count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-def _cores(value: int | None) -> str:
-    return "" if value is None else f"{value:,} {'core' if value == 1 else 'cores'}"
 
 
 def _price(submission: Submission) -> str:
@@ -419,8 +399,3 @@ def _lint(linted: Remarks) -> Html:
     missing = missing_line([linted])
     note = fill('<p class="note">{missing}</p>', missing=missing) if missing else Html("")
     return section("The linter on its claim", listed, none, note)
-
-
-def _prose(text: str) -> Html:
-    """The text line by line: its line ends are kept, its other control characters shown."""
-    return many(fill("<p>{line}</p>", line=line) for line in text.splitlines()[:_MOST_LINES] if line.strip())

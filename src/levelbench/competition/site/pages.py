@@ -11,24 +11,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from levelbench.competition.figures import COLUMNS, Column
-from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
-from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
-from levelbench.competition.site.parts import (
-    TITLES,
-    asset,
-    badges,
-    facts,
-    fill,
-    inside,
-    many,
-    outside,
-    page,
-    root_of,
-    rules,
-    section,
-    target_text,
-)
-from levelbench.competition.site.payload import (
+from levelbench.competition.site import (
     DIVISIONS,
     BoardPayload,
     EntryPayload,
@@ -36,6 +19,25 @@ from levelbench.competition.site.payload import (
     NotShown,
     SiteFacts,
     TaskCard,
+)
+from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
+from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
+from levelbench.competition.site.parts import (
+    TITLES,
+    asset,
+    badges,
+    entries_words,
+    facts,
+    fill,
+    inside,
+    many,
+    outside,
+    page,
+    render,
+    root_of,
+    rules,
+    section,
+    target_text,
 )
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
@@ -46,10 +48,11 @@ _MOST_REASONS = 12
 def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
     """The index of ``site`` with a card for each of ``tasks``, as the text of an HTML document."""
     cards = many(_card(card) for card in tasks)
-    lead = (
-        f"{site.entries:,} entr{'y' if site.entries == 1 else 'ies'} on {len(tasks)} "
-        f"board{'s' * (len(tasks) != 1)}, as of {site.generated or ABSENT}."
-    )
+    boards = f"{len(tasks)} board{'s' * (len(tasks) != 1)}"
+    lead = f"{entries_words(site.entries)} on {boards}, as of {site.generated or ABSENT}."
+    programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV")]
+    programs += [(site.feed, "feed of new entries")] if site.feed else []
+    links = many(fill("<li>{link}</li>", link=inside("", name, words)) for name, words in programs)
     main = fill(
         '<div class="intro"><h1>{title}</h1><p class="lead">{lead} {what}</p></div>\n'
         '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{near}{missing}{machines}',
@@ -67,7 +70,7 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
         missing=_listed(
             "Not shown", site.not_shown, "These files are in the folder but on no board, for these reasons."
         ),
-        machines=_machines(site),
+        machines=section("For programs", fill('<ul class="inline">{links}</ul>', links=links)),
     )
     return page(site.title, "index", "index.html", main, site=site.title)
 
@@ -87,14 +90,13 @@ def _card(card: TaskCard) -> Html:
         )
         for leader in card.leaders
     )
-    count = f"{card.entries:,} entr{'y' if card.entries == 1 else 'ies'}"
     return fill(
         '<article class="card"><h2>{link}</h2><p class="target-line">{target}</p><dl class="leaders">{leaders}</dl>'
         '<p class="foot"><span>{count}</span><span>newest {newest}</span><span>rules {rules}</span></p></article>',
         link=inside("", card.page, card.title),
         target=card.about or target_text(card.target),
         leaders=leaders or Html('<div class="leader"><dt>No figure yet</dt></div>'),
-        count=count,
+        count=entries_words(card.entries),
         newest=card.newest or ABSENT,
         rules=card.ruleset.id,
     )
@@ -138,20 +140,17 @@ def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
     )
 
 
-def _machines(site: SiteFacts) -> Html:
-    """The same data for programs."""
-    links = [inside("", "leaderboard.json", "JSON"), inside("", "leaderboard.csv", "CSV")]
-    links += [inside("", site.feed, "feed of new entries")] if site.feed else []
-    listed = many(fill("<li>{link}</li>", link=link) for link in links)
-    return section("For programs", fill('<ul class="inline">{links}</ul>', links=listed))
-
-
 _MOST_ROWS = 100
 
 _NOT_YET = "no entry yet"
 _OF_TRAINING = ("time", "cost")
 _OF_SCENARIO = ("latency", "throughput")
 MOST_OTHERS = 24
+_CURVES = Html(
+    '<section class="script" id="overlaid" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
+    '<div id="curves"></div></section>\n'
+)
+"""The place of the curves that the script lays over one another."""
 
 
 def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> str:
@@ -163,23 +162,23 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
     columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
     first: Column = columns[0] if columns else "time"
     training = "training" in payload.modes
-    main = fill(
-        '<div class="intro"><h1>{title}</h1><p class="lead">{target}. Rules: <a href="#rules">{rules}</a>. '
-        "{count}, as of <time>{day}</time>.</p>{others}</div>\n"
-        '<section aria-labelledby="h-columns"><h2 id="h-columns" class="hidden">Columns and their records</h2>'
-        '<ul class="columns" id="columns" role="list">{tiles}</ul></section>\n{ranking}'
-        '<div class="pair">{progress}{curves}</div>{facts}',
+    main = render(
+        "task-page",
         title=payload.task_title,
         target=_sentence(payload.about or target_text(payload.target)),
         rules=payload.ruleset.id,
-        count=f"{len(payload.entries):,} entr{'y' if len(payload.entries) == 1 else 'ies'}",
+        count=entries_words(len(payload.entries)),
         day=payload.generated or ABSENT,
         others=_others(others, root),
         tiles=many(_tile(payload, column, root) for column in columns),
         ranking=_ranking(payload, first, root),
         progress=_progress(payload, columns, first, root),
-        curves=_curves() if training else Html(""),
-        facts=section("Rules of this board", _rules(payload), identity="rules"),
+        curves=_CURVES if training else "",
+        facts=section(
+            "Rules of this board",
+            rules(payload.ruleset, inference_facts(payload.inference, payload.target)),
+            identity="rules",
+        ),
     )
     scripts = fill(
         '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
@@ -204,18 +203,10 @@ def _others(others: Sequence[tuple[str, str]], root: str) -> Html:
     )
 
 
-def _rules(payload: BoardPayload) -> Html:
-    return rules(payload.ruleset, inference_facts(payload.inference, payload.target))
-
-
 def _title(payload: BoardPayload, column: Column) -> str:
     """The column's title; of latency and throughput also which one."""
     said = column in _OF_SCENARIO and payload.compared
     return f"{TITLES[column]} ({payload.compared})" if said else TITLES[column]
-
-
-def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:]
 
 
 def _sentence(text: str) -> str:
@@ -264,20 +255,10 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
         fill('<th scope="col" role="columnheader" class="{kind}">{text}</th>', kind=kind, text=text)
         for kind, text in shown
     )
+    title = _title(payload, first)
     more = f"The first {_MOST_ROWS} of {len(ranked):,} entries. " if len(ranked) > _MOST_ROWS else ""
-    return fill(
-        '<section aria-labelledby="h-ranking"><h2 id="h-ranking">Ranking</h2>'
-        '<div class="slider script" id="slider" hidden></div>'
-        '<form class="filters script" id="filters" role="search" aria-label="Filter and sort the entries" '
-        'hidden></form>'
-        '<p class="note" id="found" role="status"></p>'
-        '<div class="scroll board" role="region" tabindex="0" aria-label="Table of the ranking">'
-        '<table id="ranking" role="table" data-column="{column}"><caption class="hidden">Ranking by {title}</caption>'
-        '<thead role="rowgroup"><tr role="row">{head}</tr></thead><tbody role="rowgroup">{rows}</tbody></table></div>'
-        '<nav class="pager script" id="pager" aria-label="Pages of the ranking" hidden></nav>'
-        '<p class="note no-script">{more}Other columns, filters, sorting and curves need JavaScript.</p>'
-        "{note}</section>\n",
-        column=first, title=_lower(_title(payload, first)), head=head, rows=rows, more=more,
+    return render("ranking",
+        column=first, title=title[:1].lower() + title[1:], head=head, rows=rows, more=more,
         note=_note(payload, first),
     )  # fmt: skip
 
@@ -287,12 +268,7 @@ def _note(payload: BoardPayload, first: Column) -> Html:
     shown = "training" if first in _OF_TRAINING else "inference"
     said = {"training": _sentence(payload.ruleset.aggregation), "inference": inference_note(payload)}
     divided = len(payload.divisions()) > 1
-    return fill(
-        '<p class="note"><span data-about="rules">Entries are ranked by value; a new rank begins where one is clearly '
-        'worse, interval against interval, than another of the rank before; the others share it: "2=". </span>'
-        '<span data-about="asked" hidden>At a target that is not the rules\' own no interval is computed: entries are '
-        "ranked by value alone, and only equal values share a rank. </span>"
-        "{divisions}A hollow point has no interval. {figures}</p>",
+    return render("note",
         divisions="Each division has ranks of its own. " if divided else "",
         figures=many(
             fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
@@ -328,14 +304,8 @@ def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training:
     reached = f"{entry.reached}/{entry.n}" if entry.mode == "training" and entry.n else ""
     by = ", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each))
     has_bar = figure.value is not None and 0 < figure.value < math.inf
-    return fill(
-        '<tr role="row"><td role="cell" class="rank">{rank}</td><th scope="row" role="rowheader" class="entry">{link}'
-        '<small>{by}</small>{why}</th><td role="cell" class="figure n"><b>{value}</b>{interval}</td><td '
-        'role="cell" class="bar">'
-        '{bar}</td>{reached}{division}<td role="cell" class="hardware" data-label="Hardware">{hardware}</td>'
-        '<td role="cell" class="framework" data-label="Framework">{framework}</td>'
-        '<td role="cell" class="date" data-label="Date">{date}</td>'
-        '<td role="cell" class="code">{code}</td><td role="cell" class="notes">{badges}</td></tr>',
+    return render(
+        "row",
         rank=ABSENT if figure.rank is None else f"{figure.rank}{'=' if figure.shared else ''}",
         link=inside(root, entry.page, entry.model),
         by=by,
@@ -343,24 +313,22 @@ def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training:
         why=many(fill('<small class="why">{why}</small>', why=each) for each in filter(None, [why, *entry.doubts])),
         interval=fill('<small class="range">[{interval}</small>', interval=interval) if bracket else "",
         bar=interval_bar(figure.value or 1.0, figure.low, figure.high, scale) if has_bar else "",
-        reached=_reached(reached, entry.reached_text) if training else "",
-        division=_division(entry.division) if divided else "",
+        reached=fill(
+            '<td role="cell" class="reached n" data-label="Reached" title="{whole}">{short}</td>',
+            short=reached,
+            whole=entry.reached_text,
+        )
+        if training
+        else "",
+        division=fill('<td role="cell" class="division" data-label="Division">{name}</td>', name=entry.division)
+        if divided
+        else "",
         hardware=entry.hardware,
         framework=entry.framework,
         date=entry.date[:10],
         code=outside(entry.code_url, "code") if entry.code_url else "",
         badges=badges(entry),
     )
-
-
-def _reached(short: str, whole: str) -> Html:
-    return fill(
-        '<td role="cell" class="reached n" data-label="Reached" title="{whole}">{short}</td>', short=short, whole=whole
-    )
-
-
-def _division(division: str) -> Html:
-    return fill('<td role="cell" class="division" data-label="Division">{division}</td>', division=division)
 
 
 def _progress(payload: BoardPayload, columns: list[Column], first: Column, root: str) -> Html:
@@ -379,10 +347,8 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
             drawn.add(column)
             title = TITLES[column] + (f", {division} division" if len(divisions) > 1 else "")
             figures.append(
-                fill(
-                    '<figure data-progress="{column}"><figcaption>{title}: each point is an entry that '
-                    "was the best when "
-                    "it came</figcaption>{drawing}</figure>",
+                render(
+                    "progress",
                     column=column,
                     title=title,
                     drawing=drawing,
@@ -394,11 +360,3 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
             text = f"{TITLES[column]}: {_NOT_YET}."
             figures.append(fill('<p class="note" data-progress="{column}">{text}</p>', column=column, text=text))
     return section("The record over time", *figures)
-
-
-def _curves() -> Html:
-    """The place of the curves that the script lays over one another."""
-    return Html(
-        '<section class="script" id="overlaid" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
-        '<div id="curves"></div></section>\n'
-    )

@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import LiteralString
 from urllib.parse import urlsplit
 
-from levelbench.competition.site.payload import EntryPayload, RulesetFacts
+from levelbench.competition.site import EntryPayload, OriginFacts, RulesetFacts
 from levelbench.records.schema import Target
 from levelbench.report.markup import DARK, LIGHT, PHASES, SERIES, Html, style_sheet, variables
 from levelbench.report.numbers import ABSENT
@@ -103,6 +103,19 @@ def fill(template: LiteralString, /, **values: str) -> Html:
     return Html(template.format_map(values))
 
 
+@cache
+def _templates() -> dict[str, LiteralString]:
+    """What ``assets/pages.html`` has under each name: its lines are joined, and an empty one is a line's end."""
+    text = (files("levelbench.competition.site") / "assets" / "pages.html").read_text("utf-8")
+    parts = (part.partition(" -->\n") for part in text.split("<!-- ")[1:])
+    return {name: "".join(line or "\n" for line in body.split("\n")[:-1]) for name, _, body in parts}
+
+
+def render(name: str, /, **values: str) -> Html:
+    """The template ``name`` of ``assets/pages.html``, filled."""
+    return fill(_templates()[name], **values)
+
+
 def many(parts: Iterable[str]) -> Html:
     """The parts one after another, escaped unless they are :class:`Html`."""
     return Html("".join(map(escaped, parts)))
@@ -115,23 +128,7 @@ def root_of(name: str) -> str:
 
 def page(title: str, kind: str, name: str, main: Html, *, site: str, back: Html = _NONE, scripts: Html = _NONE) -> str:
     """A whole page: ``name`` is where it is, relative to the root; ``back`` are the links of the top besides home."""
-    return fill(
-        '<!DOCTYPE html>\n<html lang="en" data-root="{root}" data-page="{kind}"><head><meta charset="utf-8">'
-        '<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light '
-        'dark"><title>{title}</title>'
-        '<link rel="icon" href="{root}{icon}" type="image/svg+xml">'
-        '<link rel="stylesheet" href="{root}{style}"><script '
-        'src="{root}{theme}"></script>{scripts}</head>\n'
-        '<body><a class="skip" href="#main">Skip to the content</a>'
-        '<header class="top"><nav aria-label="Site"><a class="home" href="{root}index.html">{site}</a>{back}</nav>'
-        '<div id="tools"></div></header>\n<main id="main" tabindex="-1">{main}</main>\n'
-        '<footer><p>Built by <code>levelbench board build</code>. Entries are checked with '
-        '<code>levelbench board check</code>; '
-        "times and costs of training are computed from the curves that they hold, never believed. Latency, throughput "
-        "and energy are their authors' own measurements, and the cost of answers is made of these or stated."
-        "</p></footer></body></html>\n",
+    return render("page",
         root=root_of(name), kind=kind, policy=_POLICY, title=title, site=site, back=back, main=main, scripts=scripts,
         icon=asset("icon.svg"), style=asset("board.css"), theme=asset("theme.js"),
     )  # fmt: skip
@@ -191,6 +188,17 @@ def table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[Sequenc
     )  # fmt: skip
 
 
+def origin_words(origin: OriginFacts) -> str:
+    """Which system's file an entry was read from, and how many doubts there are about it."""
+    doubts = len(origin.doubts)
+    return origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")
+
+
+def entries_words(count: int) -> str:
+    """``1 entry``, ``1,234 entries``."""
+    return f"{count:,} entr{'y' if count == 1 else 'ies'}"
+
+
 def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     """What a reader should know of an entry before its figures; ``always`` says also that it is not signed."""
     found: list[tuple[str, str]] = []
@@ -207,8 +215,7 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     if entry.lint:
         found.append(("plain", f"lint: {entry.lint}"))
     if entry.origin is not None:
-        doubts = len(entry.origin.doubts)
-        found.append(("plain", entry.origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")))
+        found.append(("plain", origin_words(entry.origin)))
     items = "".join(f'<li class="badge {escaped(kind)}">{escaped(text)}</li>' for kind, text in found)
     return Html(f'<ul class="badges">{items}</ul>') if items else _NONE
 

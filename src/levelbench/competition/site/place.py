@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from levelbench.competition.entries import UnreadableError, read_bytes
 from levelbench.competition.leaderboard import SITE_MARKER
-from levelbench.competition.reading import UnreadableError, read_bytes
 from levelbench.errors import DefinitionError, StoreError, UsageError
 from levelbench.records.locks import hold
 

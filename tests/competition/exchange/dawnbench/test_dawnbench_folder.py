@@ -5,8 +5,14 @@ from collections import Counter
 
 import pytest
 
-from levelbench.competition.exchange.dawnbench import leaderboard, read_entry, read_folder, value_of
-from levelbench.competition.exchange.dawnbench.folder import hours_minutes_seconds, shown
+from levelbench.competition.exchange.dawnbench import (
+    hours_minutes_seconds,
+    leaderboard,
+    read_entry,
+    read_folder,
+    shown,
+    value_of,
+)
 from levelbench.errors import RecordError
 from levelbench.measure.crossing import find_crossing
 

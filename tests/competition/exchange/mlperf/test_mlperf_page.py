@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from levelbench.competition.exchange.mlperf.logs import benchmarks
-from levelbench.competition.rulesets.registry import ruleset, task_rules
+from levelbench.competition.rulesets import ruleset, task_rules
 
 PAGE = (Path(__file__).parents[4] / "docs" / "mlperf.md").read_text()
 

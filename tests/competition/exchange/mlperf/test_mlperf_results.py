@@ -5,7 +5,7 @@ import pytest
 from levelbench.competition.entries import encode
 from levelbench.competition.exchange.mlperf import read_results
 from levelbench.competition.leaderboard import check
-from levelbench.competition.rulesets.registry import ruleset
+from levelbench.competition.rulesets import ruleset
 from levelbench.competition.rulesets.scores import olympic_score
 from levelbench.competition.scoring import score as scored
 from levelbench.errors import RecordError

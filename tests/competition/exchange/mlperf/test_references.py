@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.competition.exchange.mlperf.results import read_points
+from levelbench.competition.exchange.mlperf import read_points
 from levelbench.competition.rulesets.scores import ReferencePoint, judge, prune
 from levelbench.errors import RecordError
 from levelbench.measure.statistics import arithmetic_mean, coefficient_of_variation

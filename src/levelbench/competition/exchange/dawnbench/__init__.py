@@ -1,16 +1,43 @@
-"""DAWNBench: its entries read, its leaderboard reproduced, its checks run, and entries written for it."""
+"""DAWNBench: a folder of its entries, its own checks, what is doubtful in them, and its leaderboard."""
 
-from levelbench.competition.exchange.dawnbench.folder import (
-    CHECKS,
-    COLUMNS,
-    LeaderboardRow,
-    failed_checks,
-    leaderboard,
-    read_entry,
-    read_folder,
-    value_of,
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from levelbench.competition.entries import Submission
+from levelbench.competition.exchange import place_in, read_bytes
+from levelbench.competition.exchange.dawnbench.entries import (
+    LARGEST_JSON,
+    LARGEST_TSV,
+    MODES,
+    PLACES,
+    TASKS,
+    DawnTask,
+    RawEntry,
+    WrittenEntry,
+    build,
+    place_of,
+    quality_key,
+    read_raw,
+    target_of,
+    unit_of,
+    write_entry,
 )
-from levelbench.competition.exchange.dawnbench.writing import WrittenEntry, write_entry
+from levelbench.competition.scoring import first_arrival_s
+from levelbench.errors import LevelbenchError, RecordError, UnknownNameError
+from levelbench.measure.clocks import utc_now
+from levelbench.measure.crossing import find_crossing
 
 __all__ = [
     "CHECKS",
@@ -24,3 +51,438 @@ __all__ = [
     "value_of",
     "write_entry",
 ]
+
+_VERSIONS = ("v1.0",)
+_REQUIRED = ("version", "author", "authorEmail", "framework", "model", "hardware", "timestamp")
+
+
+class FolderCheck(NamedTuple):
+    """One check: its name, the mode and task (``None``: all) whose files it reads, and what it asks."""
+
+    name: str
+    mode: str
+    task: DawnTask | None
+    asks: str
+
+
+_OF_FILES = (("json", "the JSON parses"), ("fields", "required fields are there, day and version are known"))
+_OF_TASKS = (
+    ("tsv", "train", "a TSV of its name has these columns alone, and rows"),
+    ("train-threshold", "train", "the best quality is at the threshold or above"),
+    ("inference-threshold", "inference", "the quality is at the threshold or above"),
+)
+CHECKS = (
+    *(FolderCheck(f"{mode}-{name}", mode, None, asks) for name, asks in _OF_FILES for mode in MODES),
+    *(FolderCheck(f"{task.task}-{name}", mode, task, asks) for name, mode, asks in _OF_TASKS for task in TASKS),
+    FolderCheck("squad-f1-range", "train", TASKS[2], "every F1 lies within 0 and 1"),
+)
+"""All fourteen: two of syntax, two of fields, three of curves, six of thresholds, one of a range."""
+
+
+def failed_checks(path: Path, task: DawnTask, mode: str) -> list[str]:
+    """The name of each check that the entry at ``path`` fails, with what it found; empty if the CI let it pass."""
+    entry = _Entry(path, task)
+    runs: dict[str, Callable[[], str]] = {
+        "json": entry.syntax,
+        "fields": lambda: entry.fields(mode),
+        "tsv": entry.curve,
+        "train-threshold": entry.best,
+        "inference-threshold": entry.quality,
+        "f1-range": entry.within,
+    }
+    found = []
+    for check in CHECKS:
+        if check.mode == mode and check.task in (None, task):
+            kind = check.name.removeprefix(f"{mode if check.task is None else task.task}-")
+            said = runs[kind]()
+            if said:
+                found.append(f"{check.name}: {said}")
+    return found
+
+
+class _Entry:
+    """One entry as the CI saw it; each method answers with what is wrong, or nothing."""
+
+    def __init__(self, path: Path, task: DawnTask) -> None:
+        self.path = path
+        self.task = task
+        self.record: Any = None
+        self.columns: dict[str, list[float]] | None = None
+        self.fault = ""
+        try:
+            # No utf-8-sig: a mark at the beginning is a fault to the parser that the CI used.
+            self.record = json.loads(read_bytes(path, LARGEST_JSON).decode(), parse_int=float)
+        except LevelbenchError as error:
+            self.fault = error.found
+        except (ValueError, RecursionError) as error:
+            self.fault = str(error)
+        self.scale: float = 10**task.places
+
+    def syntax(self) -> str:
+        return self.fault
+
+    def fields(self, mode: str) -> str:
+        if not isinstance(self.record, dict):
+            return "there is no object to look into"
+        for name in (*_REQUIRED, *(["latency"] if mode == "inference" else [])):
+            if name not in self.record:
+                return f"{name!r} is required"
+        try:
+            datetime.strptime(self.record["timestamp"], "%Y-%m-%d")
+        except (TypeError, ValueError) as error:
+            return str(error)
+        version = self.record["version"]
+        return "" if version in _VERSIONS else f"version {version!r} is none of {', '.join(_VERSIONS)}"
+
+    def curve(self) -> str:
+        beside = self.path.with_suffix(".tsv")
+        if not beside.exists():
+            return "there is no TSV"
+        columns = self._read()
+        if columns is None:
+            return "the TSV cannot be read"
+        if sorted(columns) != sorted(self.task.columns):
+            return f"its columns are {', '.join(columns)}, not {', '.join(self.task.columns)}"
+        # An empty curve of SQuAD was let through.
+        return "it has no rows" if not any(columns.values()) and self.task.places else ""
+
+    def best(self) -> str:
+        if not isinstance(self.record, dict) or self.record.get("version") != "v1.0":
+            return ""
+        values = [each for each in (self._read() or {}).get(self.task.key, []) if each == each]
+        if not values:
+            return f"there is no {self.task.key}"
+        return "" if max(values) >= self._threshold() else f"the best is {max(values):g}, below {self._threshold():g}"
+
+    def quality(self) -> str:
+        value = self.record.get(self.task.key) if isinstance(self.record, dict) else None
+        if not isinstance(value, int | float):
+            return f"there is no {self.task.key}"
+        return "" if value >= self._threshold() else f"it is {value:g}, below {self._threshold():g}"
+
+    def within(self) -> str:
+        values = (self._read() or {}).get(self.task.key, [])
+        outside = [each for each in values if not 0 <= each <= 1]
+        return f"{outside[0]:g} does not" if outside else ""
+
+    def _threshold(self) -> float:
+        return target_of(self.task).threshold * self.scale
+
+    def _read(self) -> dict[str, list[float]] | None:
+        if self.columns is None:
+            try:
+                text = read_bytes(self.path.with_suffix(".tsv"), LARGEST_TSV).decode("utf-8-sig")
+                rows = [line.split("\t") for line in text.splitlines() if line.strip()]
+                names = rows[0] if rows else []
+                self.columns = {name: [float(row[at]) for row in rows[1:]] for at, name in enumerate(names)}
+            except (LevelbenchError, ValueError, IndexError):
+                return None
+        return self.columns
+
+
+PRICE_TOLERANCE = 0.01
+"""How far the cost that is stated may lie from latency times price: published figures have two digits or more."""
+
+_DOCUMENTED = {"version", "logFilename", "misc", *PLACES} - {"commitHash", "costPerHour"}
+_OF_MODE = {"train": {"costPerHour"}, "inference": {"latency", "cost"}}
+
+
+def doubts(raw: RawEntry, entry: Submission, task: DawnTask, mode: str, today: date) -> list[str]:
+    """Every doubt about the entry, the graver ones first; ``today`` is what no day may lie beyond."""
+    found = [*_of_curve(raw, entry, task)] if mode == "train" else [*_of_inference(raw.record, entry, task)]
+    found += [*_of_price(raw.record, entry, mode), *_of_form(raw, entry, task, mode, today)]
+    return found + [f"format: {each}" for each in raw.oddities]
+
+
+def _of_curve(raw: RawEntry, entry: Submission, task: DawnTask) -> Iterator[str]:
+    curve, target = entry.runs[0].curve, entry.target
+    yield "single-run: one run, so nothing is known of its spread or of how often it arrives"
+    first, sustained = (
+        find_crossing(curve.quality, target.threshold, direction=target.direction, rule=rule, x=curve.time_s)
+        for rule in ("first", "sustained")
+    )
+    if first is None:
+        yield f"threshold: the best of {len(curve.quality)} evaluations is {max(curve.quality):g}"
+    elif sustained is None:
+        yield f"flapping: at the target after {first.position:.2f} s, and below it again at the end"
+    elif sustained.index > first.index:
+        yield f"flapping: at the target after {first.position:.2f} s, to stay only after {sustained.position:.2f} s"
+    if first is not None and first.index == len(curve.quality) - 1:
+        yield "censored: the curve ends where it crosses, so whether the model stays at the target is unknown"
+    yield from _of_order(curve.time_s, curve.epoch)
+    yield from _of_scale(list((raw.columns or {}).get(task.key, ())), curve.quality, task)
+
+
+def _of_order(time_s: Sequence[float], epoch: Sequence[float] | None) -> Iterator[str]:
+    if time_s[0] < 0:
+        yield f"curve: it begins at {time_s[0]:g} s"
+    for name, values in (("hours", time_s), ("epoch", epoch or ())):
+        at = next((i for i in range(1, len(values)) if values[i] <= values[i - 1]), None)
+        if at is not None:
+            yield f"curve: {name} does not increase in row {at + 1}"
+
+
+def _of_scale(given: Sequence[Decimal], shares: Sequence[float], task: DawnTask) -> Iterator[str]:
+    places = unit_of(list(given), task)
+    if given and places != task.places:
+        said, due = ("per cent", "a share") if places else ("a share", "per cent")
+        yield f"scale: {task.key} is given as {said} where {due} is due; read as {said}"
+    outside = [each for each in shares if not 0 <= each <= 1]
+    if outside:
+        yield f"scale: a quality of {outside[0]:g} is beyond what can be reached"
+
+
+def _of_inference(record: Mapping[str, Any], entry: Submission, task: DawnTask) -> Iterator[str]:
+    measured = entry.inference[0]
+    yield "single-run: one mean, so nothing is known of the latency's spread"
+    key = quality_key(record, task)
+    if key != task.key:
+        yield f"fields: the quality stands under {key!r}, not {task.key!r}"
+    if measured.quality is None:
+        yield f"quality: none is stated under {task.key!r}"
+    else:
+        if measured.quality < entry.target.threshold:
+            yield f"threshold: the quality is {measured.quality:g}, the target {entry.target.threshold:g}"
+        yield from _of_scale([Decimal(record[key])], [measured.quality], task)
+    if measured.mean_latency_s is None:
+        yield "latency: none is stated"
+    elif measured.mean_latency_s <= 0:
+        yield f"latency: {measured.mean_latency_s:g} s is not a time"
+
+
+def _of_price(record: Mapping[str, Any], entry: Submission, mode: str) -> Iterator[str]:
+    if mode == "train":
+        if entry.price is None:
+            given = record.get("costPerHour")
+            yield "price: none is stated" if given is None else f"price: costPerHour is {given!r}, no price"[:200]
+        return
+    cost = entry.inference[0].cost_usd
+    if cost is None:
+        yield "price: no cost is stated"
+    elif cost <= 0:
+        yield f"price: a cost of {cost:g} is none"
+    elif entry.price is not None:
+        yield from inconsistent(entry, entry.price.usd_per_hour, "its own costPerHour")
+
+
+def inconsistent(entry: Submission, usd_per_hour: float, source: str) -> Iterator[str]:
+    """The doubt whether cost is latency times price, where both are stated and it is not."""
+    measured = entry.inference[0]
+    if measured.cost_usd is None or not measured.mean_latency_s or measured.mean_latency_s < 0:
+        return
+    due = usd_per_hour / 3600 * measured.mean_latency_s
+    if abs(measured.cost_usd - due) > PRICE_TOLERANCE * due:
+        yield f"cost: {measured.cost_usd:.4g} USD is stated, latency times price is {due:.4g} ({source})"
+
+
+def _of_form(raw: RawEntry, entry: Submission, task: DawnTask, mode: str, today: date) -> Iterator[str]:
+    record = raw.record
+    if entry.code.url is None:
+        yield "code: no link to it"
+    elif entry.code.commit is None:
+        yield "code: the link names no commit, so what ran may have changed since"
+    if entry.code.url is not None and not entry.code.url.startswith(("https://", "http://")):
+        yield "code: the link is not a web address"
+    if date.fromisoformat(entry.submitted) > today:
+        yield f"date: {entry.submitted} lies in the future"
+    if record.get("timestamp") != entry.submitted:
+        yield f"date: {record.get('timestamp')!r} is not written as YYYY-MM-DD"
+    known = _DOCUMENTED | _OF_MODE[mode] | ({quality_key(record, task)} if mode == "inference" else set())
+    if record.get("usedBlacklist") is True:
+        yield "data: evaluated without the images that the dataset's own list excludes, which others count"
+    unknown = sorted(set(record) - known)
+    if unknown:
+        yield f"fields: the format does not have {', '.join(unknown)}"[:1000]
+    if not isinstance(record.get("misc", {}), dict):
+        yield "fields: misc is not an object"
+    for name in ("author", "framework", "model", "hardware"):
+        if len(record[name].strip()) > 200:
+            yield f"fields: {name} is longer than 200 characters; what is shown is cut"
+    if raw.path.stem.count("_") < 3:
+        yield "name: the file is not called AUTHOR_MODEL_HARDWARE_FRAMEWORK"
+
+
+CI = "CI"
+"""How a doubt begins that the competition's own CI raises."""
+
+MOST_FILES = 20_000
+
+
+def read_entry(path: Path, *, root: Path | None = None, today: date | None = None) -> Submission:
+    """The entry whose JSON is at ``path``, with its TSV beside it and all doubts about it.
+
+    ``root`` is the folder that names it and that it may not lead out of; ``today`` stands in for the present day.
+    Raises ``RecordError`` for what is no entry.
+    """
+    raw = read_raw(path, root)
+    task, mode = place_of(raw)
+    entry = build(raw, place_in(path.parent if root is None else root, path))
+    # Theirs first; ours never repeat a threshold that theirs has said.
+    theirs = [f"{CI}: {each}" for each in failed_checks(path, task, mode)]
+    said = any("-threshold" in each for each in theirs)
+    ours = doubts(raw, entry, task, mode, today or utc_now().date())
+    return _doubting(entry, [*theirs, *(each for each in ours if not (said and each.startswith("threshold:")))])
+
+
+def _doubting(entry: Submission, more: list[str]) -> Submission:
+    assert entry.origin is not None
+    origin = msgspec.structs.replace(entry.origin, doubts=[*entry.origin.doubts, *(each[:4000] for each in more)])
+    return msgspec.structs.replace(entry, origin=origin)
+
+
+def entry_files(root: Path) -> list[Path]:
+    """The JSON files of the entries under ``root``: a clone, a task's folder, a mode's folder or one file; sorted."""
+    if not root.is_dir():
+        return [root]
+    folders = [root / task.folder / mode for task in TASKS for mode in MODES] + [root / mode for mode in MODES]
+    # Only a folder without folders of entries holds entries itself: a clone's own JSON files are none.
+    there = [folder for folder in folders if folder.is_dir()] or [root]
+    found = [path for folder in there for path in _json_files(folder)]
+    if len(found) > MOST_FILES:
+        raise RecordError(f"reading {root}", f"it has more than {MOST_FILES:,} entries", "read its tasks one by one")
+    return found
+
+
+def _json_files(folder: Path) -> list[Path]:
+    with os.scandir(folder) as scanned:
+        return sorted(folder / each.name for each in scanned if each.name.endswith(".json"))
+
+
+def read_folder(root: Path, *, today: date | None = None) -> tuple[list[Submission], list[str]]:
+    """All entries under ``root``, and a sentence for each file that is none.
+
+    A curve without its JSON is such a sentence too. Raises ``RecordError`` where there is no entry at all to look for.
+    """
+    files = entry_files(root)
+    base = root if root.is_dir() else root.parent
+    entries, problems = [], []
+    for path in files:
+        try:
+            entries.append(read_entry(path, root=base, today=today))
+        except LevelbenchError as error:
+            problems.append(f"{place_in(base, path)}: {error.found}; {error.do}")
+    problems += _lonely(root, set(files))
+    if not files and not problems:
+        do = "give a clone of the entries, one of its folders CIFAR10, ImageNet and SQuAD, or one JSON file"
+        raise RecordError(f"reading {root}", "no entries lie there", do)
+    return _compared(entries), problems
+
+
+def _lonely(root: Path, files: set[Path]) -> list[str]:
+    """A sentence for each curve whose JSON is missing."""
+    if not root.is_dir():
+        return []
+    folders = {path.parent for path in files} | {root / task.folder / "train" for task in TASKS} | {root / "train"}
+    curves = sorted(path for folder in folders if folder.is_dir() for path in folder.glob("*.tsv"))
+    lonely = [path for path in curves if path.with_suffix(".json") not in files]
+    return [f"{place_in(root, path)}: it has no JSON of its name; add the entry's JSON" for path in lonely]
+
+
+def _compared(entries: list[Submission]) -> list[Submission]:
+    """The entries with the doubts that only all of them together raise."""
+    more: dict[int, list[str]] = defaultdict(list)
+    for at, doubt in [*_twins(entries), *_costs(entries)]:
+        more[at].append(doubt)
+    return [_doubting(each, more[at]) if at in more else each for at, each in enumerate(entries)]
+
+
+def _twins(entries: list[Submission]) -> Iterator[tuple[int, str]]:
+    """Entries with the same curve, and files whose names differ in nothing but their letters' case."""
+    curves: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    names: dict[str, list[int]] = defaultdict(list)
+    for at, each in enumerate(entries):
+        if each.runs:
+            curves[(each.task, *each.runs[0].curve.time_s, *each.runs[0].curve.quality)].append(at)
+        names[_file(each).lower()].append(at)
+    for groups, what in ((curves, "the same curve"), (names, "the same name but for case")):
+        for group in groups.values():
+            for at in group[1:]:
+                yield at, f"duplicate: {what} as {_file(entries[group[0]])}"
+
+
+def _file(entry: Submission) -> str:
+    return entry.origin.file if entry.origin else ""
+
+
+def _costs(entries: list[Submission]) -> Iterator[tuple[int, str]]:
+    """Costs of inference, and prices, beside those that others state for hardware of exactly the same words."""
+    prices: dict[str, dict[float, str]] = defaultdict(dict)
+    for each in entries:
+        if each.price is not None:
+            prices[each.hardware.description].setdefault(each.price.usd_per_hour, _file(each))
+    for at, each in enumerate(entries):
+        known = prices.get(each.hardware.description, {})
+        if each.inference and each.price is None and known:
+            found = [list(inconsistent(each, price, f"price of {file}")) for price, file in known.items()]
+            if all(found):
+                yield at, found[0][0]
+        if each.price is not None and len(known) > 1:
+            lowest, highest = min(known), max(known)
+            yield at, f"price: entries with hardware of the same words state {lowest:g} to {highest:g} USD an hour"
+
+
+COLUMNS = {
+    "time": "training time",
+    "cost": "training cost",
+    "latency": "inference latency",
+    "inference-cost": "inference cost",
+}
+PRINTED_ANSWERS = 10_000
+"""The answers whose cost its site printed."""
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """One line: ``value`` in seconds or dollars (of one answer, for inference), ``text`` as the site printed it."""
+
+    rank: int
+    value: float
+    text: str
+    entry: Submission
+
+
+def value_of(entry: Submission, column: str) -> float | None:
+    """The entry's figure in ``column``: seconds, or US dollars; ``None`` where it has none or never arrived.
+
+    Time is that of the first run, to its first evaluation at the target; cost is that time at the price.
+    """
+    if column not in COLUMNS:
+        raise UnknownNameError("column of the leaderboard", column, COLUMNS)
+    if column == "latency":
+        return entry.inference[0].mean_latency_s if entry.inference else None
+    if column == "inference-cost":
+        return entry.inference[0].cost_usd if entry.inference else None
+    time_s = first_arrival_s(entry.runs[0].curve, entry.target) if entry.runs else None
+    if column == "time" or time_s is None:
+        return time_s
+    return None if entry.price is None else time_s / 3600 * entry.price.usd_per_hour
+
+
+def leaderboard(entries: Iterable[Submission], column: str, top: int | None = None) -> list[LeaderboardRow]:
+    """The entries of one task that have a figure in ``column``, the best first; its site showed the ``top`` five."""
+    valued = [(value, each) for each in entries if (value := value_of(each, column)) is not None]
+    valued.sort(key=lambda pair: (pair[0], pair[1].origin.file if pair[1].origin else "", pair[1].model))
+    return [LeaderboardRow(at, value, shown(value, column), each) for at, (value, each) in enumerate(valued[:top], 1)]
+
+
+def shown(value: float, column: str) -> str:
+    """The figure as its site printed it: ``0:30:43``, ``$49.30``, ``9.784 ms``, and the cost of 10,000 answers.
+
+    Sites printed a latency to three or four digits; four are given here. What would round to $0.00 has two digits.
+    """
+    if column == "time":
+        return hours_minutes_seconds(value)
+    if column == "latency":
+        return f"{value * 1000:.4g} ms"
+    usd = value * (PRINTED_ANSWERS if column == "inference-cost" else 1)
+    return f"${usd:.2f}" if usd == 0 or abs(usd) >= 0.005 else f"${usd:.2g}"
+
+
+def hours_minutes_seconds(seconds: float) -> str:
+    """``H:MM:SS`` with seconds rounded up.
+
+    >>> hours_minutes_seconds(1842.9984), hours_minutes_seconds(370087.79)
+    ('0:30:43', '102:48:08')
+    """
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

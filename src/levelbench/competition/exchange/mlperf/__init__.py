@@ -1,15 +1,54 @@
-"""MLPerf Training: its logs read and written, checked, and made into submissions.
+"""MLPerf Training: folders and archives of results read, and runs written as training logs (``:::MLLOG``).
 
-A log is raw, so everything that is said of a run (time, convergence, seeds, compliance) is computed from
-its events here, by rules that are data, and no text of a log is ever executed.
+Logs are written so that the official checker and any other reader takes them, and only what is known is claimed. Caches
+of our runs are logged as not cleared and those of other systems' runs not at all, counts that nobody stated as
+``null``, and what MLPerf's keys cannot say (the target, all settings) stands under keys of our own, which the format
+allows.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import msgspec
+
+from levelbench.competition.entries import Submission, SubmittedRun, write_whole
 from levelbench.competition.exchange.mlperf.compliance import LogFinding, check_log, check_seeds
-from levelbench.competition.exchange.mlperf.entries import losses_of
-from levelbench.competition.exchange.mlperf.logs import LogEvaluation, TrainingLog, read_log
-from levelbench.competition.exchange.mlperf.results import read_results, write_log, write_submission
+from levelbench.competition.exchange.mlperf.entries import (
+    LoggedEvaluation,
+    LoggedRun,
+    losses_of,
+    of_record,
+    of_submission,
+    submission_of,
+)
+from levelbench.competition.exchange.mlperf.logs import (
+    ENTRY_KEY,
+    ORIGIN_KEY,
+    SETTINGS_KEY,
+    TARGET_KEY,
+    LogEvaluation,
+    TrainingLog,
+    Tree,
+    benchmark,
+    json_value,
+    number_of,
+    parse_log,
+    read_bytes,
+    read_log,
+    read_tree,
+)
+from levelbench.competition.rulesets.scores import ReferencePoint, scaling_of
+from levelbench.errors import LevelbenchError, RecordError
+from levelbench.records.reader import Record
+from levelbench.records.writer import path_part
 
 __all__ = [
     "LogEvaluation",
@@ -19,7 +58,281 @@ __all__ = [
     "check_seeds",
     "losses_of",
     "read_log",
+    "read_points",
     "read_results",
     "write_log",
     "write_submission",
 ]
+
+_LOG = re.compile(r"result_\d{1,6}\.txt")
+
+
+def read_results(path: str | Path) -> tuple[list[Submission], list[str]]:
+    """The submissions below ``path``, and the problems: what could not be read, and why.
+
+    ``path`` is a folder, a tar archive of one, or a single log. A log that cannot be read is a problem and a doubt
+    about its submission. Raises ``RecordError`` where there is no such path, no log below it, or an archive is damaged.
+    """
+    path = Path(path)
+    asked = f"reading the MLPerf results in {path}"
+    tree = read_tree(path, _LOG, asked)
+    groups: dict[PurePosixPath, list[PurePosixPath]] = {}
+    for name in tree:
+        if name.suffix != ".json":
+            groups.setdefault(name.parent, []).append(name)
+    if not groups:
+        raise RecordError(asked, "there is no result_<i>.txt in it", "give a folder of results, or one log")
+    found: list[Submission] = []
+    problems: list[str] = []
+    for folder, names in groups.items():
+        try:
+            found.append(_read_group(tree, folder, names, problems))
+        except LevelbenchError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def _read_group(tree: Tree, folder: PurePosixPath, names: Sequence[PurePosixPath], problems: list[str]) -> Submission:
+    logs: list[TrainingLog] = []
+    digests: dict[str, str] = {}
+    doubts: list[str] = []
+    for name in names:
+        try:
+            logs.append(parse_log(io.BytesIO(tree[name]), name.name, f"reading the MLPerf log {name}"))
+        except LevelbenchError as error:
+            problems.append(str(error))
+            doubts.append(f"{name.name} cannot be read: {error.found}")
+        else:
+            digests[name.name] = hashlib.sha256(tree[name]).hexdigest()
+    fields: dict[str, int | float | str | bool | None] = {}
+    if (scaling := folder / "scaling.json") in tree:
+        fields["scaling_factor"] = scaling_of(tree[scaling], f"reading {scaling}")
+    where = str(folder) if str(folder) != "." else names[0].name if len(names) == 1 else str(folder)
+    system, doubt = system_of(tree, folder)
+    return submission_of(
+        logs, file=where, system=system, digests=digests, fields=fields, doubts=[*doubts, *([doubt] if doubt else [])]
+    )
+
+
+def system_of(tree: Tree, folder: PurePosixPath) -> tuple[dict[str, Any], str | None]:
+    """The description of the system that a folder of logs belongs to, empty if there is none; a doubt about it."""
+    parts = folder.parts
+    if "results" not in parts:
+        return {}, None
+    at = len(parts) - 1 - parts[::-1].index("results")
+    if at + 1 >= len(parts):
+        return {}, None
+    name = PurePosixPath(*parts[:at], "systems", f"{parts[at + 1]}.json")
+    if name not in tree:
+        return {}, None
+    try:
+        described = json_value(tree[name].decode("utf-8-sig"))
+    except ValueError as error:
+        return {}, f"{name} cannot be read ({error})"
+    return (described, None) if isinstance(described, dict) else ({}, f"{name} is not an object")
+
+
+_LIMIT = 16 * 1024 * 1024
+_FIELDS = ("epochs to converge", "samples to converge")
+
+
+def read_points(path: str | Path) -> dict[str, list[ReferencePoint]]:
+    """The points of a file by benchmark, in the file's order; as many runs are dropped as the benchmark's score drops.
+
+    Raises ``RecordError`` for a file that is none, or a record without benchmark, batch size or values.
+    """
+    path = Path(path)
+    asked = f"reading the reference points in {path}"
+    do = 'give {"<name>": {"Benchmark": ..., "BS": ..., "Epochs to converge": [...]}, ...}'
+    try:
+        said = json_value(read_bytes(path, asked, _LIMIT).decode("utf-8-sig"))
+    except ValueError as error:
+        raise RecordError(asked, str(error), do) from error
+    if not isinstance(said, dict):
+        raise RecordError(asked, "it is not an object", do)
+    found: dict[str, list[ReferencePoint]] = {}
+    for name, record in said.items():
+        try:
+            which, point = _point(record)
+        except ValueError as error:
+            raise RecordError(asked, f"{name[:80]}: {error}", do) from error
+        found.setdefault(which, []).append(point)
+    return found
+
+
+def _point(record: Any) -> tuple[str, ReferencePoint]:
+    if not isinstance(record, dict):
+        raise ValueError("it is not an object")
+    name, batch_size = record.get("Benchmark"), record.get("BS")
+    if not isinstance(name, str) or isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError("it has no Benchmark, or no BS above zero")
+    values = next((each for field, each in record.items() if field.lower() in _FIELDS), None)
+    if not isinstance(values, list) or not values:
+        raise ValueError("it has no values to converge")
+    numbers = [number_of(value) for value in values]
+    known = benchmark(name)
+    point = ReferencePoint(batch_size, tuple(n for n in numbers if n is not None), known.drop if known else 1)
+    if len(point.values) < len(numbers):
+        raise ValueError("a value is not a number")
+    return name, point
+
+
+_LATEST_S = 2**53 / 1000
+_KINDS = {"start": "INTERVAL_START", "end": "INTERVAL_END", "point": "POINT_IN_TIME"}
+Kind = Literal["start", "end", "point"]
+
+
+def write_log(
+    run: Record | SubmittedRun,
+    path: str | Path,
+    *,
+    submission: Submission | None = None,
+    organisation: str = "not stated",
+    division: str = "open",
+    benchmark: str | None = None,
+    crossing: str | None = None,
+) -> Path:
+    """Write ``run`` to ``path`` as one log, and return the path; the file appears whole or not at all.
+
+    A ``SubmittedRun`` needs the ``submission`` that it is of, which says who, where and the target; for a record of
+    ours ``organisation`` and ``division`` say so. ``benchmark`` is the name to log, the task's own unless given: the
+    official checker knows only the names of its round. ``crossing`` is the rule that stops the clock: for a record
+    MLPerf's (``first``) unless given, for a submitted run its entry's own. Times are whole milliseconds, as the format
+    has them.
+
+    Raises ``RecordError`` for a run that has no curve to write, ``StoreError`` where the file cannot be written.
+    """
+    if isinstance(run, Record):
+        logged = of_record(run, organisation=organisation, division=division, crossing=crossing or "first")
+    elif submission is not None:
+        logged = of_submission(submission, run, crossing=crossing)
+    else:
+        raise RecordError(f"writing {path}", "a submitted run without its submission", "give the submission as well")
+    return write_whole(Path(path), log_text(logged, benchmark=benchmark))
+
+
+def write_submission(submission: Submission, folder: str | Path) -> list[Path]:
+    """Write the runs of a submission as ``<org>/results/<system>/<task>/result_<i>.txt`` below ``folder``.
+
+    The system's description goes to ``<org>/systems/<system>.json`` as far as it is known. Returns the logs' paths.
+    Raises ``RecordError`` for a submission without runs, or with one that has no curve.
+    """
+    if submission.mode != "training" or not submission.runs:
+        found = f"it is an entry of {submission.mode} with {len(submission.runs)} runs"
+        raise RecordError("writing a submission as MLPerf logs", found, "export entries of training")
+    logs = [log_text(of_submission(submission, run)) for run in submission.runs]
+    organisation = Path(folder) / path_part(submission.author.organisation or submission.author.name)
+    system = path_part(submission.hardware.description)
+    write_whole(organisation / "systems" / f"{system}.json", _described(submission))
+    results = organisation / "results" / system / path_part(submission.task)
+    return [write_whole(results / f"result_{number}.txt", text) for number, text in enumerate(logs)]
+
+
+def _described(submission: Submission) -> str:
+    hardware = submission.hardware
+    per_node = hardware.accelerators if hardware.nodes in (None, 0, 1) or hardware.accelerators is None else None
+    if per_node is None and hardware.accelerators is not None and hardware.nodes:
+        per_node = hardware.accelerators // hardware.nodes if hardware.accelerators % hardware.nodes == 0 else None
+    fields = {
+        "submitter": submission.author.organisation or submission.author.name,
+        "division": submission.division,
+        "system_name": hardware.description,
+        "number_of_nodes": hardware.nodes,
+        "accelerators_per_node": per_node,
+        "accelerator_model_name": hardware.accelerator,
+        "host_processor_model_name": hardware.processor,
+        "framework": submission.framework,
+    }
+    return json.dumps({name: value for name, value in fields.items() if value is not None}, indent=2) + "\n"
+
+
+def log_text(run: LoggedRun, *, benchmark: str | None = None) -> str:
+    """The whole log of one run. Raises ``RecordError`` for times that no clock says."""
+    start_s = run.started_s + run.init_s
+    times = [start_s, run.stop_s, *(each.time_s for each in run.evaluations)]
+    if not all(math.isfinite(time) and 0 <= time < _LATEST_S / 2 for time in times):
+        do = "correct its curve: `levelbench board check`"
+        raise RecordError("writing a run as an MLPerf log", "its times are not finite or below zero", do)
+    lines = [*_before(run, benchmark or run.benchmark), *_during(run, start_s)]
+    return "".join(f":::MLLOG {line}\n" for line in lines)
+
+
+def _line(
+    time_s: float, key: str, value: Any = None, kind: Kind = "point", metadata: Mapping[str, Any] | None = None
+) -> str:
+    """One event, its fields in the format's order; ``file`` and ``lineno`` are wanted by the seed checker."""
+    fields = {
+        "namespace": "",
+        "time_ms": round(time_s * 1000),
+        "event_type": _KINDS[kind],
+        "key": key,
+        "value": value,
+        "metadata": {"file": "levelbench", "lineno": 0, **(metadata or {})},
+    }
+    return json.dumps(fields)
+
+
+def _before(run: LoggedRun, benchmark: str) -> Iterator[str]:
+    """What is said up to the start of the clock."""
+    began, ready = run.started_s, run.started_s + run.init_s
+    facts: dict[str, Any] = {
+        "submission_benchmark": benchmark,
+        "submission_org": run.organisation,
+        "submission_division": run.division,
+        "submission_platform": run.platform,
+        TARGET_KEY: msgspec.to_builtins(run.target),
+        ENTRY_KEY: {"task": run.benchmark, **run.entry},
+        SETTINGS_KEY: run.settings,
+        **({} if run.origin is None else {ORIGIN_KEY: run.origin}),
+    }
+    yield from (_line(began, key, value) for key, value in facts.items())
+    if run.ours:
+        # The format wants the key, and nothing of ours clears the caches.
+        yield _line(began, "cache_clear", False)
+    initialised = run.ours or run.init_s > 0
+    if initialised:
+        yield _line(began, "init_start", kind="start")
+    rate = run.settings.get("lr")
+    stated = {
+        "seed": run.seed,
+        "global_batch_size": run.batch_size,
+        "gradient_accumulation_steps": run.accumulation,
+        "opt_base_learning_rate": rate if isinstance(rate, int | float) else None,
+    }
+    yield from (_line(began, key, value) for key, value in stated.items() if value is not None)
+    yield _line(began, "train_samples", run.train_samples)
+    yield _line(began, "eval_samples", run.eval_samples)
+    if initialised:
+        yield _line(ready, "init_stop", kind="end")
+
+
+def _during(run: LoggedRun, start_s: float) -> Iterator[str]:
+    """The run: a block of training before each evaluation, the evaluation, and the end."""
+    yield _line(start_s, "run_start", kind="start")
+    clock_s, before = start_s, LoggedEvaluation(0.0, math.nan, epoch=0.0, samples=0)
+    for each in run.evaluations:
+        end_s = start_s + each.time_s
+        begin_s = max(clock_s, end_s - max(each.took_s, 0.0))
+        block, place = _block(before, each), {"epoch_num": each.epoch, "samples_count": each.samples}
+        place = {name: value for name, value in place.items() if value is not None}
+        yield _line(clock_s, "block_start", kind="start", metadata=block)
+        yield _line(begin_s, "block_stop", kind="end", metadata=block)
+        yield _line(begin_s, "eval_start", kind="start", metadata=place)
+        # JSON as MLPerf's logger writes it has NaN, and a diverged run has it too.
+        yield _line(end_s, "eval_accuracy", each.quality, metadata=place)
+        yield _line(end_s, "eval_stop", kind="end", metadata=place)
+        clock_s, before = end_s, each
+    ended = {"status": "success" if run.success else "aborted"} | ({"error": run.error} if run.error else {})
+    yield _line(max(start_s + run.stop_s, clock_s), "run_stop", kind="end", metadata=ended)
+
+
+def _block(before: LoggedEvaluation, each: LoggedEvaluation) -> dict[str, int | float]:
+    """The block of training between two evaluations; epochs are counted from 1, as the rules say."""
+    block: dict[str, int | float] = {}
+    if each.epoch is not None and before.epoch is not None:
+        block["first_epoch_num"] = math.floor(before.epoch) + 1
+        if each.epoch > before.epoch:
+            block["epoch_count"] = each.epoch - before.epoch
+    if each.samples is not None:
+        block["samples_count"] = before.samples or 0
+    return block

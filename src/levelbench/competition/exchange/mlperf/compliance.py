@@ -58,6 +58,11 @@ def _integral(value: Any) -> bool:
     return number is not None and abs(number) < 2**53 and abs(round(number) - number) < 1e-5
 
 
+def _at_least_zero(value: Any) -> bool:
+    number = number_of(value)
+    return number is not None and number >= 0
+
+
 _NOT_EMPTY = Test("value-empty", lambda event, _: event.value != "", "its value is empty", "log the value")
 _PLACE = Test(
     "place-missing",
@@ -116,11 +121,6 @@ _INIT_STOP = (
         "start the clock at the cap, or make initialisation shorter",
     ),
 )
-
-
-def _at_least_zero(value: Any) -> bool:
-    number = number_of(value)
-    return number is not None and number >= 0
 
 
 _DIVISION = Test(
@@ -218,6 +218,13 @@ class LogFinding:
         return f"{where}: {self.severity} {self.code}: {self.found}. {self.do[:1].upper()}{self.do[1:]}."
 
 
+def _finding(
+    log: TrainingLog, code: str, at: Event | None, found: str, do: str, *, key: str = "", severity: Severity = "error"
+) -> LogFinding:
+    line, key = (None, key) if at is None else (at.line, key or at.key)
+    return LogFinding(code, severity, log.name, line, key, found, do)
+
+
 def check_log(log: TrainingLog, *, benchmarks: Collection[str] | None = None) -> list[LogFinding]:
     """The findings about one log, in order of its lines; what is not there comes last.
 
@@ -239,38 +246,27 @@ def _by_line(log: TrainingLog, benchmarks: Collection[str] | None) -> Iterator[L
             told.add(event.key)
             for test in rule.tests:
                 if not test.holds(event, state):
-                    found = f"{event.key}: {test.found}"
-                    yield LogFinding(test.code, "error", log.name, event.line, event.key, found, test.do)
+                    yield _finding(log, test.code, event, f"{event.key}: {test.found}", test.do)
             if event.key == "submission_benchmark" and benchmarks is not None and str(event.value) not in benchmarks:
                 found = f"the round has no benchmark {event.value!r}"
-                do = "name one of " + ", ".join(sorted(benchmarks))
-                yield LogFinding("benchmark-unknown", "error", log.name, event.line, event.key, found, do)
-        _advance(state, event)
-
-
-def _advance(state: State, event: Event) -> None:
-    if event.key == "init_start":
-        started = state.init_started_ns
-        state.init_started_ns = event.time_ns if started is None else min(event.time_ns, started)
-    elif event.key == "init_stop":
-        state.init_stopped = True
-    elif event.key == "run_start":
-        state.run_started = True
+                yield _finding(log, "benchmark-unknown", event, found, "name one of " + ", ".join(sorted(benchmarks)))
+        if event.key == "init_start":
+            started = state.init_started_ns
+            state.init_started_ns = event.time_ns if started is None else min(event.time_ns, started)
+        state.init_stopped |= event.key == "init_stop"
+        state.run_started |= event.key == "run_start"
 
 
 def _by_count(log: TrainingLog) -> Iterator[LogFinding]:
     for rule in rules_for(log.dialect, log.division):
         events = log.all(rule.key)
-        if rule.occurs == "some" and not events and not (rule.instead and log.all(rule.instead)):
+        if rule.occurs != "any" and not events and not (rule.instead and log.all(rule.instead)):
             either = f"{rule.key} or {rule.instead}" if rule.instead else rule.key
-            yield LogFinding("key-missing", "error", log.name, None, rule.key, f"there is no {either}", "log it")
-        elif rule.occurs == "once" and not events:
-            yield LogFinding("key-missing", "error", log.name, None, rule.key, f"there is no {rule.key}", "log it")
+            yield _finding(log, "key-missing", None, f"there is no {either}", "log it", key=rule.key)
         elif rule.occurs == "once" and len(events) > 1:
             same = all(event.value == events[0].value for event in events)
             found = f"{rule.key} is there {len(events)} times, " + ("with one value" if same else "with other values")
-            severity: Severity = "note" if same else "error"
-            yield LogFinding("key-repeated", severity, log.name, events[1].line, rule.key, found, "log it once")
+            yield _finding(log, "key-repeated", events[1], found, "log it once", severity="note" if same else "error")
 
 
 def _own(log: TrainingLog) -> Iterator[LogFinding]:
@@ -280,12 +276,11 @@ def _own(log: TrainingLog) -> Iterator[LogFinding]:
         if not reported and (latest - event.time_ns) / 1e9 > _CLOCK_SET_S and event.time_ns:
             reported = True
             found = f"{event.key} is {(latest - event.time_ns) / 1e9:.3f} s before an earlier line"
-            do = "log from a clock that is not set during the run"
-            yield LogFinding("time-back", "error", log.name, event.line, event.key, found, do)
+            yield _finding(log, "time-back", event, found, "log from a clock that is not set during the run")
         latest = max(latest, event.time_ns)
     if log.time_s is not None and log.time_s <= 0 and log.run_stop is not None:
-        found, do = f"run_stop is {log.time_s:g} s after run_start", "log both from one clock"
-        yield LogFinding("time-negative", "error", log.name, log.run_stop.line, "run_stop", found, do)
+        found = f"run_stop is {log.time_s:g} s after run_start"
+        yield _finding(log, "time-negative", log.run_stop, found, "log both from one clock")
     last: dict[str, float] = {}
     for each in log.evaluations:
         place = each.samples if each.samples is not None else each.epoch
@@ -312,21 +307,19 @@ def check_seeds(logs: Sequence[TrainingLog]) -> list[LogFinding]:
         for event in events:
             if _integer(event.value) is None:
                 found = f"the seed {event.value!r} is not an integer"
-                findings.append(LogFinding("seed-format", "error", log.name, event.line, "seed", found, "log integers"))
+                findings.append(_finding(log, "seed-format", event, found, "log integers", key="seed"))
         if not events:
             do = "log one integer as `seed`; without it nobody can tell copies from runs"
-            findings.append(LogFinding("seed-missing", "error", log.name, None, "seed", "no seed is logged", do))
+            findings.append(_finding(log, "seed-missing", None, "no seed is logged", do, key="seed"))
         if len(seeds) > 1:
             found = f"{len(seeds)} seeds are logged"
-            findings.append(LogFinding("seed-several", "warning", log.name, None, "seed", found, "log one a run"))
+            findings.append(_finding(log, "seed-several", None, found, "log one a run", key="seed", severity="warning"))
         for event, seed in seeds:
             place = (str(event.metadata.get("file")), str(event.metadata.get("lineno")), seed)
             owner = owners.setdefault(place, log.name)
             if owner != log.name:
                 found = f"seed {seed} was used by {owner} as well"
-                findings.append(
-                    LogFinding("seed-repeated", "error", log.name, event.line, "seed", found, "draw a new seed a run")
-                )
+                findings.append(_finding(log, "seed-repeated", event, found, "draw a new seed a run", key="seed"))
     return findings
 
 

@@ -22,6 +22,7 @@ from levelbench.competition.entries import (
     SubmittedRun,
     curve_digest,
 )
+from levelbench.competition.exchange import text_of, unplaced
 from levelbench.competition.exchange.mlperf.compliance import check_log, check_seeds
 from levelbench.competition.exchange.mlperf.logs import (
     ENTRY_KEY,
@@ -33,19 +34,14 @@ from levelbench.competition.exchange.mlperf.logs import (
     benchmark,
     number_of,
 )
-from levelbench.competition.rulesets.registry import ruleset_ids
+from levelbench.competition.rulesets import ruleset_ids
 from levelbench.errors import RecordError
-from levelbench.measure.crossing import RULES, find_crossing, sign_of
+from levelbench.measure.crossing import RULES, find_crossing
 from levelbench.measure.policies import POLICIES, policy
 from levelbench.records.reader import Record
 from levelbench.records.schema import Target
 
 _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
-def text_of(value: Any) -> str | None:
-    """The value as text of at most 200 characters, ``None`` for none."""
-    return value.strip()[:200] or None if isinstance(value, str) else None
 
 
 def hardware_of(system: Mapping[str, Any], otherwise: str) -> Hardware:
@@ -209,18 +205,6 @@ def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str | 
     if at is not None and stated is not None:
         following = curve.time_s[at + 1] if at + 1 < len(curve.time_s) else math.inf
         stop_s = stated if stop_s <= stated < following else stop_s
-    return _told(submission, run, evaluations, success=at is not None, stop_s=stop_s)
-
-
-def crossing_of(submission: Submission) -> str:
-    """The rule by which a run of the entry arrived: its own, else MLPerf's, the first evaluation at the target."""
-    stated = submission.crossing
-    return stated if stated is not None and stated in RULES else "first"
-
-
-def _told(
-    submission: Submission, run: SubmittedRun, evaluations: list[LoggedEvaluation], *, success: bool, stop_s: float
-) -> LoggedRun:
     own, origin = submission.settings, submission.origin
     return LoggedRun(
         benchmark=submission.task,
@@ -229,7 +213,7 @@ def _told(
         division=submission.division,
         target=submission.target,
         evaluations=evaluations,
-        success=success,
+        success=at is not None,
         stop_s=stop_s,
         init_s=sum(run.excluded_s.values()) if submission.clock == "mlperf" else 0.0,
         started_s=_epoch_s(run.started),
@@ -253,6 +237,12 @@ def _told(
         if origin is None
         else {"format": origin.format, "file": origin.file, "doubts": list(origin.doubts)},
     )
+
+
+def crossing_of(submission: Submission) -> str:
+    """The rule by which a run of the entry arrived: its own, else MLPerf's, the first evaluation at the target."""
+    stated = submission.crossing
+    return stated if stated is not None and stated in RULES else "first"
 
 
 def _first_at(qualities: list[float], target: Target, crossing: str) -> int | None:
@@ -325,10 +315,13 @@ def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
     target, logged = target_of(log)
     curve, suspect = _curve(log, logged)
     reached = log.status == "success"
-    if reached and _arrived(curve, target):
-        curve = _stopped(curve, log.time_s)
-    elif reached:
+    if reached and _first_at(curve.quality, target, "first") is None:
         suspect.append(f"run_stop says success and the curve never shows {target.threshold:g}")
+    elif reached and log.time_s is not None and log.time_s >= curve.time_s[-1]:
+        curve = msgspec.structs.replace(curve, time_s=[*curve.time_s[:-1], log.time_s])
+    # Initialisation is not on the clock: from the first init_start to run_start.
+    starts = [event.time_ns for event in log.all("init_start")]
+    initialised = log.run_start.time_ns - min(starts) if starts and log.run_start is not None else -1
     return SubmittedRun(
         curve=curve,
         status="failed" if log.status == "unfinished" else "done",
@@ -336,7 +329,7 @@ def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
         reached=reached,
         time_to_target_s=log.time_s if reached else None,
         started=None if (began := _moment(log.run_start)) is None else began.isoformat(timespec="milliseconds"),
-        excluded_s=_excluded(log),
+        excluded_s={"prepare": initialised / 1e9} if initialised >= 0 else {},
         suspect=[each[:4000] for each in (*suspect, *log.notes)],
         error="the log ends without run_stop" if log.status == "unfinished" else None,
         record_id=log.name,
@@ -385,26 +378,6 @@ def _beside(curve: Sequence[LogEvaluation], other: Sequence[LogEvaluation]) -> l
     return values if len(values) == len(curve) else None
 
 
-def _arrived(curve: SubmittedCurve, target: Target) -> bool:
-    sign = sign_of(target.direction)
-    return any(sign * quality >= sign * target.threshold for quality in curve.quality)
-
-
-def _stopped(curve: SubmittedCurve, time_s: float | None) -> SubmittedCurve:
-    """The curve whose last evaluation is over at ``time_s``."""
-    if time_s is None or time_s < curve.time_s[-1]:
-        return curve
-    return msgspec.structs.replace(curve, time_s=[*curve.time_s[:-1], time_s])
-
-
-def _excluded(log: TrainingLog) -> dict[str, float]:
-    """Initialisation, which is not on the clock: from the first ``init_start`` to ``run_start``."""
-    starts = [event.time_ns for event in log.all("init_start")]
-    if not starts or log.run_start is None or log.run_start.time_ns < min(starts):
-        return {}
-    return {"prepare": (log.run_start.time_ns - min(starts)) / 1e9}
-
-
 def _moment(event: Event | None) -> datetime | None:
     """When an event was, ``None`` for a time that is not of the epoch."""
     if event is None or event.time_ns < _PLAUSIBLE_NS:
@@ -435,7 +408,11 @@ def submission_of(
     first, described = logs[0], dict(system or {})
     target, _ = target_of(first)
     runs = [run_of(log, (digests or {}).get(log.name)) for log in logs]
-    entry = {name: text_of(value) for name, value in (first.value(ENTRY_KEY) or {}).items()} if _is_entry(first) else {}
+    said, origin = first.value(ENTRY_KEY), first.value(ORIGIN_KEY)
+    entry = {name: text_of(value) for name, value in said.items()} if isinstance(said, dict) else {}
+    # What was doubtful in the entry that a log of ours was written from.
+    kept = origin.get("doubts") if isinstance(origin, dict) else None
+    kept = [each for each in kept if isinstance(each, str)][:_MOST_DOUBTS] if isinstance(kept, list) else []
     task = first.benchmark or _NOT_STATED
     moments = [moment for log in logs if (moment := _moment(log.run_stop or log.run_start)) is not None]
     organisation = text_of(described.get("submitter")) or first.organisation or _NOT_STATED
@@ -459,7 +436,7 @@ def submission_of(
         origin=Origin(
             format=f"mlperf-{first.dialect}",
             file=file,
-            doubts=[each[:4000] for each in (*doubts, *_kept_doubts(first), *_doubts(logs, described))],
+            doubts=[each[:4000] for each in (*doubts, *kept, *_doubts(logs, described))],
             fields=dict(stated),
         ),
     )
@@ -468,17 +445,6 @@ def submission_of(
 def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
     """What a log of ours says of itself, if it is one of ``names``; any other log is MLPerf's."""
     return stated if stated is not None and stated in names else otherwise
-
-
-def _kept_doubts(log: TrainingLog) -> list[str]:
-    """What was doubtful in the entry that a log of ours was written from."""
-    origin = log.value(ORIGIN_KEY)
-    doubts = origin.get("doubts") if isinstance(origin, dict) else None
-    return [each for each in doubts if isinstance(each, str)][:_MOST_DOUBTS] if isinstance(doubts, list) else []
-
-
-def _is_entry(log: TrainingLog) -> bool:
-    return isinstance(log.value(ENTRY_KEY), dict)
 
 
 def _agreed(logs: Sequence[TrainingLog]) -> dict[str, int | float | str | bool]:
@@ -508,12 +474,13 @@ def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any]) -> Iterat
         yield f"{code}: {text} ({count} of {len(logs)} logs)" if count > 1 else f"{code}: {text}"
 
 
-_PLACES: dict[str, tuple[str, ...]] = {
-    "author": ("email", "key"),
-    "hardware": ("cores", "memory_bytes"),
-    "code": ("url", "commit", "dirty"),
-    "tuning": ("trials", "hours", "usd", "notes"),
+_PLACED: dict[str, tuple[str, ...]] = {
+    "author": ("name", "organisation"),
+    "hardware": ("description", "nodes", "accelerators", "accelerator", "processor"),
+    "code": (),
+    "tuning": (),
 }
+"""What a log and the description of its system say of each part of an entry."""
 _OF_RUNS = ("phases_s", "energy_j", "peak_memory_bytes", "test_quality", "suspect", "record_digest")
 
 
@@ -536,8 +503,8 @@ def _meaning(submission: Submission) -> Iterator[str]:
 
 
 def _places(submission: Submission) -> Iterator[str]:
-    for name, fields in _PLACES.items():
-        yield from (f"{name}.{each}" for each in fields if getattr(getattr(submission, name), each) is not None)
+    for name, placed in _PLACED.items():
+        yield from unplaced(getattr(submission, name), name, placed)
     provenance = submission.provenance
     stated = {
         "price": submission.price,
@@ -558,15 +525,10 @@ def _runs(submission: Submission) -> Iterator[str]:
         yield "runs.excluded_s"
     if any(run.curve.others for run in submission.runs):
         yield "runs.curve.others"
-    after = sum(_after(submission, run) for run in submission.runs)
+    after = 0
+    for run in submission.runs:
+        arrived = run.status == "done" and run.reached is not False
+        at = _first_at(run.curve.quality, submission.target, crossing_of(submission)) if arrived else None
+        after += 0 if at is None else len(run.curve.quality) - 1 - at
     if after:
         yield f"runs.curve: {after} {'evaluation' if after == 1 else 'evaluations'} after the clock stopped"
-
-
-def _after(submission: Submission, run: SubmittedRun) -> int:
-    if run.status != "done" or run.reached is False:
-        return 0
-    target = submission.target
-    rule = crossing_of(submission)
-    found = find_crossing(run.curve.quality, target.threshold, direction=target.direction, rule=rule)
-    return 0 if found is None else len(run.curve.quality) - 1 - found.index

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
+from levelbench.competition.exchange import text_of
 from levelbench.errors import RecordError
 from levelbench.records.reader import open_record
 from levelbench.records.schema import Target
@@ -107,20 +108,16 @@ def scan(file: BinaryIO, asked: str) -> Scan:
     used = next((dialect for dialect, events in found.items() if events), None)
     if used is None:
         raise RecordError(asked, "no line has an event of MLPerf's (`:::MLLOG`, `:::MLL`, `:::MLPv0.5.0`)", _GIVE)
+    notes = {
+        f"{repeated} lines repeat an event word for word and count once": repeated,
+        f"{deferred} lines give a deferred value from inside a graph and are not read": deferred,
+    }
     others = sum(len(events) for dialect, events in found.items() if dialect != used)
-    return Scan(used, tuple(found[used]), tuple(_notes(used, repeated, deferred, others)))
+    notes[f"{others} events of another dialect than {used} are not read"] = others
+    return Scan(used, tuple(found[used]), tuple(note for note, count in notes.items() if count))
 
 
 _GIVE = "give a file that MLPerf logging wrote"
-
-
-def _notes(dialect: Dialect, repeated: int, deferred: int, others: int) -> Iterator[str]:
-    if repeated:
-        yield f"{repeated} lines repeat an event word for word and count once"
-    if deferred:
-        yield f"{deferred} lines give a deferred value from inside a graph and are not read"
-    if others:
-        yield f"{others} events of another dialect than {dialect} are not read"
 
 
 def _lines(file: BinaryIO, asked: str) -> Iterator[tuple[int, str]]:
@@ -480,7 +477,9 @@ class TrainingLog:
         stops = self.all("run_stop")
         if not stops:
             return "unfinished"
-        return "success" if all(_succeeded(event) for event in stops) else "aborted"
+        said = [event.metadata for event in stops]
+        succeeded = all(each.get("status") == "success" or each.get("success") is True for each in said)
+        return "success" if succeeded else "aborted"
 
     @cached_property
     def evaluations(self) -> tuple[LogEvaluation, ...]:
@@ -525,24 +524,24 @@ class TrainingLog:
     @property
     def benchmark(self) -> str | None:
         """Its benchmark's name."""
-        return _text(self.value("submission_benchmark")) or next(
+        return text_of(self.value("submission_benchmark")) or next(
             (event.namespace for event in self.events if event.namespace and self.dialect == "v0.5"), None
         )
 
     @property
     def division(self) -> str | None:
         """``closed`` or ``open``, as it is logged."""
-        return _text(self.value("submission_division"))
+        return text_of(self.value("submission_division"))
 
     @property
     def organisation(self) -> str | None:
         """Who submitted it."""
-        return _text(self.value("submission_org"))
+        return text_of(self.value("submission_org"))
 
     @property
     def platform(self) -> str | None:
         """The system's name."""
-        return _text(self.value("submission_platform"))
+        return text_of(self.value("submission_platform"))
 
     @cached_property
     def hyperparameters(self) -> dict[str, Setting]:
@@ -586,10 +585,6 @@ def _values(event: Event, origin: int) -> Iterable[LogEvaluation]:
             yield LogEvaluation(time_s, number, name, epoch, samples, event.key, event.line)
 
 
-def _succeeded(event: Event) -> bool:
-    return event.metadata.get("status") == "success" or event.metadata.get("success") is True
-
-
 def _is_setting(value: Any) -> bool:
     """Whether a submission can hold it: text of bounded length, finite figures of 64 bits."""
     if isinstance(value, str):
@@ -605,7 +600,3 @@ def _integer(value: Any) -> int | None:
     if number is None or not 0 <= number < 2**63 or number != int(number):
         return None
     return int(value)
-
-
-def _text(value: Any) -> str | None:
-    return value.strip()[:200] or None if isinstance(value, str) else None
