@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal, final
 
-from levelbench.distributed.buffers import dtype_name, is_floating
+from levelbench.distributed.packing import dtype_name, is_floating
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.executor import Array
 

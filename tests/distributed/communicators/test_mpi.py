@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from levelbench.distributed.buffers import Memory, dense
 from levelbench.distributed.communicators import mpi
 from levelbench.distributed.communicators.mpi import Late, MpiRequest, until
 from levelbench.distributed.launching import ENGINES, RankPlace
+from levelbench.distributed.packing import Memory, dense
 from levelbench.errors import CommunicationError, MissingError
 from levelbench.measure.clocks import HOST, FakeClock
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from levelbench.distributed.buffers import HostArray, new, put, view
 from levelbench.distributed.communicator import (
     Communicator,
     Handle,
@@ -25,7 +24,7 @@ from levelbench.distributed.communicator import (
     checked_rank,
     checked_tag,
 )
-from levelbench.distributed.packing import pieces
+from levelbench.distributed.packing import HostArray, new, pieces, put, view
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 

@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any, final
 import ml_dtypes
 import numpy as np
 
-from levelbench.distributed import buffers
-from levelbench.distributed.buffers import HostArray, Memory, as_bytes, dense, rows
 from levelbench.distributed.communicator import (
     Communicator,
     Done,
@@ -36,7 +34,7 @@ from levelbench.distributed.communicator import (
     checked_rank,
     checked_tag,
 )
-from levelbench.distributed.packing import pieces
+from levelbench.distributed.packing import HostArray, Memory, as_bytes, dense, new, pieces, rows
 from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST, Clock
@@ -229,7 +227,7 @@ class MpiCommunicator(Communicator):
             self._do("reduce_scatter", lambda: self._comm.Ireduce_scatter(source, into, counts, operation))
         if op == "mean":
             mine /= self.size
-        return buffers.new(mine, array)
+        return new(mine, array)
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
         given = dense(array)

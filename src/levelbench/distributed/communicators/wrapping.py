@@ -17,9 +17,9 @@ from typing import TypeVar, cast, final
 from numpy.random import PCG64, Generator
 
 from levelbench.distributed import traffic
-from levelbench.distributed.buffers import elements
 from levelbench.distributed.communicator import Communicator, Handle, Reduction
 from levelbench.distributed.communicators.algorithmic import Algorithmic
+from levelbench.distributed.packing import elements
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import Algorithms
 from levelbench.measure.clocks import HOST, Clock

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from levelbench.distributed.buffers import HostArray
-from levelbench.distributed.compression.arrays import Key, typed
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
+    Key,
     QSGDCompressor,
     RandomKCompressor,
     SignCompressor,
     ThresholdCompressor,
     TopKCompressor,
+    typed,
 )
 from levelbench.distributed.compression.exchange import (
     Doubled,
@@ -32,6 +32,7 @@ from levelbench.distributed.compression.exchange import (
     Reduced,
     Voted,
 )
+from levelbench.distributed.packing import HostArray
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays, number, numbers
 from levelbench.errors import DefinitionError
