@@ -42,9 +42,6 @@ from levelbench.training.probes.optimizer_runs import (
     run,
 )
 
-__all__ = ["Checked", "check_optimizer", "load_optimizers"]
-
-
 _USUAL_RATE = 0.01
 
 

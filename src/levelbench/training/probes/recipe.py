@@ -30,8 +30,6 @@ from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
 from levelbench.training.trainer import Accumulating, Trainer
 
-__all__ = ["accumulation", "check_recipe", "one_batch"]
-
 _NOTHING: Mapping[str, Setting] = MappingProxyType({})
 
 
