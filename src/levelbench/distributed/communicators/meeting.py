@@ -17,6 +17,7 @@ import numpy as np
 
 from levelbench.distributed.communicator import (
     Communicator,
+    FunctionHandle,
     Handle,
     Reduction,
     checked_count,
@@ -249,14 +250,14 @@ class LocalCommunicator(Communicator):
         checked_op("all_reduce", op, array)
         value = view(array)
         entered = self._enter("all_reduce", op, value, value, _REDUCTIONS[op])
-        return _Collecting(self, entered, lambda: put(entered.result, array))
+        return self._collecting(entered, lambda: put(entered.result, array))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
         checked_rank("broadcast", root, self.size)
         value, own = view(array), self.rank == root
         call = CollectiveCall("broadcast", root, "", value.dtype, value.shape)
         entered = self.meeting.enter(self.rank, call, value.copy() if own else None, like=value)
-        return _Collecting(self, entered, lambda: array if own else put(entered.values[root], array))
+        return self._collecting(entered, lambda: array if own else put(entered.values[root], array))
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
         checked_rank("send", to, self.size)
@@ -267,7 +268,7 @@ class LocalCommunicator(Communicator):
         """Messages go to receives in the order in which these were started."""
         checked_rank("receive", source, self.size)
         checked_tag("receive", tag)
-        return _Receiving(self, like, self.meeting.want(self.rank, source, tag))
+        return self._receiving(like, self.meeting.want(self.rank, source, tag))
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
         checked_tag("receive_any", tag)
@@ -330,7 +331,7 @@ class LocalCommunicator(Communicator):
             checked_rank("exchange", each, self.size)
         sending = [self.meeting.send(self.rank, array, each, _EXCHANGE) for each in neighbours]
         receipts = [self.meeting.want(self.rank, each, _EXCHANGE) for each in neighbours]
-        coming = [_Receiving(self, array, each, keep=True) for each in receipts]
+        coming = [self._receiving(array, each, keep=True) for each in receipts]
         results = tuple(each.wait() for each in coming)
         for handle in sending:
             handle.wait()
@@ -351,6 +352,26 @@ class LocalCommunicator(Communicator):
         call = CollectiveCall(operation, None, op, like.dtype, like.shape)
         return self.meeting.enter(self.rank, call, value, combine, like)
 
+    def _collecting(self, entered: Collective, take: Callable[[], Array]) -> Handle:
+        """A collective under way; ``take`` makes the result of it."""
+
+        def wait() -> Array:
+            self._all(entered)
+            result = take()
+            self.meeting.leave(entered)
+            return result
+
+        return FunctionHandle(wait, lambda: self.meeting.ended(entered))
+
+    def _receiving(self, like: Array, receipt: Receipt, *, keep: bool = False) -> Handle:
+        """A message that is to come; into ``like``, unless that is to be kept."""
+
+        def wait() -> Array:
+            message = self.meeting.receive(self.rank, receipt)
+            return _fitted(message.array, like, receipt, message.source, keep=keep)
+
+        return FunctionHandle(wait, lambda: self.meeting.arrived(receipt))
+
     def _all(self, entered: Collective) -> Collective:
         self.meeting.finish(self.rank, entered)
         return entered
@@ -360,39 +381,6 @@ class LocalCommunicator(Communicator):
         stacked = entered.result.copy()
         self.meeting.leave(entered)
         return tuple(new(stacked[rank, ...], like) for rank in range(self.size))
-
-
-@final
-class _Collecting(Handle):
-    """A collective under way; ``take`` makes the result of it."""
-
-    def __init__(self, communicator: LocalCommunicator, entered: Collective, take: Callable[[], Array]) -> None:
-        self._communicator, self._entered, self._take = communicator, entered, take
-
-    def wait(self) -> Array:
-        meeting = self._communicator.meeting
-        meeting.finish(self._communicator.rank, self._entered)
-        result = self._take()
-        meeting.leave(self._entered)
-        return result
-
-    def done(self) -> bool:
-        return self._communicator.meeting.ended(self._entered)
-
-
-@final
-class _Receiving(Handle):
-    """A message that is to come; into ``like``, unless that is to be kept."""
-
-    def __init__(self, communicator: LocalCommunicator, like: Array, receipt: Receipt, *, keep: bool = False) -> None:
-        self._communicator, self._like, self._receipt, self._keep = communicator, like, receipt, keep
-
-    def wait(self) -> Array:
-        message = self._communicator.meeting.receive(self._communicator.rank, self._receipt)
-        return _fitted(message.array, self._like, self._receipt, message.source, keep=self._keep)
-
-    def done(self) -> bool:
-        return self._communicator.meeting.arrived(self._receipt)
 
 
 def _sum(values: list[HostArray]) -> HostArray:

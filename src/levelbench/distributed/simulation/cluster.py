@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.communicator import Handle
+from levelbench.distributed.communicator import FunctionHandle, Handle
 from levelbench.distributed.communicators.meeting import (
     ANY,
     Collective,
@@ -381,7 +381,7 @@ class Cluster(Meeting):
         self.sent[rank] += message.nbytes
         if rank == to:
             self.scheduler.at(now, lambda time_s: self._deliver(message, to, tag, time_s))
-            return _Sending(self, array, now)
+            return self._sending(array, now)
         route = self._routes.get((rank, to))
         if route is None:
             if len(self._routes) >= _MOST_ROUTES:
@@ -401,7 +401,17 @@ class Cluster(Meeting):
             self.scheduler.at(max(end_s, tail_s), lambda at: self._deliver(message, to, tag, at))
 
         self.scheduler.at(head + route.latency_s, arrive)
-        return _Sending(self, array, released)
+        return self._sending(array, released)
+
+    def _sending(self, array: Array, until_s: float) -> Handle:
+        """A message that leaves until then."""
+
+        def wait() -> Array:
+            fiber = self.scheduler.current
+            fiber.now_s = max(fiber.now_s, until_s)
+            return array
+
+        return FunctionHandle(wait, lambda: self.look(lambda now_s: until_s <= now_s))
 
     def _take(self, link: Wire, from_s: float, nbytes: float) -> tuple[float, float]:
         """When a message enters a link, and when it has left it."""
@@ -516,22 +526,6 @@ class Cluster(Meeting):
         """Refuse what needs a rank that is not there: a root, or any that may be the other end of a message."""
         if len(self.played) < self.size and root not in self.played:
             raise NotPlayed
-
-
-@final
-class _Sending(Handle):
-    """A message that leaves until ``until_s``."""
-
-    def __init__(self, cluster: Cluster, array: Array, until_s: float) -> None:
-        self._cluster, self._array, self._until_s = cluster, array, until_s
-
-    def wait(self) -> Array:
-        fiber = self._cluster.scheduler.current
-        fiber.now_s = max(fiber.now_s, self._until_s)
-        return self._array
-
-    def done(self) -> bool:
-        return self._cluster.look(lambda now_s: self._until_s <= now_s)
 
 
 def run_simulated(
