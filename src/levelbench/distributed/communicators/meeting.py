@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -58,31 +59,21 @@ class CollectiveCall(NamedTuple):
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Collective:
     """One collective under way: the ranks' values, and the result once all have come. A simulated one takes time."""
 
-    __slots__ = (
-        "call",
-        "complete",
-        "ends_s",
-        "first",
-        "last_s",
-        "nbytes",
-        "number",
-        "result",
-        "taken",
-        "values",
-        "waiting",
-    )
-
-    def __init__(self, call: CollectiveCall, number: int, first: int) -> None:
-        self.call, self.number, self.first = call, number, first
-        self.values: dict[int, Any] = {}
-        self.result: Any = None
-        self.complete = False
-        self.taken = 0
-        self.last_s = self.ends_s = self.nbytes = 0.0
-        self.waiting: list[Any] = []
+    call: CollectiveCall
+    number: int
+    first: int
+    values: dict[int, Any] = field(default_factory=dict)
+    result: Any = None
+    complete: bool = False
+    taken: int = 0
+    last_s: float = 0.0
+    ends_s: float = 0.0
+    nbytes: float = 0.0
+    waiting: list[Any] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:
@@ -91,48 +82,43 @@ class Collective:
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Parcel:
     """An array of the sender's, copied. ``nbytes`` is what it stands for in a simulation."""
 
-    __slots__ = ("array", "nbytes", "source", "taken")
-
-    def __init__(self, array: HostArray, source: int, nbytes: float = 0.0) -> None:
-        self.array, self.source, self.nbytes = array, source, nbytes
-        self.taken = False
+    array: HostArray
+    source: int
+    nbytes: float = 0.0
+    taken: bool = False
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Receipt:
     """A place where a rank waits for a message from ``source``, or from ``ANY``."""
 
-    __slots__ = ("arrived_s", "fiber", "message", "source", "tag")
-
-    def __init__(self, source: int, tag: int) -> None:
-        self.source, self.tag = source, tag
-        self.message: Parcel | None = None
-        self.arrived_s = 0.0
-        self.fiber: Any = None
+    source: int
+    tag: int
+    message: Parcel | None = None
+    arrived_s: float = 0.0
+    fiber: Any = None
 
     def __str__(self) -> str:
         if self.source == ANY:
             return f"receive_any(tag={self.tag})"
-        return (
-            f"exchange with {self.source}"
-            if self.tag == _EXCHANGE
-            else f"receive(source={self.source}, tag={self.tag})"
-        )
+        if self.tag == _EXCHANGE:
+            return f"exchange with {self.source}"
+        return f"receive(source={self.source}, tag={self.tag})"
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Mailbox:
     """What has come to a rank under one tag, and who waits for it; messages of one source stay in order."""
 
-    __slots__ = ("arrivals", "by_source", "receipts")
-
-    def __init__(self) -> None:
-        self.arrivals: deque[tuple[Parcel, float]] = deque()
-        self.by_source: dict[int, deque[tuple[Parcel, float]]] = {}
-        self.receipts: list[Receipt] = []
+    arrivals: deque[tuple[Parcel, float]] = field(default_factory=deque)
+    by_source: dict[int, deque[tuple[Parcel, float]]] = field(default_factory=dict)
+    receipts: list[Receipt] = field(default_factory=list)
 
     def deliver(self, message: Parcel, time_s: float = 0.0) -> Receipt | None:
         """Hand a message to the first receipt that wants it, which is answered, or keep it."""

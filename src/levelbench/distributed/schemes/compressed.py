@@ -378,32 +378,31 @@ class Cast(Compressed):
 
 
 @dataclass(frozen=True)
-class FP16(Preset):
+class _CastPreset(Preset):
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    kind: ClassVar[str]
+    error_feedback: bool = True
+    narrow: bool = False
+
+    @property
+    def meant(self) -> Cast:
+        return Cast(self.error_feedback, self.kind, self.narrow)
+
+
+@dataclass(frozen=True)
+class FP16(_CastPreset):
     """``cast[kind=float16]``."""
 
     name: ClassVar[str] = "fp16"
     source: ClassVar[str] = "Micikevicius et al. 2018; PyTorch's fp16_compress_hook"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = True
-    error_feedback: bool = True
-    narrow: bool = False
-
-    @property
-    def meant(self) -> Cast:
-        return Cast(self.error_feedback, "float16", self.narrow)
+    kind: ClassVar[str] = "float16"
 
 
 @dataclass(frozen=True)
-class BF16(Preset):
+class BF16(_CastPreset):
     """``cast[kind=bfloat16]``."""
 
     name: ClassVar[str] = "bf16"
     source: ClassVar[str] = "Kalamkar et al. 2019; PyTorch's bf16_compress_hook"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = True
-    error_feedback: bool = True
-    narrow: bool = False
-
-    @property
-    def meant(self) -> Cast:
-        return Cast(self.error_feedback, "bfloat16", self.narrow)
+    kind: ClassVar[str] = "bfloat16"

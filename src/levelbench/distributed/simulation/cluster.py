@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from importlib import import_module
@@ -44,19 +45,18 @@ _COLLECT_AFTER = 200_000
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Fiber:
     """A rank: its clock in seconds, and what it waits for."""
 
-    __slots__ = ("greenlet", "looks", "now_s", "rank", "result", "waits")
-
-    def __init__(self, rank: int, greenlet: Any) -> None:
-        self.rank, self.greenlet = rank, greenlet
-        self.now_s = 0.0
-        self.looks = 0
-        """How often it has looked whether something is there since it last computed."""
-        self.waits: Callable[[], str] | None = None
-        """Says what it waits for; ``None`` while it runs."""
-        self.result: Any = None
+    rank: int
+    greenlet: Any
+    now_s: float = 0.0
+    looks: int = 0
+    """How often it has looked whether something is there since it last computed."""
+    waits: Callable[[], str] | None = None
+    """Says what it waits for; ``None`` while it runs."""
+    result: Any = None
 
 
 @final
