@@ -279,7 +279,7 @@ class FashionMnist(FileSource):
         train, validation = stratified_split(images, labels, lambda count: (count // 6,))
         own = ((images[part], labels[part]) for part in (train, validation))
         return self.assembled(
-            (_split(*each) for each in (*own, (test_images, test_labels))),
+            (Split.of(x[:, None], y.astype(np.int64)) for x, y in (*own, (test_images, test_labels))),
             10,
             {file.name: file.content_sha256 for file in self._files},
             found.label,
@@ -307,7 +307,3 @@ class FashionMnist(FileSource):
             sha256, digest = (file.content_sha256, content_digest) if mirrored else (file.download_sha256, None)
             self.fetch_file(f"{file.name}.gz", sha256, OFFICIAL_URL, MOST_DOWNLOAD_BYTES, progress, digest)
         return cache_folder() / self.name
-
-
-def _split(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> Split:
-    return Split.of(images[:, None], labels.astype(np.int64))

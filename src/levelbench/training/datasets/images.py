@@ -128,7 +128,9 @@ class ImageColumn:
         :raises DataError: when one is damaged, of another size, or larger than 67 million pixels or bytes.
         """
         rows = np.empty((len(indices), *self.shape[1:]), np.uint8)
-        draws = None if seeds is None or not self._view or not self._view.scale else _draws(seeds)
+        draws = None
+        if seeds is not None and self._view and self._view.scale:
+            draws = np.stack([random(seeds, 0xC0B0 + salt) for salt in range(_DRAWS)], axis=1)
 
         def fill(row: int) -> None:
             drawn = None if draws is None else draws[row].tolist()
@@ -200,11 +202,6 @@ def _require_shallow(content: bytes) -> None:
         raise DataError("", "it is damaged: a PNG that does not begin with its header", "")
     if content[24:25] > b"\x08":
         raise DataError("", f"its values have more than 8 bits: {content[24]}", "")
-
-
-def _draws(seeds: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """(n, 22) uniform in [0, 1): of each row as its seed says."""
-    return np.stack([random(seeds, 0xC0B0 + salt) for salt in range(_DRAWS)], axis=1)
 
 
 def _require_pillow() -> None:
@@ -522,16 +519,13 @@ class Imagenet(FileSource):
 def _parts(index: Index, held_out: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Row numbers of what trains and of what is held out of each class, ascending."""
     names = index.names if isinstance(index, FolderIndex) else index.keys
-    digests = np.frombuffer(b"".join(hashlib.sha256(_base(name)).digest() for name in names), dtype="S32")
+    # By the files' own names without their suffixes: the same in a folder and in a shard.
+    own = (name.rpartition("/")[2].partition(".")[0].encode("utf-8", "surrogateescape") for name in names)
+    digests = np.frombuffer(b"".join(hashlib.sha256(each).digest() for each in own), dtype="S32")
     order = np.lexsort((digests, index.labels))
     starts = np.searchsorted(index.labels[order], np.arange(index.labels.max() + 1))
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
     return np.sort(order[rank >= held_out]), np.sort(order[rank < held_out])
-
-
-def _base(name: str) -> bytes:
-    """The file's own name without its suffix: the same in a folder and in a shard."""
-    return name.rpartition("/")[2].partition(".")[0].encode("utf-8", "surrogateescape")
 
 
 def _unfit(part: Path | tuple[Path, ...], found: str) -> DataError:
