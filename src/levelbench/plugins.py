@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import sys
 import traceback
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 
-__all__ = ["load", "load_file", "names", "place", "typed_setting"]
+__all__ = ["defined_in", "load", "load_file", "made_of", "names", "place", "title_of", "typed_setting"]
 
 
 def names(kind: str) -> dict[str, EntryPoint]:
@@ -100,3 +102,62 @@ def place(error: BaseException, path: Path) -> str:
     line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
     where = f" at line {line}" if line else ""
     return f"{type(error).__name__}: {error}{where}"
+
+
+def defined_in(
+    module: ModuleType, path: Path, what: str, base: type, own: type, needs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a file that was run has of ``base``, by name: ``what`` (``optimizer``, ``scheme``) is its word for one.
+
+    That is the one called ``what`` where there is one, under its own title; else all that it makes; else its own
+    subclasses of ``own``, made by :func:`made_of` with ``needs``. ``DefinitionError`` where there is none.
+    """
+    found = {name: each for name, each in vars(module).items() if isinstance(each, base) and not name.startswith("_")}
+    if what in found:
+        return {title_of(found[what]): found[what]}
+    found.pop("reference", None)
+    if found:
+        return found
+    kinds: list[Any] = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, own) and each.__module__ == module.__name__
+    ]
+    made = {
+        kind.__name__: made_of(kind, f"{kind.__name__} of {path}", path, what, needs)
+        for kind in kinds
+        if not inspect.isabstract(kind)
+    }
+    if made:
+        return made
+    if lacking := next((kind for kind in kinds if inspect.isabstract(kind)), None):
+        missing = ", ".join(sorted(lacking.__abstractmethods__))
+        do = f"write it: see docs/check-{what}.md"
+        raise DefinitionError(f"{lacking.__name__} of {path}", f"it has no {missing}", do)
+    do = f"write {what} = ..., or a subclass of {own.__name__} with defaults"
+    raise DefinitionError(f"{what} file {path}", f"it defines no {what}", do)
+
+
+def title_of(made: object) -> str:
+    """The name that its class has for it, else the class's own."""
+    return str(getattr(type(made), "name", type(made).__name__))
+
+
+def made_of(kind: type, asked: str, path: Path | None, what: str, needs: Mapping[str, Any] | None = None) -> Any:
+    """One of a class, of its defaults; settings among ``needs`` may have none, and are given theirs."""
+    needs = needs or {}
+    lacking = [
+        each.name
+        for each in inspect.signature(kind).parameters.values()
+        if each.default is inspect.Parameter.empty and each.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    if not set(lacking) <= needs.keys():
+        do = f"give them defaults, or write {what} = {kind.__name__}(...)"
+        raise DefinitionError(asked, f"{', '.join(lacking)} have no default", do)
+    try:
+        return kind(**{name: needs[name] for name in lacking})
+    except LevelbenchError:
+        raise
+    except Exception as error:  # a user's class may raise anything; it becomes an error with its place
+        where = place(error, path) if path else f"{type(error).__name__}: {error}"
+        raise DefinitionError(asked, f"making it raised {where}", "correct it") from error

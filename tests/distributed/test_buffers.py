@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from levelbench.distributed.buffers import dtype_name, elements, is_floating, new, put, view
+from levelbench.distributed.packing import dtype_name, elements, is_floating, new, put, view
 from levelbench.errors import UnsupportedError
 
 

@@ -76,7 +76,7 @@ def test_an_engine_that_cannot_open_them_is_refused():
 
 
 def test_an_engine_that_lacks_something_says_what(monkeypatch):
-    from levelbench.distributed.launching.mpi import Mpi
+    from levelbench.distributed.launching.launchers import Mpi
 
     monkeypatch.setattr(Mpi, "lacks", lambda self: "no mpiexec")
     with pytest.raises(MissingError, match="no mpiexec"):

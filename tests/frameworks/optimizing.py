@@ -5,8 +5,8 @@ import pytest
 
 from levelbench.operators.frameworks import load_framework
 from levelbench.training.optimizers import AveragingRule
-from levelbench.training.optimizers.averaging import AveragingStepper
 from levelbench.training.optimizers.base import RuleStepper
+from levelbench.training.optimizers.rules import AveragingStepper
 
 SHAPES = {"matrix": (5, 3), "vector": (7,), "scalar": (), "empty": (0, 4)}
 

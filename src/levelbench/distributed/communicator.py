@@ -7,10 +7,10 @@ Arrays stay the framework's own. A result comes back in the array that was given
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, final
 
-from levelbench.distributed.buffers import dtype_name, is_floating
+from levelbench.distributed.packing import dtype_name, is_floating
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.executor import Array
 
@@ -41,6 +41,20 @@ class Done(Handle):
 
     def done(self) -> bool:
         return True
+
+
+@final
+class FunctionHandle(Handle):
+    """An operation under way whose two methods are these functions."""
+
+    def __init__(self, wait: Callable[[], Array], done: Callable[[], bool]) -> None:
+        self._wait, self._done = wait, done
+
+    def wait(self) -> Array:
+        return self._wait()
+
+    def done(self) -> bool:
+        return self._done()
 
 
 class Communicator(ABC):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from levelbench import plugins
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError
 from levelbench.operators.contract import Framework
 from levelbench.operators.frameworks import load_framework
 
@@ -40,7 +40,7 @@ def named_scheme(name: str, settings: Mapping[str, Setting] | None = None) -> Sc
     if not (inspect.isclass(kind) and issubclass(kind, Scheme)):
         found = f"its entry point is a {type(kind).__name__}"
         raise DefinitionError(f"scheme {name!r}", found, "name a Scheme's class")
-    made: Scheme = _made(kind, f"scheme {name!r}", None)
+    made: Scheme = plugins.made_of(kind, f"scheme {name!r}", None, "scheme")
     return with_settings(made, settings or {})
 
 
@@ -52,7 +52,9 @@ def settings_of(scheme: Scheme) -> dict[str, Setting]:
         value = getattr(scheme, each.name)
         if not isinstance(value, int | float | str | bool):
             found = f"setting {each.name!r} is a {type(value).__name__}, of none of the types int, float, str and bool"
-            raise DefinitionError(f"scheme {_title(scheme)!r}", found, "use those, or keep it out of the fields")
+            raise DefinitionError(
+                f"scheme {plugins.title_of(scheme)!r}", found, "use those, or keep it out of the fields"
+            )
         result[each.name] = value
     return result
 
@@ -63,8 +65,8 @@ def with_settings(scheme: Scheme, given: Mapping[str, Setting]) -> Scheme:
     typed: dict[str, Setting] = {}
     for name, value in given.items():
         if name not in known:
-            raise UnknownNameError(f"setting of scheme {_title(scheme)!r}", name, known)
-        typed[name] = plugins.typed_setting(f"{_title(scheme)}[{name}={value}]", name, value, known[name])
+            raise UnknownNameError(f"setting of scheme {plugins.title_of(scheme)!r}", name, known)
+        typed[name] = plugins.typed_setting(f"{plugins.title_of(scheme)}[{name}={value}]", name, value, known[name])
     changed: Any = scheme
     return replace(changed, **typed) if typed else scheme
 
@@ -77,29 +79,7 @@ def load_schemes(path: Path) -> dict[str, Scheme]:
     raises, naming the line, or defines none.
     """
     module = plugins.load_file("scheme", path)
-    found = {name: each for name, each in vars(module).items() if isinstance(each, Scheme) and name[0] != "_"}
-    if "scheme" in found:
-        return {_title(found["scheme"]): found["scheme"]}
-    if found:
-        return found
-    own = [
-        each
-        for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, Scheme) and each.__module__ == module.__name__
-    ]
-    made = {
-        each.__name__: _made(each, f"{each.__name__} of {path}", path) for each in own if not inspect.isabstract(each)
-    }
-    if not made:
-        lacking = next((each for each in own if each.__abstractmethods__), None)
-        if lacking is None:
-            do = "write scheme = ..., or a subclass of Scheme with defaults"
-            raise DefinitionError(f"scheme file {path}", "it defines no scheme", do)
-        missing = ", ".join(sorted(lacking.__abstractmethods__))
-        raise DefinitionError(
-            f"{lacking.__name__} of {path}", f"it has no {missing}", "write it: see docs/check-scheme.md"
-        )
-    return made
+    return plugins.defined_in(module, path, "scheme", Scheme, Scheme, {})
 
 
 def file_of(name: str) -> tuple[str, str]:
@@ -112,34 +92,12 @@ def file_of(name: str) -> tuple[str, str]:
 def _of_file(text: str) -> Scheme:
     file, _, name = text.partition(":")
     found = load_schemes(Path(file))
-    by_name = {**found, **{_title(each): each for each in found.values()}}
+    by_name = {**found, **{plugins.title_of(each): each for each in found.values()}}
     if not name and len(found) == 1:
         return next(iter(found.values()))
     if name not in by_name:
         raise UnknownNameError(f"scheme of {file}", name, by_name, f"write {file}:NAME")
     return by_name[name]
-
-
-def _title(scheme: Scheme) -> str:
-    return str(getattr(scheme, "name", type(scheme).__name__))
-
-
-def _made(kind: type[Scheme], what: str, path: Path | None) -> Scheme:
-    lacking = [
-        each.name
-        for each in inspect.signature(kind).parameters.values()
-        if each.default is inspect.Parameter.empty and each.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-    if lacking:
-        do = f"give them defaults, or write scheme = {kind.__name__}(...)"
-        raise DefinitionError(what, f"{', '.join(lacking)} have no default", do)
-    try:
-        return kind()
-    except LevelbenchError:
-        raise
-    except Exception as error:  # a user's class may raise anything; it becomes an error with its place
-        where = plugins.place(error, path) if path else f"{type(error).__name__}: {error}"
-        raise DefinitionError(what, f"making it raised {where}", "correct it") from error
 
 
 def communicator_kinds() -> dict[str, str | None]:

@@ -30,8 +30,7 @@ from levelbench.training.optimizers.arrays import namespace, zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Partitioned, Sampler
-from levelbench.training.team import Team
-from levelbench.training.trainer import Accumulating, Trainer, grouped, grouped_sizes
+from levelbench.training.trainer import Accumulating, Team, Trainer, grouped, grouped_sizes
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.packing import HostArray
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor

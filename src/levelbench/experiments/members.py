@@ -21,7 +21,7 @@ from levelbench.records import Event, Header, RecordWriter
 from levelbench.training.checkpoints import Saving, Snapshot, load
 from levelbench.training.observers.base import Observer
 from levelbench.training.stopping import Evaluate
-from levelbench.training.team import Alone, Team
+from levelbench.training.trainer import Alone, Team
 
 __all__ = ["AloneMember", "Member", "Together", "Written"]
 

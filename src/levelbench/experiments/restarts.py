@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from levelbench.distributed.launching.torchrun import RESTARTS
+from levelbench.distributed.launching.launchers import RESTARTS
 from levelbench.errors import DataError
 from levelbench.experiments.jobfolder import paths_told
 from levelbench.experiments.together import machine

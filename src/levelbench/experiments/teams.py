@@ -18,7 +18,7 @@ import msgspec
 
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
-from levelbench.distributed.launching.torchrun import nodes_of
+from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
 from levelbench.experiments.jobs import Job, Message, phase_text

@@ -205,12 +205,17 @@ def _host(executor: Executor, held: Held, of: Callable[[Array], Array]) -> tuple
 
 
 @dataclass(frozen=True)
-class _Error(Quality):
-    """A mean over all elements of all targets, in the targets' unit; 0 is best and there is no worst."""
+class _Unbounded(Quality):
+    """A figure of which less is better; 0 is best and there is no worst."""
 
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = math.inf
+
+
+@dataclass(frozen=True)
+class _Error(_Unbounded):
+    """A mean over all elements of all targets, in the targets' unit."""
 
     def measure(self, executor: Executor, held: Held) -> float:
         """Over all elements at once, not a mean of means.
@@ -289,14 +294,12 @@ def surprise(executor: Executor, held: Held, ignored: int | None = None) -> floa
 
 
 @dataclass(frozen=True)
-class Perplexity(Quality):
+class Perplexity(_Unbounded):
     """exp of the mean surprise: from how many equally likely tokens the network would have to guess."""
 
     ignored: int | None = None
     metric: ClassVar[str] = "perplexity"
-    direction: ClassVar[Literal["higher", "lower"]] = "lower"
     low: ClassVar[float] = 1.0
-    high: ClassVar[float] = math.inf
 
     def measure(self, executor: Executor, held: Held) -> float:
         """Infinite where it is larger than any number."""
@@ -305,14 +308,11 @@ class Perplexity(Quality):
 
 
 @dataclass(frozen=True)
-class BitsPerCharacter(Quality):
+class BitsPerCharacter(_Unbounded):
     """The mean surprise in bits, of a network whose tokens are characters."""
 
     ignored: int | None = None
     metric: ClassVar[str] = "bits_per_character"
-    direction: ClassVar[Literal["higher", "lower"]] = "lower"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
 
     def measure(self, executor: Executor, held: Held) -> float:
         return surprise(executor, held, self.ignored) / math.log(2.0)
@@ -364,16 +364,13 @@ def best_spans(starts: NDArray[Any], ends: NDArray[Any], longest: int) -> NDArra
 
 
 @dataclass(frozen=True)
-class _Span(Quality):
+class _Span(_Share):
     """A mean over questions of how well the predicted span fits.
 
     The split's ``reference`` has a :class:`levelbench.training.datasets.text.Passage` a question.
     """
 
     longest: int = 30
-    direction: ClassVar[Literal["higher", "lower"]] = "higher"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
 
     @staticmethod
     @abstractmethod

@@ -4,12 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.distributed import traffic
-from levelbench.distributed.buffers import view
 from levelbench.distributed.communicators import collectives
 from levelbench.distributed.communicators.algorithmic import FIRST_TAG, Algorithmic
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import Delays
-from levelbench.distributed.packing import pieces
+from levelbench.distributed.packing import pieces, view
 from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
 from levelbench.errors import UnsupportedError, UsageError

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from levelbench.distributed.buffers import Memory, dense
 from levelbench.distributed.communicators import mpi
-from levelbench.distributed.communicators.mpi import Late, MpiRequest, until
+from levelbench.distributed.communicators.mpi import Late, request_handle, until
 from levelbench.distributed.launching import ENGINES, RankPlace
+from levelbench.distributed.packing import Memory, dense
 from levelbench.errors import CommunicationError, MissingError
 from levelbench.measure.clocks import HOST, FakeClock
 
@@ -153,7 +153,7 @@ def test_an_error_while_looking_is_named_as_one_while_waiting_is():
     def look():
         raise OSError("lost")
 
-    pending = MpiRequest(named, SimpleNamespace(Test=look), lambda: None, 1.0)
+    pending = request_handle(named, SimpleNamespace(Test=look), lambda: None, 1.0)
     with pytest.raises(CommunicationError, match="receive from 1"):
         pending.done()
     with pytest.raises(CommunicationError, match="receive from 1"):

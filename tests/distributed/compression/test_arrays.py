@@ -8,48 +8,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from levelbench.distributed.compression import arrays
-from levelbench.distributed.compression.arrays import Key, uniform
+from levelbench.distributed.compression import compressors
+from levelbench.distributed.compression.compressors import Key, uniform
 
 
 @given(bits=st.integers(1, 17), count=st.integers(0, 40), seed=st.integers(0, 99))
 def test_packed_codes_come_back_and_take_no_more_bytes_than_they_must(bits, count, seed):
     codes = np.random.default_rng(seed).integers(0, 1 << bits, count).astype(np.int32)
-    packed = arrays.pack_codes(codes, bits)
+    packed = compressors.pack_codes(codes, bits)
     assert packed.dtype == np.uint8
-    assert packed.size == arrays.packed_size(count, bits) < (count * bits) / 8 + bits
-    np.testing.assert_array_equal(arrays.unpack_codes(packed, bits, count), codes)
+    assert packed.size == compressors.packed_size(count, bits) < (count * bits) / 8 + bits
+    np.testing.assert_array_equal(compressors.unpack_codes(packed, bits, count), codes)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 8, 11])
 def test_codes_are_packed_to_the_same_bytes_on_each_framework(framework, bits):
     codes = np.random.default_rng(bits).integers(0, 1 << bits, 37).astype(np.int32)
-    packed = arrays.pack_codes(framework.array(codes), bits)
-    np.testing.assert_array_equal(framework.host(packed), arrays.pack_codes(codes, bits))
-    np.testing.assert_array_equal(framework.host(arrays.unpack_codes(packed, bits, 37)), codes)
+    packed = compressors.pack_codes(framework.array(codes), bits)
+    np.testing.assert_array_equal(framework.host(packed), compressors.pack_codes(codes, bits))
+    np.testing.assert_array_equal(framework.host(compressors.unpack_codes(packed, bits, 37)), codes)
 
 
 @pytest.mark.parametrize("count", [1, 7, 50, 60])
 def test_the_largest_are_found_whatever_their_order(framework, count):
     values = np.random.default_rng(0).permutation(50).astype(np.float32)
-    found = framework.host(arrays.largest(framework.array(values), count))
+    found = framework.host(compressors.largest(framework.array(values), count))
     np.testing.assert_array_equal(np.sort(values[found]), np.arange(50)[max(0, 50 - count) :])
 
 
 def test_values_are_added_at_their_places_alone(framework):
     target = framework.array(np.zeros(5, np.float32))
     places, values = framework.array(np.array([3, 1])), framework.array(np.array([2.0, 4.0], np.float32))
-    result = framework.host(arrays.add_at(target, places, values))
+    result = framework.host(compressors.add_at(target, places, values))
     np.testing.assert_array_equal(result, np.array([0, 4, 0, 2, 0], np.float32))
 
 
 def test_parts_of_any_types_come_back_from_their_bytes(framework):
     parts = [np.array([1, 2, 3], np.uint8), np.array([0.5, -1], np.float32), np.array([7], np.int32)]
     native = [framework.array(part) for part in parts]
-    data = arrays.as_bytes(native)
+    data = compressors.as_bytes(native)
     assert data.shape == (3 + 8 + 4,)
     kinds = [(part.shape[0], part.dtype, host.itemsize) for part, host in zip(native, parts, strict=True)]
-    for found, expected in zip(arrays.from_bytes(data, kinds), parts, strict=True):
+    for found, expected in zip(compressors.from_bytes(data, kinds), parts, strict=True):
         np.testing.assert_array_equal(framework.host(found), expected)
 
 

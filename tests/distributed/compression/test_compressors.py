@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
+    Key,
     QSGDCompressor,
     RandomKCompressor,
     SignCompressor,

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
-from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
+    Key,
     QSGDCompressor,
     RandomKCompressor,
     SignCompressor,

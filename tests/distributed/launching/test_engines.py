@@ -10,7 +10,7 @@ import pytest
 
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.environment import marked
-from levelbench.distributed.launching.mpi import launcher_words
+from levelbench.distributed.launching.launchers import launcher_words
 from levelbench.errors import MissingError, UsageError
 
 CLUSTER = {"slurm": {"cluster": "local"}}

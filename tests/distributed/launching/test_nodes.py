@@ -10,8 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from levelbench.distributed.launching import ENGINES, torchrun
+from levelbench.distributed.launching import ENGINES, launchers
 from levelbench.distributed.launching.environment import JOB, marked
+from levelbench.distributed.launching.launchers import OnNode
 from levelbench.distributed.launching.local import (
     SupervisedJob,
     environment_of_ranks,
@@ -19,15 +20,14 @@ from levelbench.distributed.launching.local import (
     supervisor_words,
 )
 from levelbench.distributed.launching.namespaces import Hosts
-from levelbench.distributed.launching.torchrun import OnNode
 from levelbench.errors import UsageError
 
 # Arguments: the folder, the node's address, and the command of a rank.
 NODE = """
 import sys
 from pathlib import Path
-from levelbench.distributed.launching import ENGINES, torchrun
-torchrun._MEET_S = 1.0
+from levelbench.distributed.launching import ENGINES, launchers
+launchers._MEET_S = 1.0
 options = {"nodes": 2, "rendezvous": "10.77.0.1:29400", "address": sys.argv[2], "max_restarts": 1}
 with ENGINES["torchrun"].start(sys.argv[3:], 4, Path(sys.argv[1]), {}, **options) as running:
     assert running.wait(200), "it did not end in time"
@@ -125,8 +125,8 @@ def node(tmp_path, python):
 
 @pytest.mark.parametrize(("restarts", "seconds"), [(True, "0.2"), (False, "0.1")])
 def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restarts, seconds):
-    monkeypatch.setattr(torchrun, "_MEET_S", 0.2)
-    monkeypatch.setattr(torchrun, "_END_S", 0.1)
+    monkeypatch.setattr(launchers, "_MEET_S", 0.2)
+    monkeypatch.setattr(launchers, "_END_S", 0.1)
     running = node((0, 3), restarts=restarts)
     assert running.wait(120)
     reason = f"rank 0 ended with code 3, and its launcher waited {seconds} s in vain for other nodes"
@@ -134,14 +134,14 @@ def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restar
 
 
 def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
-    monkeypatch.setattr(torchrun, "_MEET_S", 2.0)
-    monkeypatch.setattr(torchrun, "_SETTLED_S", 0.1)
+    monkeypatch.setattr(launchers, "_MEET_S", 2.0)
+    monkeypatch.setattr(launchers, "_SETTLED_S", 0.1)
     running = node((0, 3), (60, 0))
     assert not running.wait(4.0)
 
 
 def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch):
-    monkeypatch.setattr(torchrun, "_MEET_S", 0.1)
+    monkeypatch.setattr(launchers, "_MEET_S", 0.1)
     assert not node((0, 0)).wait(1.0)
 
 

@@ -13,10 +13,10 @@ from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.gossip import Gossip
 from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
 from levelbench.distributed.schemes.periodic import LocalSGD
+from levelbench.distributed.simulation.cluster import replay
 from levelbench.distributed.simulation.model import Compute, ModelShape
 from levelbench.distributed.simulation.networks import Interconnect, collective_s
 from levelbench.distributed.simulation.running import simulate
-from levelbench.distributed.simulation.scheduling import replay
 from levelbench.errors import CommunicationError
 
 pytest.importorskip("greenlet")

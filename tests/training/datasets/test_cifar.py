@@ -307,7 +307,7 @@ def test_a_damaged_file_is_named(small, source, tmp_path, at, kind):
 def test_a_damaged_archive_is_refused_before_anything_of_it_is_read(small, source, tmp_path):
     path = small.put(tmp_path, 1, packed=True) / small.edition.versions[1].archive
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(DataError, match="it has SHA-256"):
+    with pytest.raises(DataError, match="its content has SHA-256"):
         source.load(tmp_path)
 
 

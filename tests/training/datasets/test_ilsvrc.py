@@ -9,7 +9,7 @@ import pytest
 
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.operators.frameworks import open_framework
-from levelbench.training.datasets.ilsvrc import Imagenet
+from levelbench.training.datasets.images import Imagenet
 from levelbench.training.input import make_loader
 from levelbench.training.samplers import Shuffled
 

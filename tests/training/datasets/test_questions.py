@@ -177,7 +177,7 @@ def test_a_folder_with_a_files_name_is_no_file(tmp_path, squad_files, name):
 
 def test_a_file_that_is_not_the_official_one_is_an_error(tmp_path, squad_files):
     squad_files()
-    with pytest.raises(DataError, match="its SHA-256 is"):
+    with pytest.raises(DataError, match="its content has SHA-256"):
         Squad().load(tmp_path)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from levelbench.distributed.communicator import (
     Communicator,
     Done,
+    FunctionHandle,
     Handle,
     Reduction,
     checked_count,
@@ -67,40 +68,6 @@ class _Running(Generic[R]):
 
 
 @final
-class _Collective(Handle):
-    """A collective under way: those before it go on first, as they do on every rank."""
-
-    def __init__(self, communicator: Algorithmic, running: _Running[Any]) -> None:
-        self._communicator, self._running = communicator, running
-
-    def wait(self) -> Array:
-        self._communicator.finish_to(self._running)
-        return self._running.result
-
-    def done(self) -> bool:
-        self._communicator.progress()
-        return self._running.over
-
-
-@final
-class _Message(Handle):
-    """A message of a user, during whose way collectives go on."""
-
-    def __init__(self, communicator: Algorithmic, inner: Handle) -> None:
-        self._communicator, self._inner = communicator, inner
-
-    def wait(self) -> Array:
-        while not self._communicator.idle and not self._inner.done():
-            self._communicator.progress()
-            sleep(0)
-        return self._inner.wait()
-
-    def done(self) -> bool:
-        self._communicator.progress()
-        return self._inner.done()
-
-
-@final
 class Algorithmic(Communicator):
     """``inner`` with other collectives. One thread at a time may use it.
 
@@ -151,18 +118,18 @@ class Algorithmic(Communicator):
         checked_tag("send", tag, FIRST_TAG)
         if to != self.rank:
             self._tally("send").note(array.nbytes)
-        return _Message(self, self.inner.start_send(array, to, tag))
+        return self._message(self.inner.start_send(array, to, tag))
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
         """A message of ``inner``; tags are below ``FIRST_TAG``."""
         checked_tag("receive", tag, FIRST_TAG)
-        return _Message(self, self.inner.start_receive(like, source, tag))
+        return self._message(self.inner.start_receive(like, source, tag))
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
         """Of ``inner``; collectives that are under way end first."""
         checked_tag("receive_any", tag, FIRST_TAG)
         while self._under_way:
-            self.finish_to(self._under_way[-1])
+            self._finish_to(self._under_way[-1])
         return self.inner.receive_any(like, tag)
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
@@ -221,9 +188,9 @@ class Algorithmic(Communicator):
         flat = opened(array)
         link = Channel(self.inner, _EXCHANGE, self._tally("exchange"))
         running = _Running(collectives.exchange(link, flat, neighbours), lambda parts: _each(parts, array))
-        while not self.idle and not running.over:
+        while self._under_way and not running.over:
             running.drive()
-            self.progress()
+            self._progress()
             sleep(0)
         running.finish()
         return cast("tuple[Array, ...]", running.result)
@@ -251,20 +218,39 @@ class Algorithmic(Communicator):
         if running.over and not self._under_way:
             return Done(running.result)
         self._under_way.append(running)
-        return _Collective(self, running)
+        return FunctionHandle(lambda: self._finished(running), lambda: self._is_over(running))
 
-    @property
-    def idle(self) -> bool:
-        """Whether no collective is under way."""
-        return not self._under_way
+    def _finished(self, running: _Running[Any]) -> Array:
+        """Those before it go on first, as they do on every rank."""
+        self._finish_to(running)
+        return running.result
 
-    def progress(self) -> None:
+    def _is_over(self, running: _Running[Any]) -> bool:
+        self._progress()
+        return running.over
+
+    def _message(self, inner: Handle) -> Handle:
+        """A message of a user, during whose way collectives go on."""
+
+        def wait() -> Array:
+            while self._under_way and not inner.done():
+                self._progress()
+                sleep(0)
+            return inner.wait()
+
+        def done() -> bool:
+            self._progress()
+            return inner.done()
+
+        return FunctionHandle(wait, done)
+
+    def _progress(self) -> None:
         """Drive all collectives on as far as they go without waiting."""
         for running in self._under_way:
             running.drive()
         self._drop_over()
 
-    def finish_to(self, last: _Running[Any]) -> None:
+    def _finish_to(self, last: _Running[Any]) -> None:
         """Wait for this collective and those before it."""
         while not last.over:
             self._under_way[0].finish()

@@ -17,9 +17,8 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 
-from levelbench.distributed.buffers import new, put, view
 from levelbench.distributed.communicator import Communicator, Done, Handle
-from levelbench.distributed.packing import pieces
+from levelbench.distributed.packing import new, pieces, put, view
 from levelbench.distributed.traffic import FoldedRank, subtree
 from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array

@@ -11,13 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from levelbench.distributed.buffers import HostArray, new, put, view
 from levelbench.distributed.communicator import (
     Communicator,
+    FunctionHandle,
     Handle,
     Reduction,
     checked_count,
@@ -25,7 +26,7 @@ from levelbench.distributed.communicator import (
     checked_rank,
     checked_tag,
 )
-from levelbench.distributed.packing import pieces
+from levelbench.distributed.packing import HostArray, new, pieces, put, view
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
@@ -58,31 +59,21 @@ class CollectiveCall(NamedTuple):
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Collective:
     """One collective under way: the ranks' values, and the result once all have come. A simulated one takes time."""
 
-    __slots__ = (
-        "call",
-        "complete",
-        "ends_s",
-        "first",
-        "last_s",
-        "nbytes",
-        "number",
-        "result",
-        "taken",
-        "values",
-        "waiting",
-    )
-
-    def __init__(self, call: CollectiveCall, number: int, first: int) -> None:
-        self.call, self.number, self.first = call, number, first
-        self.values: dict[int, Any] = {}
-        self.result: Any = None
-        self.complete = False
-        self.taken = 0
-        self.last_s = self.ends_s = self.nbytes = 0.0
-        self.waiting: list[Any] = []
+    call: CollectiveCall
+    number: int
+    first: int
+    values: dict[int, Any] = field(default_factory=dict)
+    result: Any = None
+    complete: bool = False
+    taken: int = 0
+    last_s: float = 0.0
+    ends_s: float = 0.0
+    nbytes: float = 0.0
+    waiting: list[Any] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:
@@ -91,48 +82,43 @@ class Collective:
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Parcel:
     """An array of the sender's, copied. ``nbytes`` is what it stands for in a simulation."""
 
-    __slots__ = ("array", "nbytes", "source", "taken")
-
-    def __init__(self, array: HostArray, source: int, nbytes: float = 0.0) -> None:
-        self.array, self.source, self.nbytes = array, source, nbytes
-        self.taken = False
+    array: HostArray
+    source: int
+    nbytes: float = 0.0
+    taken: bool = False
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Receipt:
     """A place where a rank waits for a message from ``source``, or from ``ANY``."""
 
-    __slots__ = ("arrived_s", "fiber", "message", "source", "tag")
-
-    def __init__(self, source: int, tag: int) -> None:
-        self.source, self.tag = source, tag
-        self.message: Parcel | None = None
-        self.arrived_s = 0.0
-        self.fiber: Any = None
+    source: int
+    tag: int
+    message: Parcel | None = None
+    arrived_s: float = 0.0
+    fiber: Any = None
 
     def __str__(self) -> str:
         if self.source == ANY:
             return f"receive_any(tag={self.tag})"
-        return (
-            f"exchange with {self.source}"
-            if self.tag == _EXCHANGE
-            else f"receive(source={self.source}, tag={self.tag})"
-        )
+        if self.tag == _EXCHANGE:
+            return f"exchange with {self.source}"
+        return f"receive(source={self.source}, tag={self.tag})"
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Mailbox:
     """What has come to a rank under one tag, and who waits for it; messages of one source stay in order."""
 
-    __slots__ = ("arrivals", "by_source", "receipts")
-
-    def __init__(self) -> None:
-        self.arrivals: deque[tuple[Parcel, float]] = deque()
-        self.by_source: dict[int, deque[tuple[Parcel, float]]] = {}
-        self.receipts: list[Receipt] = []
+    arrivals: deque[tuple[Parcel, float]] = field(default_factory=deque)
+    by_source: dict[int, deque[tuple[Parcel, float]]] = field(default_factory=dict)
+    receipts: list[Receipt] = field(default_factory=list)
 
     def deliver(self, message: Parcel, time_s: float = 0.0) -> Receipt | None:
         """Hand a message to the first receipt that wants it, which is answered, or keep it."""
@@ -250,14 +236,14 @@ class LocalCommunicator(Communicator):
         checked_op("all_reduce", op, array)
         value = view(array)
         entered = self._enter("all_reduce", op, value, value, _REDUCTIONS[op])
-        return _Collecting(self, entered, lambda: put(entered.result, array))
+        return self._collecting(entered, lambda: put(entered.result, array))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
         checked_rank("broadcast", root, self.size)
         value, own = view(array), self.rank == root
         call = CollectiveCall("broadcast", root, "", value.dtype, value.shape)
         entered = self.meeting.enter(self.rank, call, value.copy() if own else None, like=value)
-        return _Collecting(self, entered, lambda: array if own else put(entered.values[root], array))
+        return self._collecting(entered, lambda: array if own else put(entered.values[root], array))
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
         checked_rank("send", to, self.size)
@@ -268,7 +254,7 @@ class LocalCommunicator(Communicator):
         """Messages go to receives in the order in which these were started."""
         checked_rank("receive", source, self.size)
         checked_tag("receive", tag)
-        return _Receiving(self, like, self.meeting.want(self.rank, source, tag))
+        return self._receiving(like, self.meeting.want(self.rank, source, tag))
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
         checked_tag("receive_any", tag)
@@ -331,7 +317,7 @@ class LocalCommunicator(Communicator):
             checked_rank("exchange", each, self.size)
         sending = [self.meeting.send(self.rank, array, each, _EXCHANGE) for each in neighbours]
         receipts = [self.meeting.want(self.rank, each, _EXCHANGE) for each in neighbours]
-        coming = [_Receiving(self, array, each, keep=True) for each in receipts]
+        coming = [self._receiving(array, each, keep=True) for each in receipts]
         results = tuple(each.wait() for each in coming)
         for handle in sending:
             handle.wait()
@@ -352,6 +338,26 @@ class LocalCommunicator(Communicator):
         call = CollectiveCall(operation, None, op, like.dtype, like.shape)
         return self.meeting.enter(self.rank, call, value, combine, like)
 
+    def _collecting(self, entered: Collective, take: Callable[[], Array]) -> Handle:
+        """A collective under way; ``take`` makes the result of it."""
+
+        def wait() -> Array:
+            self._all(entered)
+            result = take()
+            self.meeting.leave(entered)
+            return result
+
+        return FunctionHandle(wait, lambda: self.meeting.ended(entered))
+
+    def _receiving(self, like: Array, receipt: Receipt, *, keep: bool = False) -> Handle:
+        """A message that is to come; into ``like``, unless that is to be kept."""
+
+        def wait() -> Array:
+            message = self.meeting.receive(self.rank, receipt)
+            return _fitted(message.array, like, receipt, message.source, keep=keep)
+
+        return FunctionHandle(wait, lambda: self.meeting.arrived(receipt))
+
     def _all(self, entered: Collective) -> Collective:
         self.meeting.finish(self.rank, entered)
         return entered
@@ -361,39 +367,6 @@ class LocalCommunicator(Communicator):
         stacked = entered.result.copy()
         self.meeting.leave(entered)
         return tuple(new(stacked[rank, ...], like) for rank in range(self.size))
-
-
-@final
-class _Collecting(Handle):
-    """A collective under way; ``take`` makes the result of it."""
-
-    def __init__(self, communicator: LocalCommunicator, entered: Collective, take: Callable[[], Array]) -> None:
-        self._communicator, self._entered, self._take = communicator, entered, take
-
-    def wait(self) -> Array:
-        meeting = self._communicator.meeting
-        meeting.finish(self._communicator.rank, self._entered)
-        result = self._take()
-        meeting.leave(self._entered)
-        return result
-
-    def done(self) -> bool:
-        return self._communicator.meeting.ended(self._entered)
-
-
-@final
-class _Receiving(Handle):
-    """A message that is to come; into ``like``, unless that is to be kept."""
-
-    def __init__(self, communicator: LocalCommunicator, like: Array, receipt: Receipt, *, keep: bool = False) -> None:
-        self._communicator, self._like, self._receipt, self._keep = communicator, like, receipt, keep
-
-    def wait(self) -> Array:
-        message = self._communicator.meeting.receive(self._communicator.rank, self._receipt)
-        return _fitted(message.array, self._like, self._receipt, message.source, keep=self._keep)
-
-    def done(self) -> bool:
-        return self._communicator.meeting.arrived(self._receipt)
 
 
 def _sum(values: list[HostArray]) -> HostArray:

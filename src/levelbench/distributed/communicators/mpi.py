@@ -19,16 +19,15 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from levelbench.distributed import buffers
-from levelbench.distributed.buffers import HostArray, Memory, as_bytes, dense, rows
 from levelbench.distributed.communicator import (
     Communicator,
     Done,
+    FunctionHandle,
     Handle,
     Reduction,
     checked_count,
@@ -36,7 +35,7 @@ from levelbench.distributed.communicator import (
     checked_rank,
     checked_tag,
 )
-from levelbench.distributed.packing import pieces
+from levelbench.distributed.packing import HostArray, Memory, as_bytes, dense, new, pieces, rows
 from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST, Clock
@@ -72,28 +71,24 @@ def until(ask: Callable[[], Any], timeout_s: float, clock: Clock = HOST, *, naps
     return answer
 
 
-@final
-class MpiRequest(Handle):
-    """A request that is under way; ``result`` makes the result of it, ``named()`` a named error of what MPI raises."""
+def request_handle(
+    named: Callable[[], AbstractContextManager[None]], request: Any, result: Callable[[], Array], timeout_s: float
+) -> Handle:
+    """A request that is under way; ``result`` makes the result of it, ``named()`` a named error of what MPI raises.
 
-    def __init__(
-        self,
-        named: Callable[[], AbstractContextManager[None]],
-        request: Any,
-        result: Callable[[], Array],
-        timeout_s: float,
-    ) -> None:
-        self._named, self._request, self._result, self._timeout_s = named, request, result, timeout_s
+    To ask whether it is over drives on what is under way in this process.
+    """
 
-    def wait(self) -> Array:
-        with self._named():
-            until(self._request.Test, self._timeout_s)
-        return self._result()
+    def wait() -> Array:
+        with named():
+            until(request.Test, timeout_s)
+        return result()
 
-    def done(self) -> bool:
-        """Whether it is over; drives on what is under way in this process."""
-        with self._named():
-            return bool(self._request.Test())
+    def done() -> bool:
+        with named():
+            return bool(request.Test())
+
+    return FunctionHandle(wait, done)
 
 
 def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -229,7 +224,7 @@ class MpiCommunicator(Communicator):
             self._do("reduce_scatter", lambda: self._comm.Ireduce_scatter(source, into, counts, operation))
         if op == "mean":
             mine /= self.size
-        return buffers.new(mine, array)
+        return new(mine, array)
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
         given = dense(array)
@@ -296,7 +291,7 @@ class MpiCommunicator(Communicator):
     def _start(self, what: str, start: Callable[[], Any], result: Callable[[], Array]) -> Handle:
         with self._named(what):
             request = start()
-        return MpiRequest(partial(self._named, what), request, result, self._timeout_s)
+        return request_handle(partial(self._named, what), request, result, self._timeout_s)
 
     def _do(self, what: str, start: Callable[[], Any]) -> None:
         with self._named(what):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from time import sleep
 from typing import Any, TypeVar, final
 
-from levelbench.distributed.buffers import HostArray, view
 from levelbench.distributed.communicator import Communicator, Done, Handle
 from levelbench.distributed.communicators.meeting import (
     ANY,
@@ -25,6 +24,7 @@ from levelbench.distributed.communicators.meeting import (
     Receipt,
 )
 from levelbench.distributed.communicators.wrapping import DelayedCommunicator, Delays
+from levelbench.distributed.packing import HostArray, view
 from levelbench.errors import CommunicationError
 from levelbench.networks.executor import Array
 

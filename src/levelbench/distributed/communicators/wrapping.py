@@ -17,9 +17,9 @@ from typing import TypeVar, cast, final
 from numpy.random import PCG64, Generator
 
 from levelbench.distributed import traffic
-from levelbench.distributed.buffers import elements
-from levelbench.distributed.communicator import Communicator, Handle, Reduction
+from levelbench.distributed.communicator import Communicator, FunctionHandle, Handle, Reduction
 from levelbench.distributed.communicators.algorithmic import Algorithmic
+from levelbench.distributed.packing import elements
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import Algorithms
 from levelbench.measure.clocks import HOST, Clock
@@ -225,20 +225,6 @@ def _whole(sent: Traffic) -> tuple[int, int]:
 
 
 @final
-class _Counted(Handle):
-    """A handle that adds the time of waiting for it."""
-
-    def __init__(self, inner: Handle, operation: str, counting: CountingCommunicator) -> None:
-        self._inner, self._operation, self._counting = inner, operation, counting
-
-    def wait(self) -> Array:
-        return self._counting.waited(self._operation, self._inner.wait)
-
-    def done(self) -> bool:
-        return self._inner.done()
-
-
-@final
 class CountingCommunicator(WrappingCommunicator):
     """``inner``, counted; ``phase`` says in which phase an operation is. As many threads may use it as ``inner``."""
 
@@ -276,15 +262,19 @@ class CountingCommunicator(WrappingCommunicator):
         start = now_ns()
         result = call()
         self._note(operation, phase, 1, declared, payload, now_ns() - start)
-        return cast("T", _Counted(result, operation, self)) if isinstance(result, Handle) else result
+        return result if not isinstance(result, Handle) else cast("T", self._counted(operation, result))
 
-    def waited(self, operation: str, wait: Callable[[], Array]) -> Array:
-        """Count the time of waiting for an operation that is under way."""
-        phase, now_ns = self.phase(), self._now_ns
-        start = now_ns()
-        result = wait()
-        self._note(operation, phase, 0, _NOTHING, 0, now_ns() - start)
-        return result
+    def _counted(self, operation: str, inner: Handle) -> Handle:
+        """The time of waiting for an operation that is under way counts as well."""
+
+        def wait() -> Array:
+            phase, now_ns = self.phase(), self._now_ns
+            start = now_ns()
+            result = inner.wait()
+            self._note(operation, phase, 0, _NOTHING, 0, now_ns() - start)
+            return result
+
+        return FunctionHandle(wait, inner.done)
 
     def _note(
         self, operation: str, phase: Phase, calls: int, declared: tuple[int, int], payload: int, time_ns: int

@@ -15,8 +15,18 @@ import numpy as np
 
 from levelbench.distributed import traffic
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.compression.arrays import Key, add_at, as_bytes, from_bytes, index_type, padded, typed
-from levelbench.distributed.compression.compressors import Compressor, SparseCompressor, ThresholdCompressor
+from levelbench.distributed.compression.compressors import (
+    Compressor,
+    Key,
+    SparseCompressor,
+    ThresholdCompressor,
+    add_at,
+    as_bytes,
+    from_bytes,
+    index_type,
+    padded,
+    typed,
+)
 from levelbench.distributed.scheme import Traffic
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import copy, namespace, sign, zeros_like

@@ -26,10 +26,7 @@ def __getattr__(name: str) -> Mapping[str, Engine]:
 # Ranks and their supervisors import this package on their way to a module in it, and start no engine.
 @cache
 def _engines() -> Mapping[str, Engine]:
-    from levelbench.distributed.launching.hosts import OnHosts
-    from levelbench.distributed.launching.local import Process
-    from levelbench.distributed.launching.mpi import Mpi
-    from levelbench.distributed.launching.slurm import Slurm
-    from levelbench.distributed.launching.torchrun import Torchrun
+    from levelbench.distributed.launching.launchers import Mpi, Slurm, Torchrun
+    from levelbench.distributed.launching.local import OnHosts, Process
 
     return MappingProxyType({each.name: each for each in (Process(), Torchrun(), Mpi(), Slurm(), OnHosts())})

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import errno
 import itertools
 import json
 import os
 import re
-import select
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,7 +27,6 @@ from typing import Final, Literal, Self, final
 from levelbench.distributed.launching.environment import start_of
 from levelbench.distributed.launching.relay import MAC
 from levelbench.errors import CommunicationError, MissingError, UsageError
-from levelbench.measure.clocks import HOST
 
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -213,7 +209,6 @@ def shape(namespace: str, device: str, link: Link) -> None:
 _CLONE_NEWNET = 0x40000000
 _DISCARD = 9
 """A port without a listener, so that a live host refuses the connection."""
-_ANSWERS = {0, errno.ECONNREFUSED}
 
 
 def unreachable(names: Sequence[str], addresses: Sequence[str], timeout_s: float) -> list[int]:
@@ -228,39 +223,26 @@ def unreachable(names: Sequence[str], addresses: Sequence[str], timeout_s: float
 
 def _reached(name: str, own: int, addresses: Sequence[str], timeout_s: float) -> set[int]:
     """The hosts other than itself that answer a host."""
+    import asyncio
+
     with Path(FOLDER, name).open("rb") as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), name)
-    waiting: dict[int, tuple[int, socket.socket]] = {}
-    found = set()
-    for host, address in enumerate(addresses):
-        if host != own:
-            probe = socket.socket()
-            probe.setblocking(False)
-            if probe.connect_ex((address, _DISCARD)) in _ANSWERS:
-                found.add(host)
-                probe.close()
-            else:
-                waiting[probe.fileno()] = host, probe
-    return found | _answered(waiting, timeout_s)
 
+    async def answers(address: str) -> bool:
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(address, _DISCARD), timeout_s)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+        writer.close()
+        return True
 
-def _answered(waiting: dict[int, tuple[int, socket.socket]], timeout_s: float) -> set[int]:
-    found = set()
-    until_ns = HOST.now_ns() + int(timeout_s * 1e9)
-    poll = select.poll()
-    for descriptor in waiting:
-        poll.register(descriptor, select.POLLOUT)
-    while waiting and (left_ns := until_ns - HOST.now_ns()) > 0:
-        for descriptor, _ in poll.poll(left_ns * 1e-6):
-            host, probe = waiting.pop(descriptor)
-            if probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in _ANSWERS:
-                found.add(host)
-            poll.unregister(descriptor)
-            probe.close()
-    for _, probe in waiting.values():
-        probe.close()
-    return found
+    async def all_answers() -> list[bool]:
+        return await asyncio.gather(*(answers(address) for address in addresses))
+
+    return {host for host, there in enumerate(asyncio.run(all_answers())) if there and host != own}
 
 
 _NUMBERS = itertools.count()

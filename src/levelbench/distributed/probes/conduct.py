@@ -23,7 +23,7 @@ from levelbench.distributed.probes.runs import (
     stopped,
     unlike,
 )
-from levelbench.distributed.scheme import Scheme, Traffic
+from levelbench.distributed.scheme import Scheme
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
@@ -225,7 +225,11 @@ def _judged(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str
     # Of a server only the sum over all steps is known.
     sums = list(accumulate(trace.sent, lambda one, other: (one[0] + other[0], one[1] + other[1])))
     steps = range(1, len(sums) + 1) if trace.trains else [case.steps]
-    ends = [at for at, total in zip(steps, sums, strict=False) if _equal(total, declared, at)]
+    ends = [
+        at
+        for at, total in zip(steps, sums, strict=False)
+        if np.allclose(total, np.array(expected) * at, rtol=1e-12, atol=0.0)
+    ]
     if any(at * 2 >= case.steps for at in ends):
         period = "" if not trace.trains else f", exact after {max(ends)} steps"
         return "", f"each rank sends what is declared on average{period}" if trace.trains else ""
@@ -237,23 +241,16 @@ def _judged(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str
     if trace.trains:
         mean = tuple(np.mean(later, 0).tolist())
     within = scheme.traffic_within()
-    if within > 1 and _near(mean, expected, within, _scatter(later)):
+    if within > 1 and _near(mean, expected, within, later):
         said = f"an expectation, to within a factor of {within:g}"
         return "", f"{said}: {_words(mean)} a step, and {_words(expected)} are declared"
     return f"{place(case.ranks, trace.rank)}: it sends {_words(mean)} a step, and {_words(expected)} are declared", ""
 
 
-def _equal(total: tuple[float, float], declared: Traffic, steps: int) -> bool:
-    return bool(np.allclose(total, (declared.sent_bytes * steps, declared.messages * steps), rtol=1e-12, atol=0.0))
-
-
-def _scatter(sent: Sequence[tuple[int, int]]) -> Floats:
-    """Standard errors of the means of bytes and messages over steps; zeros where there are not several."""
-    return np.std(sent, 0, ddof=1) / np.sqrt(len(sent)) if len(sent) > 1 else np.zeros(2)
-
-
-def _near(mean: Sequence[float], expected: Sequence[float], within: float, errors: Floats) -> bool:
+def _near(mean: Sequence[float], expected: Sequence[float], within: float, sent: Sequence[tuple[int, int]]) -> bool:
     """Whether the means are the expected ones, but for a factor and for what chance makes of so many steps."""
+    # Standard errors of the means of bytes and messages; none where there are not several steps.
+    errors: Floats = np.std(sent, 0, ddof=1) / np.sqrt(len(sent)) if len(sent) > 1 else np.zeros(2)
     return all(
         other / within - _ERRORS * error <= one <= other * within + _ERRORS * error
         for one, other, error in zip(mean, expected, errors.tolist(), strict=True)

@@ -54,13 +54,9 @@ def _value(scheme: Scheme) -> Iterator[tuple[str, str]]:
         elif not isinstance(getattr(scheme, each.name), int | float | str | bool):
             named = type(getattr(scheme, each.name)).__name__
             yield f"the setting {each.name!r} is a {named}", "let settings be int, float, str or bool"
-    if scheme != _again(scheme):
+    declared: Any = scheme
+    if scheme != replace(declared):
         yield "two of the same settings are not equal", "leave the comparison to the dataclass"
-
-
-def _again(scheme: Scheme) -> Any:
-    kind: Any = type(scheme)
-    return kind(**{each.name: getattr(scheme, each.name) for each in fields(kind) if each.init})
 
 
 def _words(scheme: Scheme) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast, final
 
-from levelbench.distributed.communicator import Communicator, Handle
+from levelbench.distributed.communicator import Communicator, FunctionHandle, Handle
 from levelbench.distributed.communicators.wrapping import WrappingCommunicator
 from levelbench.errors import CommunicationError
 from levelbench.measure.clocks import HOST
@@ -84,9 +84,9 @@ class Watched(WrappingCommunicator):
     ) -> T:
         self.operations += 1
         self.last = f"in its operation {self.operations}, {operation}"
-        result = self.guarded(call)
+        result = self._guarded(call)
         if isinstance(result, Handle):
-            return cast("T", _Guarded(result, operation, self))
+            return cast("T", self._watching(result, operation))
         self.tell(operation)
         return result
 
@@ -99,7 +99,13 @@ class Watched(WrappingCommunicator):
         if not self._synchronous:
             return handle
         receipt = self.inner.start_receive(_nothing(array), to, tag + _RECEIPTS)
-        return _Both(handle, _Guarded(receipt, "send", self))
+        received = self._watching(receipt, "send")
+
+        def wait() -> Array:
+            received.wait()
+            return handle.wait()
+
+        return FunctionHandle(wait, lambda: received.done() and handle.done())
 
     def receive(self, like: Array, source: int, tag: int = 0) -> Array:
         return self.start_receive(like, source, tag).wait()
@@ -107,7 +113,15 @@ class Watched(WrappingCommunicator):
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
         """As the inner one; then a receipt is sent."""
         handle = super().start_receive(like, source, tag)
-        return _Confirming(handle, lambda: self._confirm(like, source, tag)) if self._synchronous else handle
+        if not self._synchronous:
+            return handle
+
+        def wait() -> Array:
+            array = handle.wait()
+            self._confirm(like, source, tag)
+            return array
+
+        return FunctionHandle(wait, handle.done)
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
         """As the inner one; then a receipt is sent."""
@@ -119,9 +133,23 @@ class Watched(WrappingCommunicator):
     def _confirm(self, like: Array, source: int, tag: int) -> None:
         self.inner.send(_nothing(like), source, tag + _RECEIPTS)
 
-    def guarded(self, call: Callable[[], T]) -> T:
+    def _watching(self, handle: Handle, operation: str) -> Handle:
+        """An operation under way, for which no rank that has to end waits."""
+
+        def wait() -> Array:
+            result = self._guarded(handle.wait)
+            self.tell(operation)
+            return result
+
+        def done() -> bool:
+            self._check()
+            return handle.done()
+
+        return FunctionHandle(wait, done)
+
+    def _guarded(self, call: Callable[[], T]) -> T:
         """``call``, unless the rank has to end."""
-        self.check()
+        self._check()
         self._pulse.beat()
         try:
             result = call()
@@ -131,7 +159,7 @@ class Watched(WrappingCommunicator):
         self._pulse.beat()
         return result
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise where the run hangs."""
         if self._pulse.stopped:
             self._failed()
@@ -154,46 +182,3 @@ def receipts_as_sends(words: str) -> str:
 def _nothing(like: Array) -> Array:
     """An empty array of the dtype of ``like``."""
     return zeros_like(like.reshape(-1)[:0])
-
-
-class _Guarded(Handle):
-    def __init__(self, inner: Handle, operation: str, watched: Watched) -> None:
-        self._inner, self._operation, self._watched = inner, operation, watched
-
-    def wait(self) -> Array:
-        result = self._watched.guarded(self._inner.wait)
-        self._watched.tell(self._operation)
-        return result
-
-    def done(self) -> bool:
-        self._watched.check()
-        return self._inner.done()
-
-
-class _Both(Handle):
-    """A send, and its receipt."""
-
-    def __init__(self, sent: Handle, receipt: Handle) -> None:
-        self._sent, self._receipt = sent, receipt
-
-    def wait(self) -> Array:
-        self._receipt.wait()
-        return self._sent.wait()
-
-    def done(self) -> bool:
-        return self._receipt.done() and self._sent.done()
-
-
-class _Confirming(Handle):
-    """A receive that tells the sender."""
-
-    def __init__(self, inner: Handle, confirm: Callable[[], None]) -> None:
-        self._inner, self._confirm = inner, confirm
-
-    def wait(self) -> Array:
-        array = self._inner.wait()
-        self._confirm()
-        return array
-
-    def done(self) -> bool:
-        return self._inner.done()

@@ -12,9 +12,8 @@ from math import prod
 
 import numpy as np
 
-from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.packing import Packed
+from levelbench.distributed.packing import HostArray, Packed
 from levelbench.distributed.scheme import SchemeStepper, Worker
 from levelbench.errors import DataError
 from levelbench.measure.timeline import Phase

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from levelbench.distributed.buffers import HostArray
-from levelbench.distributed.compression.arrays import Key, typed
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
+    Key,
     QSGDCompressor,
     RandomKCompressor,
     SignCompressor,
     ThresholdCompressor,
     TopKCompressor,
+    typed,
 )
 from levelbench.distributed.compression.exchange import (
     Doubled,
@@ -32,6 +32,7 @@ from levelbench.distributed.compression.exchange import (
     Reduced,
     Voted,
 )
+from levelbench.distributed.packing import HostArray
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays, number, numbers
 from levelbench.errors import DefinitionError
@@ -377,32 +378,31 @@ class Cast(Compressed):
 
 
 @dataclass(frozen=True)
-class FP16(Preset):
+class _CastPreset(Preset):
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    kind: ClassVar[str]
+    error_feedback: bool = True
+    narrow: bool = False
+
+    @property
+    def meant(self) -> Cast:
+        return Cast(self.error_feedback, self.kind, self.narrow)
+
+
+@dataclass(frozen=True)
+class FP16(_CastPreset):
     """``cast[kind=float16]``."""
 
     name: ClassVar[str] = "fp16"
     source: ClassVar[str] = "Micikevicius et al. 2018; PyTorch's fp16_compress_hook"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = True
-    error_feedback: bool = True
-    narrow: bool = False
-
-    @property
-    def meant(self) -> Cast:
-        return Cast(self.error_feedback, "float16", self.narrow)
+    kind: ClassVar[str] = "float16"
 
 
 @dataclass(frozen=True)
-class BF16(Preset):
+class BF16(_CastPreset):
     """``cast[kind=bfloat16]``."""
 
     name: ClassVar[str] = "bf16"
     source: ClassVar[str] = "Kalamkar et al. 2019; PyTorch's bf16_compress_hook"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = True
-    error_feedback: bool = True
-    narrow: bool = False
-
-    @property
-    def meant(self) -> Cast:
-        return Cast(self.error_feedback, "bfloat16", self.narrow)
+    kind: ClassVar[str] = "bfloat16"

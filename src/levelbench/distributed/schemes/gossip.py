@@ -14,9 +14,8 @@ from typing import ClassVar, final
 
 from numpy.random import PCG64, Generator
 
-from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Handle
-from levelbench.distributed.packing import FlatLayout, by_dtype
+from levelbench.distributed.packing import FlatLayout, HostArray, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
 from levelbench.distributed.schemes.neighbours import OnePeer

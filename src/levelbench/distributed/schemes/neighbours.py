@@ -17,8 +17,8 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Handle
+from levelbench.distributed.packing import HostArray
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
 from levelbench.errors import UnknownNameError, UsageError

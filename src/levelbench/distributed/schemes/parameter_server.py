@@ -17,8 +17,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.buffers import HostArray
-from levelbench.distributed.packing import Packed
+from levelbench.distributed.packing import HostArray, Packed
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
 from levelbench.errors import UnsupportedError, UsageError

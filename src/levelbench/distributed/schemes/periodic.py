@@ -13,8 +13,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from levelbench.distributed import traffic
-from levelbench.distributed.buffers import HostArray
-from levelbench.distributed.packing import FlatLayout, by_dtype
+from levelbench.distributed.packing import FlatLayout, HostArray, by_dtype
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import (
     OwnModelStepper,

@@ -15,9 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from levelbench.distributed import traffic
-from levelbench.distributed.buffers import HostArray
-from levelbench.distributed.compression.arrays import Key
-from levelbench.distributed.packing import FlatLayout, by_dtype
+from levelbench.distributed.compression.compressors import Key
+from levelbench.distributed.packing import FlatLayout, HostArray, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import BaseStepper, arrays_of, elements, kept_arrays
 from levelbench.distributed.schemes.compressed import all_of, note_compression

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.scheme import Scheme
+from levelbench.distributed.simulation.cluster import ActionTrace, Replayed, replay
 from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, stand_in
 from levelbench.distributed.simulation.networks import Interconnect, collective_s
 from levelbench.distributed.simulation.running import simulate, trace_of
-from levelbench.distributed.simulation.scheduling import ActionTrace, Replayed, replay
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate, Interval, t_quantile
 from levelbench.training.optimizers.base import Optimizer

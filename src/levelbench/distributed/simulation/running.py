@@ -16,13 +16,12 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicators.meeting import LocalCommunicator
+from levelbench.distributed.packing import HostArray
 from levelbench.distributed.scheme import Observations, Scheme, Worker
-from levelbench.distributed.simulation.cluster import Cluster, NotPlayed
+from levelbench.distributed.simulation.cluster import COMPUTE, ENCODE, Action, ActionTrace, Cluster, NotPlayed
 from levelbench.distributed.simulation.model import Compute, ModelShape, StandIn, stand_in
 from levelbench.distributed.simulation.networks import Interconnect
-from levelbench.distributed.simulation.scheduling import COMPUTE, ENCODE, Action, ActionTrace
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework

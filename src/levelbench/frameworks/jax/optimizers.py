@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError, MissingError
 from levelbench.networks.executor import Backend
-from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
+from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["CompiledStepper", "OptaxStepper", "make_stepper"]

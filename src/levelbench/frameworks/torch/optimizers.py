@@ -19,8 +19,8 @@ from torch import Tensor
 from levelbench.errors import DataError, DefinitionError
 from levelbench.frameworks.torch.foreach import Tensors, together
 from levelbench.networks.executor import Backend
-from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
+from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["TILE", "ForeachStepper", "TorchOptimStepper", "make_stepper"]

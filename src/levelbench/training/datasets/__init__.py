@@ -21,7 +21,7 @@ _SOURCES = {
     "fashion-mnist": ("idx", "FashionMnist"),
     "cifar10": ("cifar", "cifar10"),
     "cifar100": ("cifar", "cifar100"),
-    "imagenet": ("ilsvrc", "Imagenet"),
+    "imagenet": ("images", "Imagenet"),
     "verses-en-es": ("bibles", "VersePairs"),
     "web-characters": ("bibles", "Characters"),
     "spam": ("mails", "Mails"),

@@ -21,7 +21,7 @@ from levelbench.errors import DataError, MissingError, StoreError, UsageError
 from levelbench.training.datasets.base import Dataset, Normalisation, Progress, Split, stratified_split
 from levelbench.training.datasets.pickles import read_pickle
 from levelbench.training.datasets.places import FileSource, Found, folders_of, readable
-from levelbench.training.datasets.reading import bad, members, read_whole, unpacked
+from levelbench.training.datasets.reading import bad, members, read_whole, require_digest, unpacked
 
 
 @final
@@ -311,7 +311,8 @@ class Cifar(FileSource):
         )
         for file in held.version.files:
             path, content = contents[file.name]
-            _require_digest(path, content, file.digest)
+            digest = hashlib.new("md5" if len(file.digest) == 32 else "sha256", content, usedforsecurity=False)
+            require_digest(path, digest.hexdigest(), file.digest)
             yield file, content, read(content, self._edition.classes, file.images, path)
 
 
@@ -325,17 +326,6 @@ def cifar100(validation: Validation = "held-out") -> Cifar:
     return Cifar(CIFAR100, validation)
 
 
-def _require_digest(path: Path, content: bytes, expected: str) -> None:
-    md5 = len(expected) == 32
-    found = (hashlib.md5(content, usedforsecurity=False) if md5 else hashlib.sha256(content)).hexdigest()
-    if found != expected:
-        raise DataError(
-            f"reading {path}",
-            f"its content has {'MD5' if md5 else 'SHA-256'} {found}, and {expected} is expected",
-            "Remove the file and fetch it again",
-        )
-
-
 def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
     """The wanted files of an archive whose checksum is right; nothing is written."""
     from levelbench.training.datasets.download import file_digest
@@ -347,12 +337,7 @@ def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
         raise MissingError(f"reading {path}", "it was removed meanwhile", "Run again") from None
     except OSError as error:
         raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
-    if digest != version.archive_sha256:
-        raise DataError(
-            f"reading {path}",
-            f"it has SHA-256 {digest}, and {version.archive_sha256} is expected",
-            "Remove the archive and fetch it again",
-        )
+    require_digest(path, digest, version.archive_sha256)
     wanted = {f"{version.folder}/{file.name}": file.name for file in version.files}
     contents: dict[str, tuple[Path, bytes]] = {}
     with unpacked(path, "a tar archive", MOST_ARCHIVE_BYTES) as stream:

@@ -18,11 +18,10 @@ import gzip
 import hashlib
 import math
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,18 +39,12 @@ from levelbench.training.datasets.base import (
     stratified_split,
 )
 from levelbench.training.datasets.places import DataFile, FileLocation, FileSource, folders_of, refuse_folder
+from levelbench.training.datasets.reading import BoundedFile, require_digest, unpacked
 
 _CODES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_GZIP_MAGIC = b"\x1f\x8b"
-# Deflate codes at most 258 bytes in 2 bits (RFC 1951): no honest file unpacks to more than 1,032 times its size.
-_MOST_DEFLATION = 1032
 _MOST_DIMENSIONS = 32
+_MOST_HEADER_BYTES = 4 * (_MOST_DIMENSIONS + 1)
 _MOST_BYTES = 1 << 31
-_CHUNK_BYTES = 1 << 20
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 @final
@@ -69,68 +62,40 @@ def read_idx(path: Path, most_bytes: int = _MOST_BYTES) -> IdxFile:
     :raises MissingError: when there is no such file.
     :raises DataError: when it is not exactly one array in IDX, or would be larger than ``most_bytes``.
     """
-    try:
-        with path.open("rb") as plain:
-            size = path.stat().st_size
-            zipped = plain.read(2) == _GZIP_MAGIC
-            plain.seek(0)
-            if not zipped:
-                return _read(plain, path, size, most_bytes)
-            with gzip.GzipFile(fileobj=plain) as unzipped:
-                return _read(unzipped, path, size * _MOST_DEFLATION, most_bytes)
-    except FileNotFoundError:
-        raise MissingError(f"reading {path}", "there is no such file", "Name a file that exists") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise _bad(path, f"it cannot be read to its end ({error})") from error
-
-
-def _read(stream: _Readable, path: Path, possible_bytes: int, most_bytes: int) -> IdxFile:
-    """Header, values, end; ``possible_bytes`` is what a file of this size can hold at most."""
-    header, dtype, shape = _read_header(stream, path)
-    claimed = math.prod(shape) * dtype.itemsize
-    if claimed > most_bytes:
-        raise _bad(path, f"its header claims {claimed:,} bytes of values, and {most_bytes:,} is the most allowed")
-    if claimed > possible_bytes:
-        raise _bad(path, f"its header claims {claimed:,} bytes of values, more than the file can hold")
-    values = np.empty(claimed, dtype=np.uint8)
-    count = _fill(stream, values.data)
-    if count < claimed:
-        raise _bad(path, f"it is truncated: {count:,} bytes of values where its header claims {claimed:,}")
-    if stream.read(1):
-        raise _bad(path, f"bytes follow the {claimed:,} bytes of values that its header claims")
+    with unpacked(path, "an IDX file", most_bytes + _MOST_HEADER_BYTES) as stream:
+        header, dtype, shape = _read_header(stream)
+        claimed = math.prod(shape) * dtype.itemsize
+        if claimed > most_bytes:
+            stream.fail(f"its header claims {claimed:,} bytes of values, and {most_bytes:,} is the most allowed")
+        if claimed > stream.possible_bytes:
+            stream.fail(f"its header claims {claimed:,} bytes of values, more than the file can hold")
+        values = np.empty(claimed, dtype=np.uint8)
+        count = stream.fill(values.data)
+        if count < claimed:
+            stream.fail(f"it is truncated: {count:,} bytes of values where its header claims {claimed:,}")
+        if stream.read(1):
+            stream.fail(f"bytes follow the {claimed:,} bytes of values that its header claims")
     digest = hashlib.sha256(header)
     digest.update(values.data)
     array = values.view(dtype).reshape(shape)
     return IdxFile(array.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest())
 
 
-def _read_header(stream: _Readable, path: Path) -> tuple[bytes, np.dtype[Any], tuple[int, ...]]:
+def _read_header(stream: BoundedFile) -> tuple[bytes, np.dtype[Any], tuple[int, ...]]:
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
-        raise _bad(path, f"it does not begin as IDX does (first bytes: {magic.hex(' ') or 'none'})")
+        stream.fail(f"it does not begin as IDX does (first bytes: {magic.hex(' ') or 'none'})")
     if magic[2] not in _CODES:
-        raise _bad(path, f"its type code 0x{magic[2]:02x} is none of IDX's")
+        stream.fail(f"its type code 0x{magic[2]:02x} is none of IDX's")
     if not 1 <= magic[3] <= _MOST_DIMENSIONS:
-        raise _bad(path, f"it claims {magic[3]} dimensions, and 1 to {_MOST_DIMENSIONS} is possible")
+        stream.fail(f"it claims {magic[3]} dimensions, and 1 to {_MOST_DIMENSIONS} is possible")
     sizes = stream.read(4 * magic[3])
     if len(sizes) < 4 * magic[3]:
-        raise _bad(path, "it ends inside its header")
+        stream.fail("it ends inside its header")
     shape = tuple(int(size) for size in np.frombuffer(sizes, dtype=">u4"))
     if not all(shape):
-        raise _bad(path, f"its shape {shape} holds nothing")
+        stream.fail(f"its shape {shape} holds nothing")
     return magic + sizes, np.dtype(_CODES[magic[2]]), shape
-
-
-def _fill(stream: _Readable, values: memoryview) -> int:
-    """Read until ``values`` is full or the stream ends; the bytes read. In pieces, so that memory is touched late."""
-    done = 0
-    while done < len(values):
-        chunk = stream.read(min(_CHUNK_BYTES, len(values) - done))
-        if not chunk:
-            break
-        values[done : done + len(chunk)] = chunk
-        done += len(chunk)
-    return done
 
 
 def content_digest(path: Path) -> str:
@@ -164,10 +129,6 @@ def write_idx(path: Path, array: npt.NDArray[Any]) -> None:
     path.write_bytes(gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content)
 
 
-def _bad(path: Path, found: str) -> DataError:
-    return DataError(f"reading {path} as an IDX file", found, "Remove the file and fetch it again")
-
-
 def read_checked(folder: Path, file: DataFile) -> npt.NDArray[Any]:
     """The array of ``file`` in ``folder``.
 
@@ -178,12 +139,7 @@ def read_checked(folder: Path, file: DataFile) -> npt.NDArray[Any]:
     if path is None:
         raise MissingError(f"reading {file.name}", f"{folder} does not hold it", "Fetch the file again")
     read = read_idx(path)
-    if read.sha256 != file.content_sha256:
-        raise DataError(
-            f"reading {path}",
-            f"its content has SHA-256 {read.sha256}, and {file.content_sha256} is expected",
-            "Remove the file and fetch it again",
-        )
+    require_digest(path, read.sha256, file.content_sha256)
     return read.array
 
 
@@ -323,7 +279,7 @@ class FashionMnist(FileSource):
         train, validation = stratified_split(images, labels, lambda count: (count // 6,))
         own = ((images[part], labels[part]) for part in (train, validation))
         return self.assembled(
-            (_split(*each) for each in (*own, (test_images, test_labels))),
+            (Split.of(x[:, None], y.astype(np.int64)) for x, y in (*own, (test_images, test_labels))),
             10,
             {file.name: file.content_sha256 for file in self._files},
             found.label,
@@ -351,7 +307,3 @@ class FashionMnist(FileSource):
             sha256, digest = (file.content_sha256, content_digest) if mirrored else (file.download_sha256, None)
             self.fetch_file(f"{file.name}.gz", sha256, OFFICIAL_URL, MOST_DOWNLOAD_BYTES, progress, digest)
         return cache_folder() / self.name
-
-
-def _split(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> Split:
-    return Split.of(images[:, None], labels.astype(np.int64))

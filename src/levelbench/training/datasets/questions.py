@@ -21,7 +21,7 @@ from levelbench.errors import DataError
 from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
 from levelbench.training.datasets.places import DataFile, FileSource, readable
-from levelbench.training.datasets.reading import read_text
+from levelbench.training.datasets.reading import read_text, require_digest
 from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
 
 VERSION = "1.1"
@@ -321,10 +321,5 @@ def _checked(folder: Path, file: DataFile) -> list[Question]:
         digest = file_digest(path)
     except OSError as error:
         raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
-    if digest != file.content_sha256:
-        raise DataError(
-            f"reading {path}",
-            f"its SHA-256 is {digest}, and {file.content_sha256} is expected",
-            "Remove the file and fetch it again",
-        )
+    require_digest(path, digest, file.content_sha256)
     return read_squad(path)

@@ -70,11 +70,24 @@ def decode(content: bytes, asked: str) -> str:
 
 GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
+# Deflate codes at most 258 bytes in 2 bits (RFC 1951): no honest file unpacks to more than 1,032 times its size.
+_MOST_DEFLATION = 1032
 
 
 def bad(path: Path, kind: str, found: str, do: str = "Remove the file and fetch it again") -> DataError:
     """The error of a file that is not what it should be."""
     return DataError(f"reading {path} as {kind}", found, do)
+
+
+def require_digest(path: Path, found: str, expected: str) -> None:
+    """``DataError`` unless a file's digest, SHA-256 or MD5 in hexadecimal, is the one that is expected."""
+    if found != expected:
+        kind = "MD5" if len(expected) == 32 else "SHA-256"
+        raise DataError(
+            f"reading {path}",
+            f"its content has {kind} {found}, and {expected} is expected",
+            "Remove the file and fetch it again",
+        )
 
 
 @final
@@ -104,6 +117,19 @@ class BoundedFile:
             pieces.append(piece)
             left -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @property
+    def possible_bytes(self) -> int:
+        """What a file of this size can unpack to at most."""
+        return self._size if self._plain else self._size * _MOST_DEFLATION
+
+    def fill(self, values: memoryview) -> int:
+        """Read until ``values`` is full or the file ends; the bytes read. In pieces, so that memory is touched late."""
+        done = 0
+        while done < len(values) and (piece := self._piece(min(_CHUNK_BYTES, len(values) - done))):
+            values[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
 
     def exactly(self, size: int, what: str) -> bytes:
         """The next ``size`` bytes; fewer is an error that says ``what`` they should have been."""

@@ -365,7 +365,10 @@ def _page(
     rows = []
     for at in range(shown):
         index = int(wrong.index[at])
-        picture = "" if pictures is None else f'<img alt="example {index}" src="{_address(pictures[at : at + 1])}">'
+        picture = ""
+        if pictures is not None:
+            encoded = base64.b64encode(png(sheet(pictures[at : at + 1], 1))).decode("ascii")
+            picture = f'<img alt="example {index}" src="data:image/png;base64,{encoded}">'
         text = "" if reference is None else html.escape(str(reference[index])[:_LONGEST])
         cells = (
             picture,
@@ -394,7 +397,3 @@ def _page(
 
 def _share(value: float, otherwise: str) -> str:
     return f"{value:.3f}" if np.isfinite(value) else otherwise
-
-
-def _address(pictures: NDArray[np.uint8]) -> str:
-    return "data:image/png;base64," + base64.b64encode(png(sheet(pictures, 1))).decode("ascii")

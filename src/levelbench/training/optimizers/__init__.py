@@ -4,10 +4,23 @@ An augmented assignment (``velocity *= 0.9``) works in place on NumPy and PyTorc
 name on immutable ones, and a rule returns what it was given either way, so the same lines serve all of them.
 """
 
-from levelbench.training.optimizers.averaging import AcceleGrad, AveragingRule, ScheduleFreeAdamW, ScheduleFreeSGD
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
 from levelbench.training.optimizers.layerwise import LAMB, LARS, Adafactor, Muon, Shampoo
-from levelbench.training.optimizers.rules import SGD, Adadelta, AdaGrad, Adam, AdamW, Lion, Momentum, NAdam, RMSProp
+from levelbench.training.optimizers.rules import (
+    SGD,
+    AcceleGrad,
+    Adadelta,
+    AdaGrad,
+    Adam,
+    AdamW,
+    AveragingRule,
+    Lion,
+    Momentum,
+    NAdam,
+    RMSProp,
+    ScheduleFreeAdamW,
+    ScheduleFreeSGD,
+)
 from levelbench.training.optimizers.wrappers import EMA, Clip, ClipValue, Decay, Groups, Native
 
 __all__ = [

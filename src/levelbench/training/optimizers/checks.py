@@ -55,3 +55,19 @@ def one_of(rule: object, choices: tuple[str, ...], *names: str) -> None:
     for name in names:
         listed = ", ".join(choices)
         _refuse_unless(getattr(rule, name) in choices, rule, name, f"there are: {listed}", f"choose one of {listed}")
+
+
+_SHARES = ("momentum", "beta1", "beta2", "rho", "alpha")
+_POSITIVE = ("trust", "clip", "diameter", "bound")
+_NOT_NEGATIVE = ("epsilon", "weight_decay", "initial", "lr_decay", "momentum_decay", "weight_power")
+_COUNTS = ("every", "largest", "iterations")
+
+
+def by_name(rule: object) -> None:
+    """Each setting is what one of its name is in all rules of ours; others are the rule's own to check."""
+    has = vars(rule)
+    share(rule, *(name for name in _SHARES if name in has))
+    positive(rule, *(name for name in _POSITIVE if name in has))
+    not_negative(rule, *(name for name in _NOT_NEGATIVE if name in has))
+    below_zero(rule, *(name for name in ("beta2_decay",) if name in has))
+    at_least(rule, 1, *(name for name in _COUNTS if name in has))

@@ -20,8 +20,8 @@ from levelbench.training.optimizers.arrays import (
     where,
     zeros_like,
 )
-from levelbench.training.optimizers.base import State, UpdateRule
-from levelbench.training.optimizers.rules import root, squared
+from levelbench.training.optimizers.base import State
+from levelbench.training.optimizers.rules import CheckedRule, root, squared
 
 
 def _trust(parameter: Array, change: Array, coefficient: float = 1.0, epsilon: float = 0.0) -> Array:
@@ -33,7 +33,7 @@ def _trust(parameter: Array, change: Array, coefficient: float = 1.0, epsilon: f
 
 
 @dataclass(frozen=True)
-class LARS(UpdateRule):
+class LARS(CheckedRule):
     """v := momentum v + lr t (g + weight_decay w); w := w - v, with t = trust ‖w‖ / (‖g + weight_decay w‖ + epsilon).
 
     Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1, with the rate inside of the velocity).
@@ -46,12 +46,6 @@ class LARS(UpdateRule):
     weight_decay: float = 0.0
     nesterov: bool = False
     epsilon: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "momentum")
-        checks.positive(self, "trust")
-        checks.not_negative(self, "weight_decay", "epsilon")
 
     def init(self, parameter: Array) -> State:
         return zeros_like(parameter)
@@ -71,7 +65,7 @@ class LARS(UpdateRule):
 
 
 @dataclass(frozen=True)
-class LAMB(UpdateRule):
+class LAMB(CheckedRule):
     """w := w - lr ‖w‖ / ‖r‖ r, with r Adam's step plus weight_decay w (You et al. 2020, algorithm 2, φ(z) = z)."""
 
     elementwise: ClassVar[bool] = False
@@ -79,11 +73,6 @@ class LAMB(UpdateRule):
     beta2: float = 0.999
     epsilon: float = 1e-6
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "beta1", "beta2")
-        checks.not_negative(self, "epsilon", "weight_decay")
 
     def init(self, parameter: Array) -> State:
         """The first and second moments, zero."""
@@ -104,7 +93,7 @@ class LAMB(UpdateRule):
 
 
 @dataclass(frozen=True)
-class Adafactor(UpdateRule):
+class Adafactor(CheckedRule):
     """Adaptive rates with sublinear memory (Shazeer & Stern 2018, algorithm 4), in PyTorch's form.
 
     The mean squares of an array of two or more axes are kept by row and by column of its last two, R and C, and their
@@ -124,9 +113,7 @@ class Adafactor(UpdateRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.below_zero(self, "beta2_decay")
-        checks.not_negative(self, "epsilon", "scale", "weight_decay")
-        checks.positive(self, "clip")
+        checks.not_negative(self, "scale")
 
     def init(self, parameter: Array) -> State:
         """Mean squares by row (..., n, 1) and by column (..., 1, m), zero; or those of all elements."""
@@ -166,7 +153,7 @@ def _rms(array: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Shampoo(UpdateRule):
+class Shampoo(CheckedRule):
     """For a matrix L := L + g gᵀ, R := R + gᵀ g, w := w - lr L^(-1/4) g R^(-1/4) (Gupta, Koren & Singer 2018).
 
     Algorithm 2 for an array of k axes: the statistic of an axis is the sum of g gᵀ with g unfolded along that axis,
@@ -185,9 +172,6 @@ class Shampoo(UpdateRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.positive(self, "epsilon")
-        checks.share(self, "momentum")
-        checks.not_negative(self, "weight_decay")
-        checks.at_least(self, 1, "every", "largest")
 
     def init(self, parameter: Array) -> State:
         """The statistics by axis, their roots if they are kept, and the average gradient if there is momentum."""
@@ -282,7 +266,7 @@ def orthogonalised(matrix: Array, iterations: int = 5, epsilon: float = 1e-7) ->
 
 
 @dataclass(frozen=True)
-class Muon(UpdateRule):
+class Muon(CheckedRule):
     """B := momentum B + (1 - momentum) g; w := (1 - lr weight_decay) w - lr s O(B) (Jordan et al. 2024).
 
     O makes a matrix orthogonal (:func:`orthogonalised`); with ``nesterov`` it takes (1 - momentum) g + momentum B. The
@@ -305,10 +289,7 @@ class Muon(UpdateRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.share(self, "momentum")
-        checks.not_negative(self, "weight_decay")
         checks.positive(self, "epsilon")
-        checks.at_least(self, 1, "iterations")
         checks.one_of(self, _SCALES, "scale")
 
     def init(self, parameter: Array) -> State:

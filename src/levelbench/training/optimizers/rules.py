@@ -1,10 +1,17 @@
-"""Rules that work element by element: SGD, momentum, Adam and its relatives, AdaGrad, RMSProp, Adadelta, Lion."""
+"""Rules that work element by element: SGD, momentum, Adam and its relatives, AdaGrad, RMSProp, Adadelta, Lion.
+
+Then those whose result is an average of what they step through. In schedule-free training gradients are taken at y,
+between the iterate z of the plain rule and the average x of all z. What is trained is y; what is evaluated is x.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from levelbench.networks.executor import Array
+from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import (
     add_product,
@@ -13,22 +20,29 @@ from levelbench.training.optimizers.arrays import (
     copy,
     maximum,
     mix,
+    norm,
     sign,
     sqrt,
+    where,
     zeros_like,
 )
-from levelbench.training.optimizers.base import State, UpdateRule
+from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
 
 
 @dataclass(frozen=True)
-class SGD(UpdateRule):
-    """w := w - lr (g + weight_decay w) (Robbins & Monro 1951)."""
-
-    weight_decay: float = 0.0
+class CheckedRule(UpdateRule):
+    """A rule each of whose settings must be what its name stands for: see :func:`.checks.by_name`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.not_negative(self, "weight_decay")
+        checks.by_name(self)
+
+
+@dataclass(frozen=True)
+class SGD(CheckedRule):
+    """w := w - lr (g + weight_decay w) (Robbins & Monro 1951)."""
+
+    weight_decay: float = 0.0
 
     def init(self, parameter: Array) -> State:
         return None
@@ -40,7 +54,7 @@ class SGD(UpdateRule):
 
 
 @dataclass(frozen=True)
-class Momentum(UpdateRule):
+class Momentum(CheckedRule):
     """v := momentum v + g; w := w - lr v (Polyak 1964), or with ``nesterov`` w := w - lr (g + momentum v).
 
     The form of Sutskever et al. 2013 with the learning rate outside of the velocity, as PyTorch has it. The gradient g
@@ -50,11 +64,6 @@ class Momentum(UpdateRule):
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "momentum")
-        checks.not_negative(self, "weight_decay")
 
     def init(self, parameter: Array) -> State:
         return zeros_like(parameter)
@@ -89,7 +98,7 @@ def root(second: Array, beta2: float, step: int, epsilon: float) -> tuple[Array,
 
 
 @dataclass(frozen=True)
-class Adam(UpdateRule):
+class Adam(CheckedRule):
     """Adam with bias correction (Kingma & Ba 2015, algorithm 1).
 
     ``weight_decay`` times the parameter is added to the gradient. With ``amsgrad`` the second moment never falls (Reddi
@@ -101,11 +110,6 @@ class Adam(UpdateRule):
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     amsgrad: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "beta1", "beta2")
-        checks.not_negative(self, "epsilon", "weight_decay")
 
     def init(self, parameter: Array) -> State:
         """The first and second moments, zero; with ``amsgrad`` the highest second moment, too."""
@@ -139,7 +143,7 @@ class AdamW(Adam):
 
 
 @dataclass(frozen=True)
-class NAdam(UpdateRule):
+class NAdam(CheckedRule):
     """Adam with Nesterov's momentum (Dozat 2016), with the warm-up of the momentum that its paper and PyTorch have.
 
     The momentum of step t is beta1 (1 - 0.5 · 0.96^(t · momentum_decay)).
@@ -150,11 +154,6 @@ class NAdam(UpdateRule):
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     momentum_decay: float = 0.004
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "beta1", "beta2")
-        checks.not_negative(self, "epsilon", "weight_decay", "momentum_decay")
 
     def init(self, parameter: Array) -> State:
         """The first and second moments, zero, and the product of all momenta so far."""
@@ -180,7 +179,7 @@ class NAdam(UpdateRule):
 
 
 @dataclass(frozen=True)
-class AdaGrad(UpdateRule):
+class AdaGrad(CheckedRule):
     """s := s + g²; w := w - lr g / (√s + epsilon) (Duchi et al. 2011), with the ε of PyTorch.
 
     ``initial`` is s before the first step; ``lr_decay`` divides the rate by 1 + (step - 1) · lr_decay.
@@ -190,10 +189,6 @@ class AdaGrad(UpdateRule):
     initial: float = 0.0
     lr_decay: float = 0.0
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.not_negative(self, "epsilon", "initial", "lr_decay", "weight_decay")
 
     def init(self, parameter: Array) -> State:
         """The sum of squares."""
@@ -212,7 +207,7 @@ class AdaGrad(UpdateRule):
 
 
 @dataclass(frozen=True)
-class RMSProp(UpdateRule):
+class RMSProp(CheckedRule):
     """s := alpha s + (1 - alpha) g²; w := w - lr g / (√s + epsilon) (Hinton's lecture 6e, 2012), as PyTorch has it.
 
     ``centered`` takes the square of the mean gradient off s (Graves 2013). With ``momentum`` the quotients are added up
@@ -224,11 +219,6 @@ class RMSProp(UpdateRule):
     momentum: float = 0.0
     centered: bool = False
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "alpha", "momentum")
-        checks.not_negative(self, "epsilon", "weight_decay")
 
     def init(self, parameter: Array) -> State:
         """The mean square; then the mean gradient if ``centered``, and the velocity if there is momentum."""
@@ -258,7 +248,7 @@ class RMSProp(UpdateRule):
 
 
 @dataclass(frozen=True)
-class Adadelta(UpdateRule):
+class Adadelta(CheckedRule):
     """d := g √(u + epsilon) / √(s + epsilon), w := w - lr d, with s and u the mean squares of g and d (Zeiler 2012).
 
     The paper has no rate: ``lr = 1``.
@@ -270,9 +260,7 @@ class Adadelta(UpdateRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.share(self, "rho")
         checks.positive(self, "epsilon")
-        checks.not_negative(self, "weight_decay")
 
     def init(self, parameter: Array) -> State:
         """The mean squares of gradients and of steps, zero."""
@@ -293,17 +281,12 @@ class Adadelta(UpdateRule):
 
 
 @dataclass(frozen=True)
-class Lion(UpdateRule):
+class Lion(CheckedRule):
     """w := w - lr (sign(beta1 m + (1 - beta1) g) + weight_decay w); m := beta2 m + (1 - beta2) g (Chen et al. 2023)."""
 
     beta1: float = 0.9
     beta2: float = 0.99
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "beta1", "beta2")
-        checks.not_negative(self, "weight_decay")
 
     def init(self, parameter: Array) -> State:
         return zeros_like(parameter)
@@ -313,3 +296,149 @@ class Lion(UpdateRule):
         if self.weight_decay:
             parameter *= 1 - lr * self.weight_decay
         return add_scaled(parameter, direction, -lr), mix(state, gradient, 1 - self.beta2)
+
+
+@dataclass(frozen=True)
+class AveragingRule(UpdateRule):
+    """A rule that is evaluated at other weights than those that gradients are taken at."""
+
+    @abstractmethod
+    def average(self, parameter: Array, state: State) -> Array:
+        """The weights to evaluate with, in an array of their own."""
+
+    def one_by_one(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        return AveragingStepper(self, backend, parameters)
+
+
+class AveragingStepper(RuleStepper):
+    """A rule that averages, one parameter after another."""
+
+    def __init__(self, rule: AveragingRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
+        super().__init__(rule, backend, parameters)
+        self._average = rule.average
+
+    def averaged(self) -> Mapping[str, Array]:
+        """The averages of all parameters that were updated, and the others as they are."""
+        states = self._states
+        return {
+            name: self._average(parameter, states[name]) if name in states else parameter
+            for name, parameter in self._parameters.items()
+        }
+
+
+@dataclass(frozen=True)
+class _ScheduleFree(AveragingRule, CheckedRule):
+    """z := z - lr d, x := (1 - c) x + c z, y := (1 - beta1) z + beta1 x, with d the direction of a plain rule at y.
+
+    c is the share of this step's weight in that of all, the weight being the highest rate so far to ``weight_power``.
+    """
+
+    beta1: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "beta1", above_zero=True)
+
+    def average(self, parameter: Array, state: State) -> Array:
+        mean = add_scaled(copy(parameter), state[0], self.beta1 - 1)
+        mean /= self.beta1
+        return mean
+
+    def _moved(
+        self, parameter: Array, direction: Array, averaging: State, lr: float, power: float
+    ) -> tuple[Array, State]:
+        """Y and (z, the sum of all weights, the highest rate)."""
+        iterate, total, highest = averaging
+        highest = maximum(highest, lr)
+        weight = highest**power
+        total = total + weight
+        share = _quotient(weight, total)
+        parameter = mix(parameter, iterate, share)
+        parameter = add_scaled(parameter, direction, lr * (self.beta1 * (1 - share) - 1))
+        return parameter, (add_scaled(iterate, direction, -lr), total, highest)
+
+
+def _quotient(upper: Array | float, lower: Array | float) -> Array:
+    """The ratio upper / lower; 0 where both are, as before the first step of a warm-up that starts at zero."""
+    if isinstance(lower, int | float):
+        return upper / lower if lower else 0.0
+    return where(lower == 0, 0.0, upper / where(lower == 0, 1.0, lower))
+
+
+@dataclass(frozen=True)
+class ScheduleFreeSGD(_ScheduleFree):
+    """Schedule-free SGD (Defazio et al. 2024). ``weight_decay`` is added to the gradient, at y."""
+
+    weight_decay: float = 0.0
+    weight_power: float = 2.0
+
+    def init(self, parameter: Array) -> State:
+        """Z, the sum of all weights, and the highest rate."""
+        return copy(parameter), 0.0, 0.0
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        return self._moved(parameter, gradient, state, lr, self.weight_power)
+
+
+@dataclass(frozen=True)
+class ScheduleFreeAdamW(_ScheduleFree):
+    """Schedule-free AdamW (Defazio et al. 2024): Adam without first moment, and decay at y."""
+
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    weight_power: float = 2.0
+
+    def init(self, parameter: Array) -> State:
+        """Z, the sum of all weights, the highest rate, and the second moment, zero."""
+        return copy(parameter), 0.0, 0.0, zeros_like(parameter)
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        *averaging, second = state
+        second = squared(second, gradient, self.beta2)
+        denominator = sqrt(second)
+        denominator /= (1 - self.beta2**step) ** 0.5
+        denominator += self.epsilon
+        gradient /= denominator
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        parameter, averaging = self._moved(parameter, gradient, averaging, lr, self.weight_power)
+        return parameter, (*averaging, second)
+
+
+@dataclass(frozen=True)
+class AcceleGrad(AveragingRule, CheckedRule):
+    """AcceleGrad (Levy, Yurtsever & Cevher 2018, algorithm 2), unconstrained.
+
+    With the weight α of a step 1 for the first three and (step of 0) + 1 over 4 from then on, S := S + α² ‖g‖²,
+    η = lr · 2 diameter / √(bound² + S), z := z - α η g, y := w - η g, and the next gradient is taken at
+    w := z / α' + (1 - 1 / α') y, with the α' of the next step. What is evaluated is the mean of all y, weighted by α.
+
+    ``diameter`` is that of a ball that holds the start and a minimum, ``bound`` that of a gradient's norm. Each array
+    of parameters has its own S, as in the Deep500 paper's implementation; the paper's analysis is of one vector.
+    """
+
+    elementwise: ClassVar[bool] = False
+    lr: float = 1.0
+    diameter: float = 1.0
+    bound: float = 1.0
+
+    def init(self, parameter: Array) -> State:
+        """Z, the mean of all y, S, and the sum of all α."""
+        return copy(parameter), copy(parameter), 0 * norm(parameter), 0.0
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        iterate, mean, squares, total = state
+        weight, following = maximum(1.0, step / 4), maximum(1.0, (step + 1) / 4)
+        squares = squares + (weight * norm(gradient)) ** 2
+        gradient *= 2 * self.diameter * lr / (self.bound * self.bound + squares) ** 0.5
+        iterate = add_scaled(iterate, gradient, -weight)
+        parameter -= gradient
+        total = total + weight
+        mean = mix(mean, parameter, weight / total)
+        return mix(parameter, iterate, 1 / following), (iterate, mean, squares, total)
+
+    def average(self, parameter: Array, state: State) -> Array:
+        return copy(state[1])

@@ -29,9 +29,6 @@ from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import SomeRows
 
-__all__ = ["Bench", "chance_loss", "covered", "part_of", "same"]
-
-
 # Examples of training and of a held split, and a batch, by the operations of one example: a step takes a second or so.
 _SIZES = ((5e7, (2048, 512, 32)), (5e8, (1024, 128, 16)), (4e9, (256, 32, 8)), (math.inf, (64, 8, 4)))
 _GRID = 1001

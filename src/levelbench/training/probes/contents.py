@@ -17,9 +17,6 @@ from levelbench.operators.custom.definition import CustomOperator
 from levelbench.training.optimizers.base import Optimizer
 from levelbench.training.task import Task
 
-__all__ = ["kind_of"]
-
-
 Kind = Literal["operators", "optimizer", "scheme", "training"]
 _MAKERS = ("load_task",)
 # By name: this room comes before the one that it is of.

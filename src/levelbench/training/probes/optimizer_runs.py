@@ -26,24 +26,6 @@ from levelbench.training import optimizers
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
 from levelbench.training.optimizers.wrappers import NATIVE, Native
 
-__all__ = [
-    "NATIVE_TOLERANCE",
-    "SHAPES",
-    "TOLERANCE",
-    "Divergence",
-    "OptimizerTrial",
-    "Quadratic",
-    "Recorded",
-    "Run",
-    "TestProblem",
-    "divergence",
-    "framework_of",
-    "open_backend",
-    "reference_of",
-    "run",
-]
-
-
 Floats = Host
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "matrix": (5, 3),

@@ -8,7 +8,6 @@ overwritten), or by another optimizer.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,9 +41,6 @@ from levelbench.training.probes.optimizer_runs import (
     run,
 )
 
-__all__ = ["Checked", "check_optimizer", "load_optimizers"]
-
-
 _USUAL_RATE = 0.01
 
 
@@ -61,41 +57,7 @@ def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer |
         raise DefinitionError(
             f"`reference` of {path}", f"it is of type {type(reference).__name__}", "give a name or an optimizer"
         )
-    found = {
-        name: each for name, each in vars(module).items() if isinstance(each, Optimizer) and not name.startswith("_")
-    }
-    if "optimizer" in found:
-        return {type(found["optimizer"]).__name__: found["optimizer"]}, reference
-    found.pop("reference", None)
-    if found:
-        return found, reference
-    own = [
-        each
-        for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, UpdateRule) and each.__module__ == module.__name__
-    ]
-    made: dict[str, Optimizer] = {each.__name__: _made(each, path) for each in own if not inspect.isabstract(each)}
-    if not made:
-        do = "write optimizer = ..., or a subclass of UpdateRule with defaults"
-        raise DefinitionError(f"optimizer file {path}", "it defines no optimizer", do)
-    return made, reference
-
-
-def _made(kind: type[UpdateRule], path: Path) -> UpdateRule:
-    parameters = inspect.signature(kind).parameters
-    needs = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
-    given: dict[str, Any] = {"lr": _USUAL_RATE} if needs == ["lr"] else {}
-    if needs not in ([], ["lr"]):
-        do = f"give them defaults, or write optimizer = {kind.__name__}(...)"
-        raise DefinitionError(f"{kind.__name__} of {path}", f"{', '.join(needs)} have no default", do)
-    try:
-        return kind(**given)
-    except LevelbenchError:
-        raise
-    except Exception as error:  # a user's class may raise anything; it becomes an error with its place
-        raise DefinitionError(
-            f"{kind.__name__} of {path}", f"making it raised {plugins.place(error, path)}", "correct the file"
-        ) from error
+    return plugins.defined_in(module, path, "optimizer", Optimizer, UpdateRule, {"lr": _USUAL_RATE}), reference
 
 
 _MODEST = (1e-8, 1e4)

@@ -30,8 +30,6 @@ from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
 from levelbench.training.trainer import Accumulating, Trainer
 
-__all__ = ["accumulation", "check_recipe", "one_batch"]
-
 _NOTHING: Mapping[str, Setting] = MappingProxyType({})
 
 
@@ -128,10 +126,13 @@ def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
     sign = sign_of(quality.direction)
     value, looked = covered(quality, bench.machine(seed).executor, bench.held(bench.dataset.validation))
     yield looked
-    yield from _beside(bench, seed)
+    for each in bench.also:
+        figure, looked = covered(each, bench.machine(seed).executor, bench.held(bench.dataset.validation))
+        yield looked
+        yield _on_scale(each, [figure])
     values = [value]
-    for each in (seed + 1, seed + 2):
-        values.append(quality.measure(bench.machine(each).executor, bench.held(bench.dataset.validation)))
+    for other in (seed + 1, seed + 2):
+        values.append(quality.measure(bench.machine(other).executor, bench.held(bench.dataset.validation)))
     shown = ", ".join(f"{value:.4g}" for value in values)
     yield _on_scale(quality, values)
     if any(sign * value >= sign * quality.target for value in values):
@@ -139,14 +140,6 @@ def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
         yield failed(found, "choose a target that has to be trained for, or look whether weights are trained")
     else:
         yield passed(f"{quality.metric} is {shown}, the target {quality.target:g}")
-
-
-def _beside(bench: Bench, seed: int) -> Iterator[Finding]:
-    """The figures besides the quality: of all examples, and on their scales."""
-    for each in bench.also:
-        value, looked = covered(each, bench.machine(seed).executor, bench.held(bench.dataset.validation))
-        yield looked
-        yield _on_scale(each, [value])
 
 
 def _on_scale(quality: Quality, values: list[float]) -> Finding:

@@ -18,8 +18,6 @@ from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Sampler
 from levelbench.training.task import Setting, Task
 
-__all__ = ["augmentation", "batches", "fits", "sampler", "schedule", "settings"]
-
 _GRID = 1001
 _LARGEST_FACTOR = 1.0 + 1e-9
 

@@ -26,9 +26,6 @@ from levelbench.training.recipe import Recipe
 from levelbench.training.stopping import Evaluate
 from levelbench.training.task import Setting, Task
 
-__all__ = ["check_task", "most_frequent", "quick_report", "target_report"]
-
-
 MOST_BYTES = 4 * 2**30
 """The size of a split, or of a dataset, up to which a check compares what is in it."""
 _SPLITS = ("train", "validation", "test")

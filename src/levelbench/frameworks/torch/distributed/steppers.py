@@ -27,8 +27,8 @@ from levelbench.frameworks.torch.communicator import raise_lost
 from levelbench.frameworks.torch.executor import TorchExecutor
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Executor, OperatorTime
-from levelbench.training.optimizers.averaging import AveragingRule
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
+from levelbench.training.optimizers.rules import AveragingRule
 from levelbench.training.optimizers.wrappers import Native
 
 if TYPE_CHECKING:

@@ -1,0 +1,480 @@
+"""Launchers of others as engines: MPI's own (mpiexec, or srun in an allocation), SLURM through submitit, and torchrun.
+
+torchrun's launcher waits for lost nodes, for ten minutes or for ever. A node that lives comes back to the rendezvous
+within seconds, so a launcher that has had no rank for longer than that is ended, and the failure says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from levelbench.distributed.launching.base import (
+    PEER_LOST,
+    Engine,
+    Failure,
+    RunningJob,
+    first_failure,
+    has_failed,
+    last_lines,
+    read_reports,
+)
+from levelbench.distributed.launching.environment import (
+    JOB,
+    end_marked,
+    rank_supervisors,
+    tell_supervisors,
+    without_place,
+)
+from levelbench.distributed.launching.local import (
+    JobAround,
+    SupervisedJob,
+    environment_of_ranks,
+    free_port,
+    start_supervisor,
+    supervisor_words,
+    tidy_folder,
+)
+from levelbench.errors import CommunicationError, MissingError, UsageError
+from levelbench.measure.clocks import HOST
+
+_NAMES = ("mpiexec", "mpirun")
+_VERSION_TIMEOUT_S = 10.0
+
+
+@final
+class Mpi(Engine):
+    """``mpiexec``: the one beside this Python (wheels put it there), else the one on ``PATH``, else ``srun``.
+
+    Options: ``launcher``, the path of another; ``machines``, names with commas between them, to start the ranks on
+    (the folder must be shared among them).
+    """
+
+    name: ClassVar[str] = "mpi"
+    communicators: ClassVar[tuple[str, ...]] = ("mpi", "gloo", "nccl")
+    options: ClassVar[tuple[str, ...]] = ("launcher", "machines")
+
+    def lacks(self) -> str | None:
+        if _find(os.environ) is not None:
+            return None
+        return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"
+
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
+        super().check(ranks, options)
+        if "machines" in options and not all(_machines(options).split(",")):
+            raise UsageError(
+                f"machines={options['machines']} of the engine {self.name!r}",
+                "one of them has no name",
+                "give names with commas between them",
+            )
+
+    def start(
+        self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
+    ) -> RunningJob:
+        """Start the launcher under a supervisor; it starts a supervisor for each rank."""
+        self.check(ranks, options)
+        seen = {**os.environ, **environment}
+        launcher = options.get("launcher") or _find(seen)
+        if launcher is None or shutil.which(str(launcher)) is None:
+            found = self.lacks() if launcher is None else f"there is no program {str(launcher)!r}"
+            raise MissingError(f"engine {self.name!r}", str(found), "install an MPI, or choose another engine")
+        folder = tidy_folder(folder, command, ranks)
+        machines = _machines(options)
+        here = -(-ranks // (machines.count(",") + 1))
+        base = environment_of_ranks(environment, self.name, here)
+        base |= _mpi_meeting(machines, base)
+        # Intel MPI looks for its parts on PATH, wherever it was itself found.
+        base["PATH"] = os.pathsep.join([str(Path(launcher).resolve().parent), base.get("PATH", os.defpath)])
+        words = launcher_words(str(launcher), _version(str(launcher), base), ranks, machines, base)
+        running = SupervisedJob(folder, ranks, base[JOB], launcher=True, watch=True)
+        inner = supervisor_words(folder, command, child=False)
+        running.add(start_supervisor(supervisor_words(folder, [*words, *inner], launcher=True), base))
+        return running
+
+
+def _find(environment: Mapping[str, str]) -> str | None:
+    """Beside Python before PATH, as mpi4py in the same place is most likely built for it; srun in an allocation."""
+    beside = Path(sys.executable).parent
+    for name in _NAMES:
+        found = shutil.which(name, path=str(beside)) or shutil.which(name, path=environment.get("PATH"))
+        if found:
+            return found
+    return shutil.which("srun", path=environment.get("PATH")) if "SLURM_JOB_ID" in environment else None
+
+
+def _machines(options: Mapping[str, object]) -> str:
+    return str(options.get("machines", "")).replace(" ", "")
+
+
+def _version(launcher: str, environment: Mapping[str, str]) -> str:
+    """What it says of itself, which tells whose it is."""
+    try:
+        done = subprocess.run(
+            [launcher, "--version"],
+            check=False,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingError(
+            f"the MPI launcher {launcher}",
+            f"it does not report its version ({type(error).__name__}: {error})",
+            "repair the installation, or name another with launcher=PATH",
+        ) from error
+    return done.stdout + done.stderr
+
+
+def _mpi_meeting(machines: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Where ranks meet that talk past MPI, as gloo's do. Inside SLURM's allocation the ranks know."""
+    if machines:
+        first = machines.split(",")[0].split(":")[0]
+        # Not the loopback: rank 0 is elsewhere, and which of its ports are free cannot be known here.
+        return {"MASTER_ADDR": first, "MASTER_PORT": environment.get("MASTER_PORT", "29500")}
+    if "SLURM_JOB_ID" in environment and int(environment.get("SLURM_JOB_NUM_NODES", "1")) > 1:
+        return {}
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+
+
+def launcher_words(launcher: str, version: str, ranks: int, machines: str, environment: Mapping[str, str]) -> list[str]:
+    """The launcher's command line up to the program, by the family that its ``version`` shows."""
+    if Path(launcher).name == "srun":
+        words = [launcher, "--ntasks", str(ranks), "--kill-on-bad-exit=1"]
+        return [*words, "--nodelist", machines] if machines else words
+    words = [launcher, "-n", str(ranks)]
+    if "Open MPI" not in version and "OpenRTE" not in version and "prte" not in version.lower():
+        return [*words, "-hosts", machines] if machines else words
+    # It refuses root, and more ranks than cores, unless told; bound to one core, a rank's threads would share it.
+    words += ["--oversubscribe", "--bind-to", "none"]
+    if os.geteuid() == 0:
+        words.insert(1, "--allow-run-as-root")
+    if machines:
+        words += ["--host", machines]
+        for name in sorted(environment):
+            if name.startswith(("LEVELBENCH_", "MASTER_", "OMP_", "OPENBLAS_", "MKL_")):
+                words += ["-x", name]
+    return words
+
+
+_LOOK_S = 1.0
+_LOOK_HERE_S = 0.05
+_END_S = 5.0
+_OF_SLURM = ("partition", "account", "qos", "constraint", "gpus_per_node", "cpus_per_task", "mem_gb")
+_OWN_NAMES = {"gpus_per_node", "cpus_per_task", "mem_gb"}
+"""Parameters that submitit names itself; the others are SLURM's, ``slurm_...`` there."""
+
+
+@final
+class Slurm(Engine):
+    """``submitit`` submits one job with a task for each rank, and this process waits for it.
+
+    Options: ``cluster`` (``slurm``, or ``local``; SLURM where ``srun`` is found), ``nodes`` (1), ``timeout_min`` (60),
+    and SLURM's ``partition``, ``account``, ``qos``, ``constraint``, ``gpus_per_node``, ``cpus_per_task``, ``mem_gb``.
+    The folder must be shared among the machines. A job in SLURM's queue outlives this process where that is killed
+    and cannot cancel it: ``scancel``.
+    """
+
+    name: ClassVar[str] = "slurm"
+    communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl", "mpi")
+    options: ClassVar[tuple[str, ...]] = ("cluster", "nodes", "timeout_min", *_OF_SLURM)
+
+    def lacks(self) -> str | None:
+        return None if find_spec("submitit") is not None else "submitit is not installed: pip install submitit"
+
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
+        super().check(ranks, options)
+        nodes = self.number(options, "nodes", 1)
+        for name in ("timeout_min", "cpus_per_task"):
+            self.number(options, name, 1)
+        if "gpus_per_node" in options:
+            self.number(options, "gpus_per_node", 0, least=0)
+        if options.get("cluster") not in (None, "slurm", "local"):
+            raise UsageError(
+                f"cluster={options['cluster']} of the engine {self.name!r}",
+                "it is slurm or local",
+                "leave it out for SLURM where it is found",
+            )
+        if ranks % nodes:
+            raise UsageError(
+                f"{ranks} ranks on {nodes} nodes",
+                "each node gets the same number of ranks",
+                "choose a number of ranks that the nodes divide",
+            )
+
+    def start(
+        self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
+    ) -> RunningJob:
+        self.check(ranks, options)
+        self.require()
+        folder = tidy_folder(folder, command, ranks)
+        nodes = self.number(options, "nodes", 1)
+        # Not the cores of this machine: only a user who asks for some knows how many a rank has there.
+        cpus = self.number(options, "cpus_per_task", 1)
+        cores = cpus * (ranks // nodes) if "cpus_per_task" in options else None
+        base = environment_of_ranks(environment, self.name, ranks // nodes, cores)
+        executor = import_module("submitit").AutoExecutor(folder / "submitit", cluster=options.get("cluster"))
+        if executor.cluster == "local":
+            base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        minutes = self.number(options, "timeout_min", 60)
+        executor.update_parameters(**_parameters(options, ranks // nodes, nodes, minutes))
+        changed = {name: value for name, value in base.items() if os.environ.get(name) != value}
+        job = executor.submit(run_supervisor, supervisor_words(folder, command, child=False), changed, _foreign())
+        return _Submitted(job, folder, ranks, base[JOB], executor.cluster == "local")
+
+
+def _parameters(options: Mapping[str, object], tasks: int, nodes: int, minutes: int) -> dict[str, object]:
+    named: dict[str, object] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
+    named["timeout_min"] = minutes
+    # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
+    named["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
+    for name in _OF_SLURM:
+        if name in options:
+            named[name if name in _OWN_NAMES else f"slurm_{name}"] = options[name]
+    return named
+
+
+def _foreign() -> list[str]:
+    """Variables that say where this process is in a team, and that its tasks would inherit. Theirs are SLURM's."""
+    kept = without_place(os.environ)
+    return [name for name in os.environ if name not in kept and not name.startswith(("SLURM_", "SUBMITIT_"))]
+
+
+def run_supervisor(words: Sequence[str], environment: Mapping[str, str], without: Sequence[str]) -> None:
+    """What each task of the job does: run its rank's supervisor, and fail where the rank does."""
+    inherited = {name: value for name, value in os.environ.items() if name not in without}
+    done = subprocess.run(list(words), check=False, env={**inherited, **environment})
+    if done.returncode:
+        raise CommunicationError(
+            "a rank of a job", f"it ended with code {done.returncode}", "see its log beside the other ranks'"
+        )
+
+
+@final
+class _Submitted(RunningJob):
+    """A job in the queue, or under way. What is known of its ranks is what their supervisors write into the folder."""
+
+    def __init__(self, job: Any, folder: Path, ranks: int, mark: str, here: bool) -> None:
+        self._job = job
+        self.folder = folder
+        self.job = mark
+        self._ranks = ranks
+        self._here = here
+        self.look_s = _LOOK_HERE_S if here else _LOOK_S
+        self._told_ns: int | None = None
+        self._failed_first = False
+        self._over = False
+
+    def poll(self) -> bool:
+        if self._over:
+            return True
+        # A job that waits in the queue has no result and is not over. Asked before the reports are read, as those of
+        # a job that is over are all there.
+        done = bool(self._job.done())
+        reports = read_reports(self.folder, self._ranks)
+        failed = has_failed(self.folder, self._ranks)
+        # Here its own processes have to end as well; SLURM's accounts may lag behind by minutes.
+        if done or (len(reports) == self._ranks and not self._here):
+            end_marked(self.job)
+            self._over = True
+            self._failed_first |= self._told_ns is None
+        elif failed and self._told_ns is None:
+            self._failed_first = True
+            self._cancel()
+        elif self._told_ns is not None and HOST.now_ns() - self._told_ns > _END_S * 1e9:
+            self._job.cancel()
+            end_marked(self.job)
+            self._over = True
+        elif self._told_ns is not None:
+            tell_supervisors(self.job)
+        return self._over
+
+    def _cancel(self) -> None:
+        """Through the queue; here through the supervisors, as the local executor prints a traceback at the user."""
+        self._told_ns = HOST.now_ns()
+        if self._here:
+            tell_supervisors(self.job)
+        else:
+            self._job.cancel()
+
+    def kill(self) -> None:
+        if not self.poll():
+            if self._told_ns is None:
+                self._cancel()
+            self.wait(2 * _END_S)
+
+    def failure(self) -> Failure | None:
+        if self._told_ns is not None and not self._failed_first:
+            return None
+        found = first_failure(self.folder, self._ranks, self._over)
+        if found is None and self._over and len(read_reports(self.folder, self._ranks)) < self._ranks:
+            log = Path(str(self._job.paths.stderr))
+            return Failure(None, 1, None, last_lines(log), log, "before any rank had")
+        return found
+
+
+_MEET_S, _ALONE_S = 20.0, 5.0
+"""How long a launcher may have no rank after one failed: with restarts, until live nodes have met again; without."""
+_SETTLED_S = 10.0
+"""Ranks that still run so long after an end on this node were started again; supervisors outlive them by up to 2 s."""
+
+
+@final
+class OnNode(JobAround):
+    """The ranks of this node. ``meet`` is where the nodes' launchers do; ``restarts`` says whether they may again."""
+
+    def __init__(self, job: SupervisedJob, ranks: int, meet: str, restarts: bool) -> None:
+        super().__init__(job, ranks)
+        self._meet, self._wait_s = meet, _MEET_S if restarts else _ALONE_S
+        self._seen: tuple[int, int] | None = None
+        """When the last rank of this node ended, and when that was first seen here."""
+        self._empty_ns: int | None = None
+        self._alone = False
+
+    def poll(self) -> bool:
+        """As :class:`SupervisedJob`, and look whether the launcher waits for nodes that do not come."""
+        over = self._job.poll()
+        if not over and self._waits_in_vain():
+            self._alone = True
+            self._job.kill()
+            over = self._job.poll()
+        return over
+
+    def failure(self) -> Failure | None:
+        found = self._job.failure()
+        if self._alone:
+            log = self.folder / "launcher.log"
+            found = found or Failure(None, None, None, last_lines(log), log)
+            return replace(found, note=f"and its launcher waited {self._wait_s:g} s in vain for other nodes")
+        if found is None:
+            return None
+        if found.rank is None:
+            return replace(found, note=f"the nodes meet at {self._meet}")
+        return replace(found, note="what it lost is on another node") if found.code == PEER_LOST else found
+
+    def _waits_in_vain(self) -> bool:
+        """Whether a rank failed here, and none has run since for too long."""
+        now_ns = HOST.now_ns()
+        reports = [each for each in read_reports(self.folder, self._ranks) if each.rank is not None]
+        if not any(each.code != 0 for each in reports):
+            return False
+        last_ns = max(each.time_ns for each in reports)
+        if self._seen is None or self._seen[0] != last_ns:
+            self._seen, self._empty_ns = (last_ns, now_ns), None
+        # To look through all processes takes milliseconds: not while ranks train again.
+        if self._empty_ns is None and now_ns - self._seen[1] > _SETTLED_S * 1e9:
+            return False
+        if rank_supervisors(self.job):
+            self._empty_ns = None
+            return False
+        self._empty_ns = self._empty_ns or now_ns
+        return now_ns - self._empty_ns > self._wait_s * 1e9
+
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+"""How often torchrun has started a rank again; in the rank's environment."""
+
+
+@final
+class Torchrun(Engine):
+    """``python -m torch.distributed.run``.
+
+    Options: ``nodes`` (1) with ``rendezvous`` (``host:port`` of one of them) and ``job`` (a name that no other job
+    there has): the same command is started on each node, and ``ranks`` counts those on all. ``address`` is the node's
+    own as the others reach it, where its name does not lead there. torchrun's own variables (``PET_NNODES``,
+    ``PET_RDZV_ENDPOINT``, ...), as clusters set them, stand in for options that are not given. After a rank failed
+    torchrun starts all again up to ``max_restarts`` times (0): what is run must know how to go on.
+    """
+
+    name: ClassVar[str] = "torchrun"
+    communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
+    options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts")
+
+    def lacks(self) -> str | None:
+        return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
+
+    def check(self, ranks: int, options: Mapping[str, object]) -> None:
+        super().check(ranks, options)
+        self._command(ranks, options, os.environ)
+
+    def _command(self, ranks: int, options: Mapping[str, object], seen: Mapping[str, str]) -> tuple[int, list[str]]:
+        """The number of nodes, and torchrun's own words."""
+        least, _, most = seen.get("PET_NNODES", "1").partition(":")
+        if most not in ("", least) and "nodes" not in options:
+            raise UsageError(
+                f"{ranks} ranks on {least} to {most} nodes (PET_NNODES)",
+                "with fewer nodes it would be a run of fewer ranks",
+                "set PET_NNODES to one number, or give nodes=N",
+            )
+        nodes = self.number({"nodes": least, **options}, "nodes", 1)
+        here = _ranks_here(ranks, nodes)
+        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(here), "--no-python"]
+        restarts = str(self.number(options, "max_restarts", 0, least=0))
+        return nodes, [*words, "--max-restarts", restarts, *_meeting(nodes, options, seen)]
+
+    def start(
+        self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
+    ) -> RunningJob:
+        """Start torchrun under a supervisor; it starts a supervisor for each rank."""
+        self.check(ranks, options)
+        self.require()
+        folder = tidy_folder(folder, command, ranks)
+        seen = {**os.environ, **environment}
+        nodes, words = self._command(ranks, options, seen)
+        base = environment_of_ranks(environment, self.name, ranks // nodes)
+        job = SupervisedJob(folder, ranks, base[JOB], launcher=True, whole=nodes == 1)
+        inner = supervisor_words(folder, command, child=False)
+        job.add(start_supervisor(supervisor_words(folder, [*words, *inner], launcher=True), base))
+        if nodes == 1:
+            return job
+        meet = str(options.get("rendezvous") or seen.get("PET_RDZV_ENDPOINT"))
+        return OnNode(job, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
+
+
+def nodes_of(options: Mapping[str, object], environment: Mapping[str, str]) -> int:
+    """On how many nodes the same command is started: as the option says, else torchrun's own variable."""
+    given = options.get("nodes", environment.get("PET_NNODES", "1").split(":")[-1])
+    return int(str(given)) if str(given).isdecimal() else 1
+
+
+def _ranks_here(ranks: int, nodes: int) -> int:
+    if nodes < 1 or ranks % nodes:
+        raise UsageError(
+            f"{ranks} ranks on {nodes} nodes",
+            "torchrun starts the same number of ranks on each node",
+            "choose a number of ranks that the number of nodes divides",
+        )
+    return ranks // nodes
+
+
+def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:
+    """Where the nodes' launchers meet, in torchrun's words."""
+    rendezvous, job = options.get("rendezvous"), options.get("job")
+    if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:
+        # What PET_NNODES says may be another number.
+        return ["--nnodes", str(nodes)]
+    if nodes == 1 and rendezvous is None:
+        # The loopback by name: a machine's own name need not lead anywhere.
+        return ["--standalone", "--local-addr", "127.0.0.1"]
+    if rendezvous is None:
+        raise UsageError(
+            f"{nodes} nodes with torchrun",
+            "nothing says where their launchers meet",
+            "give rendezvous=HOST:PORT of one of them, and start the same command on each",
+        )
+    words = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", str(rendezvous)]
+    words += ["--rdzv-id", str(job or "levelbench")]
+    address = options.get("address")
+    if address is None:
+        return words
+    # torchrun looks whether its machine's name leads to the rendezvous to know whether it is the one to listen there.
+    listens = str(rendezvous).rpartition(":")[0] == str(address)
+    return [*words, "--local-addr", str(address), "--rdzv-conf", f"is_host={str(listens).lower()}"]
