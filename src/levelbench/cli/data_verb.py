@@ -60,7 +60,7 @@ def _list(sources: list[DatasetSource], folder: Path | None, as_json: bool) -> i
     if as_json:
         shared.emit_json({"datasets": rows})
         return 0
-    from levelbench.report.runs import listing
+    from levelbench.report.tables import listing
 
     if len(rows) == 1:
         shared.print_tables(listing("dataset", rows[0]["name"], ["what", "is"], _pairs(rows[0])))
@@ -239,7 +239,7 @@ def figures(dataset: Dataset, told: Callable[[int], None]) -> dict[str, Any]:
 
 def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
     """Tables of :func:`figures`."""
-    from levelbench.report.runs import listing
+    from levelbench.report.tables import listing
 
     shape = "x".join(map(str, found["inputs"]["shape"]))
     marked = ", synthetic" if dataset.synthetic else ""

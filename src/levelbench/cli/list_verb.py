@@ -74,7 +74,7 @@ def command(
     if as_json:
         shared.emit_json(chosen)
         return 0
-    from levelbench.report.runs import listing
+    from levelbench.report.tables import listing
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:

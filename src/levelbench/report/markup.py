@@ -16,7 +16,7 @@ from html import escape
 from levelbench.report.tables import Table, clean, lay_out, to_csv
 
 __all__ = ["DARK", "DASHES", "LIGHT", "PHASES", "SERIES", "Html", "breakable", "csv_link", "join", "style_sheet"]
-__all__ += ["table_markup", "tag", "thinned", "variables"]
+__all__ += ["tag", "thinned", "to_html", "variables"]
 
 # (on light, on dark)
 SERIES = (
@@ -156,7 +156,7 @@ def join(parts: Iterable[str]) -> Html:
     return Html("".join(part if isinstance(part, Html) else escape(clean(part), quote=False) for part in parts))
 
 
-def table_markup(table: Table, most: int = 500) -> Html:
+def to_html(table: Table, most: int = 500) -> Html:
     """The table in a box that scrolls, with a caption for readers that hear it; notes and footnotes below.
 
     At most ``most`` rows are shown; a note says how many there are.
