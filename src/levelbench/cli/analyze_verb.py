@@ -43,18 +43,12 @@ def task() -> None:
 @click.option("--step", type=click.FloatRange(min=0, min_open=True), help="Round the target to multiples of this.")
 @click.option("--cost", type=float, default=0.05, show_default=True, help="Share of a run that evaluations may take.")
 @click.option("--width", type=float, default=0.05, show_default=True, help="Wanted half-width of the interval.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="LEVELBENCH_DATA",
-    help="Folder of the dataset, else $LEVELBENCH_DATA.",
-)
+@shared.data_option
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
     """Propose the target of TASK by the knee rule, how often to evaluate, and how many runs to make.
 
@@ -304,12 +298,7 @@ command.add_command(tune_target)
 @click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="LEVELBENCH_DATA",
-    help="Folder of the dataset, else $LEVELBENCH_DATA.",
-)
+@shared.data_option
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
@@ -319,9 +308,8 @@ command.add_command(tune_target)
 )
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
-def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
+@shared.answer_options
+def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
     """Switch optimisations of a recipe off and on, and tell if all together gain the product of what each gains.
 
     \b

@@ -60,8 +60,7 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
 @click.option("--quiet", is_flag=True, help="Leave the notes out: errors and warnings only.")
 @click.option("--codes", is_flag=True, help="List what every code means, and check nothing.")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def check(
     place: Path | None,
     strict: bool,
@@ -72,7 +71,6 @@ def check(
     quiet: bool,
     codes: bool,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Check a leaderboard, or one entry of it.
 
@@ -247,8 +245,7 @@ _MOST_LINES = 20
 @click.option("--strict", is_flag=True, help="Warnings end in exit code 1 as errors do.")
 @click.option("--force", is_flag=True, hidden=True, help="As without it: everything is made again each time.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def build_site(
     folder: Path,
     output: Path,
@@ -258,7 +255,6 @@ def build_site(
     force: bool,
     jobs: int | None,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Build the site of the leaderboard in DIR; open index.html in it.
 

@@ -203,8 +203,7 @@ _IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Lines of each ranking.")
 @click.option("--force", is_flag=True, help="Replace entries of the leaderboard that differ.")
 @click.option("--no-doubts", is_flag=True, help="Count the doubts by kind, without a line for each.")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def import_entries(
     kind: str,
     path: Path,
@@ -213,7 +212,6 @@ def import_entries(
     force: bool,
     no_doubts: bool,
     as_json: bool,
-    debug: bool,
     **stated: str | None,
 ) -> int:
     """Read another system's results, rank them as it did, and say what is doubtful in each.
@@ -364,9 +362,8 @@ _EXPORTED = ("dawnbench", "mllog", "csv", "parquet")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder to write."
 )
-@shared.json_option
-@shared.debug_option
-def export(kind: str, source: Path, output: Path, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def export(kind: str, source: Path, output: Path, as_json: bool) -> int:
     """Write a leaderboard's entries, or one submission, in another format.
 
     \b

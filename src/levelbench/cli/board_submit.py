@@ -55,8 +55,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--replace", is_flag=True, help="Write over an entry of the same runs that says something else.")
 @click.option("--force", is_flag=True, help="Write entries that a check calls wrong, too.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def submit(
     runs: tuple[str, ...],
     store_path: Path,
@@ -64,7 +63,6 @@ def submit(
     replace: bool,
     force: bool,
     as_json: bool,
-    debug: bool,
     **given: Any,
 ) -> int:
     """Write one entry for each group of runs that RUNS select: all runs of it, also those that never arrived.
@@ -330,9 +328,8 @@ def keys() -> None:
 @keys.command("new")
 @click.argument("name")
 @click.option("-o", "--output", type=_FILE, required=True, help="File of the key; never written over.")
-@shared.json_option
-@shared.debug_option
-def new_key_pair(name: str, output: Path, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def new_key_pair(name: str, output: Path, as_json: bool) -> int:
     """Make a key for the author NAME: a PEM file that only you can read, and the line for authors.toml.
 
     \b
@@ -347,9 +344,8 @@ def new_key_pair(name: str, output: Path, as_json: bool, debug: bool) -> int:
 @keys.command("show")
 @click.argument("key", type=_FILE)
 @click.option("--name", default="NAME", show_default=True, help="The author's name in the line for authors.toml.")
-@shared.json_option
-@shared.debug_option
-def show_key(key: Path, name: str, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def show_key(key: Path, name: str, as_json: bool) -> int:
     """Show the public half of KEY, its fingerprint, and the line for authors.toml."""
     from levelbench.competition.signatures import public_text, read_key
 
@@ -360,9 +356,8 @@ def show_key(key: Path, name: str, as_json: bool, debug: bool) -> int:
 @keys.command("sign")
 @click.argument("submission", type=_FILE)
 @click.option("--key", type=_FILE, required=True, help="The key's PEM file.")
-@shared.json_option
-@shared.debug_option
-def sign_entry(submission: Path, key: Path, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def sign_entry(submission: Path, key: Path, as_json: bool) -> int:
     """Sign the bytes of the file SUBMISSION; the signature is written beside it.
 
     Sign last: whatever changes the file afterwards makes the signature wrong.

@@ -94,10 +94,9 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 )
 @click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, commas between.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg.")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 @click.pass_context
-def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **given: Any) -> int:
+def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -> int:
     """Check WHAT: what a file defines (operators, an optimizer, a scheme, a task or recipes), or a name.
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one

@@ -27,8 +27,7 @@ __all__ = ["command"]
 @click.option("--match", default="", help="Only the tests whose name contains this.")
 @click.option("--summary", is_flag=True, help="Only the totals, without a row an operator.")
 @click.option("--verbose", "-v", is_flag=True, help="Say of each test that did not pass what was found.")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     frameworks: str | None,
     device: str,
@@ -37,7 +36,6 @@ def command(
     summary: bool,
     verbose: bool,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Run the node tests of the ONNX package: passed, wrong or unsupported, by operator.
 

@@ -28,9 +28,8 @@ _EVERY_BYTES = 4 * _MEBIBYTE
 @click.option(
     "--data", "folder", type=click.Path(path_type=Path), help="Folder of the dataset's files; no other is looked into."
 )
-@shared.json_option
-@shared.debug_option
-def command(action: str, name: str | None, folder: Path | None, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def command(action: str, name: str | None, folder: Path | None, as_json: bool) -> int:
     """List the datasets, download one, check its files and its content, or say what it is made of.
 
     \b

@@ -50,8 +50,7 @@ _FORMATS = ("text", "json", "sarif", "github")
 )
 @click.option("--docs", "docs_folder", type=click.Path(path_type=Path, file_okay=False), hidden=True)
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     what: tuple[str, ...],
     select: tuple[str, ...],
@@ -66,7 +65,6 @@ def command(
     docs_folder: Path | None,
     store_path: Path,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Hold a performance claim to the rules: runs, a submission, a log of MLPerf's, or a claim written down.
 
