@@ -103,7 +103,7 @@ def make_leaderboard(folder: Path, entries: int) -> None:
 
 def _check(folder: Path, site: Path) -> str:
     """As the command does: with the linter's errors."""
-    from levelbench.cli.board.check import worst_of_linter
+    from levelbench.cli.board_check import worst_of_linter
 
     return _checked(folder, worst_of_linter)
 
@@ -114,7 +114,7 @@ def _rules_alone(folder: Path, site: Path) -> str:
 
 
 def _checked(folder: Path, lint: Lint | None) -> str:
-    from levelbench.cli.board.limits import known_limits
+    from levelbench.cli.board_limits import known_limits
     from levelbench.competition.leaderboard import checked_folder
 
     processes = len(os.sched_getaffinity(0))
@@ -124,7 +124,7 @@ def _checked(folder: Path, lint: Lint | None) -> str:
 
 
 def _build(folder: Path, site: Path) -> str:
-    from levelbench.cli.board.limits import known_limits
+    from levelbench.cli.board_limits import known_limits
     from levelbench.competition.claims import remarks_on_entry
     from levelbench.competition.site.build import build
 

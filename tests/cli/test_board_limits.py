@@ -8,7 +8,7 @@ from tests.competition.test_ceilings import head
 from tests.competition.test_ceilings import write as write_heads
 from tests.records.stores import resealed
 
-from levelbench.cli.board.limits import known_limits
+from levelbench.cli.board_limits import known_limits
 from levelbench.competition.entries import (
     Author,
     Hardware,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from levelbench.cli.board import check
+from levelbench.cli import board_check as check
 from levelbench.competition.checks import warning
 from levelbench.errors import RecordError
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.records.inference_records import OFFLINE, SERVER, SINGLE, specification, write
 
-from levelbench.cli.board.submit import _published, _without_secrets
+from levelbench.cli.board_submit import _published, _without_secrets
 from levelbench.competition.entries import Submission
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.cli.check.training import check_optimizers
+from levelbench.cli.check_training import check_optimizers
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.training.optimizers import SGD, Momentum
 from levelbench.training.probes.optimizers import load_optimizers

@@ -8,7 +8,7 @@ from tests.claims.made import RULES, claim
 from levelbench.claims.lint import lint
 from levelbench.claims.reading import kind_of
 from levelbench.claims.rules import all_rules
-from levelbench.cli.lint_text import report_lines
+from levelbench.cli.lint_verb import report_lines
 
 GUILTY = """\
 title = "8-bit kernels make training 5 times faster"

@@ -7,8 +7,9 @@ documentation, ``lint --explain`` and SARIF all show that page, so they cannot d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ _SECTIONS = ("Sound practice", "Examples", "What it reads, and what it cannot se
 class Diagnostic:
     """One use of one of the ways: ``found`` with its numbers, what to ``do`` to settle it, and where it was seen.
 
+    A check may leave ``code`` empty: it then becomes that of the rule's page.
     ``field`` names the field of the claim ("sides[0].quality.split"); ``where`` the file or place.
     """
 
@@ -122,8 +124,19 @@ def rule_of_page(page: str, check: Callable[[Claim], Iterable[Diagnostic]], wher
         reads=tuple(re.findall(r"`([^`]+)`", words["reads"])),
         blind=words["blind"],
         page=page,
-        check=check,
+        check=_with_code(words["code"], check),
     )
+
+
+def _with_code(code: str, check: Callable[[Claim], Iterable[Diagnostic]]) -> Callable[[Claim], Iterator[Diagnostic]]:
+    """The check with the rule's own code in every finding that names none."""
+
+    @wraps(check)
+    def coded(claim: Claim) -> Iterator[Diagnostic]:
+        for finding in check(claim):
+            yield finding if finding.code else replace(finding, code=code)
+
+    return coded
 
 
 def _incomplete(where: str, found: str) -> DefinitionError:

@@ -90,7 +90,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "task":
             # Its only command, ``tune-target``, has become ``analyze target``; scripts may still call it.
-            former: click.Command = import_module("levelbench.cli.analyze_target").task
+            former: click.Command = import_module("levelbench.cli.analyze_verb").task
             return former
         if cmd_name not in VERBS:
             return None

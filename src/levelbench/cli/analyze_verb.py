@@ -1,26 +1,265 @@
-"""``levelbench analyze``: what many runs say together; here, whether optimisations gain together."""
+"""``levelbench analyze``: what many runs say together: a target for a task, whether optimisations gain together."""
 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.analyze_target import tune_target
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
+    from levelbench.analysis.targets import Runs, TaskProposal
     from levelbench.experiments.plan import Plan
     from levelbench.experiments.request import Arm
-    from levelbench.records import Record, RunGroup
+    from levelbench.records import Record, RunGroup, Store
+    from levelbench.report.tables import Table
     from levelbench.training.task import Setting
 
-__all__ = ["command"]
+__all__ = ["command", "task", "tune_target"]
+
+
+@click.group("task", hidden=True)
+def task() -> None:
+    """Help for whoever writes a task; ``tune-target`` is now ``analyze target``."""
+
+
+@click.command("target")
+@click.argument("task")
+@click.option("--recipe", help="Recipe whose curves are looked at; default: the task's first.")
+@click.option("-n", "--runs", type=click.IntRange(min=10), default=10, show_default=True, help="Seeds; 10 at least.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
+@click.option("--framework", help="Framework; default: one that is here.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--epochs", type=float, help="Length of the curves, where a user would stop; default: the recipe's.")
+@click.option("--every", help='Interval of evaluations while the curves are made: "1 epoch", "100 steps".')
+@click.option("--step", type=click.FloatRange(min=0, min_open=True), help="Round the target to multiples of this.")
+@click.option("--cost", type=float, default=0.05, show_default=True, help="Share of a run that evaluations may take.")
+@click.option("--width", type=float, default=0.05, show_default=True, help="Wanted half-width of the interval.")
+@shared.data_option
+@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@shared.spawn_option
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
+@shared.store_option
+@shared.answer_options
+def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
+    """Propose the target of TASK by the knee rule, how often to evaluate, and how many runs to make.
+
+    Trains with ten seeds or more past any target, one process a run: the same command resumes. TASK is a name or a
+    file, with settings in brackets:
+
+    \b
+      levelbench analyze target digits --epochs 40 -n 30
+      levelbench analyze target 'my_task.py[lr=0.1]' --recipe fast --plot curves.svg
+
+    Exits with 4 where the curves have no good target.
+    """
+    from levelbench.analysis.targets import check_shares, tune
+    from levelbench.cli.watching import LiveWatcher
+    from levelbench.experiments.campaign import Extras, carry_out
+    from levelbench.experiments.plan import make_plan
+    from levelbench.measure.environment import capture
+
+    check_shares(given["cost"], given["width"])
+    shared.check_plot(given["plot"])
+    arm = _arm_of_target(task, given)
+    _check_evaluations(arm, given["data"])
+    store = shared.open_store(store_path)
+    seeds = range(given["seed"], given["seed"] + given["runs"])
+    plan = make_plan([arm], seeds, store, capture(), fresh=given["fresh"])
+    with shared.as_far_as_read(err=True):
+        _say(plan, store)
+    with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
+        found = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
+    records = [record for _, record in sorted(found.items()) if record.evaluations]
+    tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
+    lines = _proposal(task, arm, tuning, given)
+    if as_json:
+        shared.emit_json({**asdict(tuning), "task": arm.specification.task, "propose": lines})
+    else:
+        with shared.as_far_as_read():
+            _print_proposal(arm, tuning, lines)
+    if given["plot"] is not None:
+        _draw_target(given["plot"], records, tuning)
+    return 4 if tuning.target.target is None else 0
+
+
+def _arm_of_target(task: str, given: dict[str, Any]) -> Arm:
+    """The one arm, judged by nothing: its runs go on past any target, to their end."""
+    from levelbench.experiments.request import Options, resolve
+    from levelbench.records.selection import parse_item
+
+    reference, settings = parse_item(task)
+    options = Options(
+        recipe=given["recipe"],
+        framework=given["framework"],
+        device=given["device"],
+        crossing="sustained",
+        evaluate_every=given["every"],
+        budget_epochs=given["epochs"],
+        data=given["data"],
+    )
+    return resolve(reference, settings, options)
+
+
+def _check_evaluations(arm: Arm, data: Path | None) -> None:
+    """Refuse curves that will be too short before anybody waits for them."""
+    from levelbench.analysis.targets import check_evaluations
+    from levelbench.experiments.request import load_task
+    from levelbench.training.stopping import Evaluate
+
+    specification = arm.specification
+    every, epochs = Evaluate.parse(specification.evaluate_every), specification.budget_epochs
+    per_epoch, examples = 1, 1
+    if every.unit != "epoch" or epochs % 1:
+        if specification.distribution is not None:
+            # How many steps an epoch has is then the scheme's affair; ``tune`` looks at the records.
+            return
+        task = load_task(arm.reference)
+        recipe, split = task.assemble(specification.recipe, specification.settings), task.data.load(data).train
+        per_epoch = -(-recipe.sampler.steps(split) // recipe.accumulate)
+        examples = int(recipe.sampler.epoch(split, 0, 0).sizes.sum())
+    last = max(1, round(epochs * per_epoch))
+    check_evaluations(-(-last // min(every.steps(per_epoch, examples), last)), specification.evaluate_every, epochs)
+
+
+def _say(plan: Plan, store: Store) -> None:
+    for line in plan.lines():
+        click.echo(line, err=True)
+    if plan.steps:
+        click.echo(f"records: {store.path}", err=True)
+
+
+def _proposal(task: str, arm: Arm, tuning: TaskProposal, given: dict[str, Any]) -> list[str]:
+    """What to write in the task file, and in the command of whoever measures; nothing where there is no target."""
+    if tuning.target.target is None or tuning.cadence is None or tuning.runs is None:
+        return []
+    threshold, every = f"{tuning.target.target:.10g}", tuning.cadence.every
+    lines = [f"target={threshold}", f'evaluate_every="{every}"']
+    if tuning.runs.needed is not None:
+        # The number of runs is that of confirmed crossings, also of a recipe that is else judged at its end.
+        rules = ["--target", threshold, "--every", every, "--crossing", "confirmed"]
+        number = ["-n", str(max(5, tuning.runs.needed))]
+        lines.append(shlex.join(["levelbench", "run", _item(task, arm), *rules, *_limits(given), *number]))
+    return lines
+
+
+def _item(task: str, arm: Arm) -> str:
+    """What was trained, in the words that ``levelbench run`` takes."""
+    from levelbench.records.selection import format_item, parse_item
+
+    reference, settings = parse_item(task)
+    named = arm.specification
+    device = {} if named.device == "cpu" else {"device": named.device}
+    own = {name: value for name, value in settings.items() if name != "target"}
+    return format_item(reference, {"framework": named.framework, "recipe": named.recipe, **device, **own})
+
+
+def _limits(given: dict[str, Any]) -> list[str]:
+    """How long the curves were to be, and where the data is, where either was said."""
+    epochs = [] if given["epochs"] is None else ["--epochs", f"{given['epochs']:.10g}"]
+    return epochs if given["data"] is None else [*epochs, "--data", str(given["data"])]
+
+
+def _print_proposal(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
+    target, cadence, runs = tuning.target, tuning.cadence, tuning.runs
+    if target.candidates:
+        shared.print_tables(_candidates_table(arm, tuning))
+    if target.knee_x is not None and target.knee_quality is not None:
+        click.echo(f"knee: {target.knee_x:g} epochs, {target.knee_quality:.4f}; the median ends at {tuning.final:.4f}")
+    click.echo(f"target: {'none' if target.target is None else f'{target.target:g}'}: {target.reason}")
+    if cadence is None or runs is None:
+        every, budget = arm.specification.evaluate_every, arm.specification.budget_epochs
+        click.echo(f"nothing is proposed; the runs were evaluated every {every} (--every) for {budget:g} (--epochs)")
+        return
+    if tuning.metric in ("top1", "top5") and target.target is not None and target.target >= 1:
+        click.echo("  a target at the end of its scale leaves no room: make the task harder")
+    quantisation = (
+        "" if cadence.quantisation is None else f"; one is {cadence.quantisation:.0%} of the way to the target"
+    )
+    click.echo(
+        f"evaluate every {cadence.every}: {cadence.cost:.1%} of a run ({_time(cadence.evaluation_s)} an evaluation, "
+        f"{_time(cadence.step_s)} a step){quantisation}; now {cadence.now}: {cadence.now_cost:.1%}"
+    )
+    click.echo(_runs_line(runs))
+    click.echo(f"propose: {lines[0]}")
+    for line in lines[1:]:
+        click.echo(f"         {line}")
+    if runs.reached < runs.n:
+        click.echo(f"reached {runs.reached}/{runs.n}: the runs that did not are not in the interval")
+
+
+def _runs_line(runs: Runs) -> str:
+    if runs.deviation is None or runs.width_now is None:
+        return f"runs: {runs.reached} of {runs.n} reached the target: too few to say how times vary"
+    needed = "more than 1000" if runs.needed is None else f"{runs.needed}"
+    return (
+        f"runs: {needed} for an interval of ±{runs.width:.0%}; the {runs.reached} that reached it vary by "
+        f"{runs.deviation:.1%} and give ±{runs.width_now:.0%}"
+    )
+
+
+def _candidates_table(arm: Arm, tuning: TaskProposal) -> Table:
+    from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text
+
+    def number(value: float | None) -> Cell:
+        return Absent() if value is None else Number(value) if abs(value) < float("inf") else Text("inf")
+
+    columns = (
+        Column("target", "Target", ColumnKind.NUMBER, digits=4),
+        Column("reached", "Reached"),
+        Column("epochs", "Median epochs", ColumnKind.NUMBER),
+        Column("cv", "Spread", ColumnKind.SHARE),
+        Column("conditioning", "Conditioning", ColumnKind.NUMBER),
+        Column("quantisation", "Quantisation", ColumnKind.SHARE),
+        Column("finding", "Finding"),
+    )
+    rows = tuple(
+        (
+            Number(each.threshold),
+            Reached(each.reached, tuning.target.seeds),
+            number(each.crossing),
+            number(each.cv),
+            number(each.conditioning),
+            number(each.quantisation),
+            Text(each.finding + (", chosen" if each.threshold == tuning.target.target else "")),
+        )
+        for each in tuning.target.candidates
+    )
+    notes = ("conditioning: the slope in shares of both ranges, 1 at the knee, above 3 flat",)
+    title = f"{arm.specification.task}[recipe={arm.specification.recipe}]: {tuning.metric} on the {tuning.split} split"
+    return Table("targets", title, columns, rows, notes)
+
+
+def _time(seconds: float) -> str:
+    from levelbench.report.numbers import TIME, choose_unit
+
+    unit = choose_unit([seconds], TIME)
+    return f"{seconds / unit.size:.3g} {unit.symbol}"
+
+
+def _draw_target(path: Path, records: list[Record], tuning: TaskProposal) -> None:
+    from levelbench.records import group_runs, summarise
+    from levelbench.report.analyses import write_target
+    from levelbench.report.run_figures import AXES, curves_of
+
+    # Crossings of the proposed target, not of the one that the runs were made under.
+    threshold = tuning.target.target
+    (group,) = group_runs([summarise(record, crossing="confirmed", threshold=threshold) for record in records])
+    curves = curves_of(group, records, AXES[1])
+    whose = "the task's own" if threshold is None else "proposed"
+    click.echo(f"figure: {write_target(curves, group.specification, path, whose)}", err=True)
+
+
+task.add_command(tune_target, "tune-target")
+
 
 _CANNOT_TELL = 4
 _MOST_FULL = 3
@@ -59,12 +298,7 @@ command.add_command(tune_target)
 @click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="LEVELBENCH_DATA",
-    help="Folder of the dataset, else $LEVELBENCH_DATA.",
-)
+@shared.data_option
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
@@ -74,9 +308,8 @@ command.add_command(tune_target)
 )
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
-def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
+@shared.answer_options
+def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
     """Switch optimisations of a recipe off and on, and tell if all together gain the product of what each gains.
 
     \b
@@ -180,16 +413,16 @@ def _conclude(
     found = compose(groups, off, margin=given["margin"], level=given["level"])
     code = _CANNOT_TELL if found.kind is CompositionKind.UNCLEAR else 0
     if as_json:
-        shared.emit_json({**_as_json(found, groups), **_write(found, given)})
+        shared.emit_json({**_composition_json(found, groups), **_write_composition(found, given)})
         return code
     with shared.as_far_as_read():
-        _print(found, groups)
-    for name, path in _write(found, given).items():
+        _print_composition(found, groups)
+    for name, path in _write_composition(found, given).items():
         click.echo(f"{name}: {path}" if path else _NO_FIGURE)
     return code
 
 
-def _print(found: Composition, groups: list[RunGroup]) -> None:
+def _print_composition(found: Composition, groups: list[RunGroup]) -> None:
     from levelbench.cli.reporting import doubt_lines
     from levelbench.report.analyses import arms_table, effects_table
 
@@ -199,14 +432,14 @@ def _print(found: Composition, groups: list[RunGroup]) -> None:
     click.echo("\n" + "\n".join([*found.lines(), *doubt_lines(groups)]))
 
 
-def _as_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
+def _composition_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
     from levelbench.cli.reporting import group_json
 
     cells = [{**dataclasses.asdict(cell), "on": sorted(cell.on)} for cell in found.cells]
     return {**dataclasses.asdict(found), "cells": cells, "groups": [group_json(group) for group in groups]}
 
 
-def _write(found: Composition, given: dict[str, Any]) -> dict[str, str | None]:
+def _write_composition(found: Composition, given: dict[str, Any]) -> dict[str, str | None]:
     """What was asked for, written; the paths by name, ``None`` for a figure that had nothing to show."""
     from levelbench.report.analyses import arms_table, effects_table, write_composition
     from levelbench.report.drawing import write_whole

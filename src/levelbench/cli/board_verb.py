@@ -1,4 +1,4 @@
-"""``levelbench board``: the competition; each of its words is a module of its own, found when it is called."""
+"""``levelbench board``: the competition; each of its commands is imported when it is called."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ WORDS = {
 }
 
 
-def _module(word: str) -> str:
-    # No module that is imported by name can be called "import".
-    return f"levelbench.cli.board.{'importing' if word == 'import' else word}"
+_HOMES = {
+    "submit": "board_submit:submit",
+    "check": "board_check:check",
+    "build": "board_check:build_site",
+    "import": "board_exchange:import_entries",
+    "export": "board_exchange:export",
+    "keys": "board_submit:keys",
+}
 
 
 class _Words(click.Group):
@@ -33,7 +38,8 @@ class _Words(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in WORDS:
             return None
-        command: click.Command = import_module(_module(cmd_name)).command
+        module, _, name = _HOMES[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(f"levelbench.cli.{module}"), name)
         return command
 
     def resolve_command(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.check.operators import DTYPES, OperatorWords, check_operators
+from levelbench.cli.check_levels import DTYPES, OperatorWords, check_operators
 from levelbench.errors import DefinitionError, UsageError
 
 __all__ = ["command"]
@@ -94,10 +94,9 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 )
 @click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, commas between.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg.")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 @click.pass_context
-def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **given: Any) -> int:
+def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -> int:
     """Check WHAT: what a file defines (operators, an optimizer, a scheme, a task or recipes), or a name.
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one
@@ -109,7 +108,7 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
     """
     kind = _kind(what)
     if kind == "training":
-        from levelbench.cli.check.training import TrainingWords, check_training
+        from levelbench.cli.check_training import TrainingWords, check_training
 
         without = {name: option for name, option in _SHARED.items() if name != "device"}
         others = _OF_OPERATORS | _OF_NETWORKS | _OF_OPTIMIZERS | _OF_SCHEMES | without
@@ -118,13 +117,13 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
     if kind == "optimizer":
         return _optimizer(context, what, given, as_json)
     if kind == "scheme":
-        from levelbench.cli.check.training import SchemeWords, check_schemes
+        from levelbench.cli.check_training import SchemeWords, check_schemes
 
         others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS | _SHARED
         _refuse(context, others, f"{what} holds a scheme" if Path(what).suffix else f"{what} is a scheme")
         return check_schemes(what, _words(SchemeWords, given), as_json)
     if kind == "network":
-        from levelbench.cli.check.network import NetworkWords, check_model
+        from levelbench.cli.check_levels import NetworkWords, check_model
 
         others = _OF_OPERATORS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES
         _refuse(context, others, f"{what} is a network")
@@ -146,7 +145,7 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
 
 
 def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:
-    from levelbench.cli.check.training import check_optimizers
+    from levelbench.cli.check_training import check_optimizers
 
     without = {name: option for name, option in _SHARED.items() if name != "reference"}
     others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_SCHEMES | without

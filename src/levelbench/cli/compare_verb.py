@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,21 +20,17 @@ __all__ = ["command"]
 @shared.statistics_options
 @shared.fail_on("slower,unclear")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     a: str,
     b: str,
     across_machines: bool,
-    clock: str | None,
-    crossing: str | None,
-    target: float | None,
     margin: float,
     level: float,
     fail_on: str,
     store_path: Path,
     as_json: bool,
-    debug: bool,
+    **view: Any,
 ) -> int:
     """Compare the runs that B selects with those of A, the baseline. A ratio below 1 means that B is faster.
 
@@ -49,7 +46,6 @@ def command(
     shared.check_statistics(margin, level)
     wrong = shared.read_fail_on(fail_on)
     store = shared.open_store(store_path)
-    view = {"clock": clock, "crossing": crossing, "threshold": target}
     sides = label_apart(shared.select_group(store, a, view), shared.select_group(store, b, view), a, b)
     comparison = compare(
         *sides,

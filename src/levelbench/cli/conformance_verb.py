@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import MissingError, UsageError
+from levelbench.cli.findings import open_frameworks
+from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.cli.progress_line import ProgressLine
@@ -26,8 +27,7 @@ __all__ = ["command"]
 @click.option("--match", default="", help="Only the tests whose name contains this.")
 @click.option("--summary", is_flag=True, help="Only the totals, without a row an operator.")
 @click.option("--verbose", "-v", is_flag=True, help="Say of each test that did not pass what was found.")
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     frameworks: str | None,
     device: str,
@@ -36,7 +36,6 @@ def command(
     summary: bool,
     verbose: bool,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Run the node tests of the ONNX package: passed, wrong or unsupported, by operator.
 
@@ -46,7 +45,7 @@ def command(
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.operators.conformance import collect_cases, run_conformance
 
-    names = _frameworks(frameworks, device)
+    names = _here(device) if frameworks is None else open_frameworks(frameworks, device)
     cases = collect_cases([each.strip() for each in operators.split(",") if each.strip()], match)
     if not cases:
         raise UsageError(f"node tests that match {match!r}", "there is none", "give a part of a test's name")
@@ -74,19 +73,11 @@ def _told(line: ProgressLine, framework: str, total: int) -> Callable[[Result], 
     return tell
 
 
-def _frameworks(words: str | None, device: str) -> list[str]:
+def _here(device: str) -> list[str]:
     from levelbench import plugins
     from levelbench.operators.frameworks import load_framework
 
-    if words is None:
-        return [name for name in sorted(plugins.names("framework")) if load_framework(name).lacks(device) is None]
-    names = [each.strip() for each in words.split(",") if each.strip()]
-    if not names:
-        raise UsageError("--framework", "it names none", "give one, as in --framework torch")
-    for name in names:
-        if lacking := load_framework(name).lacks(device):
-            raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
-    return list(dict.fromkeys(names))
+    return [name for name in sorted(plugins.names("framework")) if load_framework(name).lacks(device) is None]
 
 
 def _print(tallies: list[NodeTestCounts], summary: bool, verbose: bool) -> None:

@@ -28,9 +28,8 @@ _EVERY_BYTES = 4 * _MEBIBYTE
 @click.option(
     "--data", "folder", type=click.Path(path_type=Path), help="Folder of the dataset's files; no other is looked into."
 )
-@shared.json_option
-@shared.debug_option
-def command(action: str, name: str | None, folder: Path | None, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def command(action: str, name: str | None, folder: Path | None, as_json: bool) -> int:
     """List the datasets, download one, check its files and its content, or say what it is made of.
 
     \b
@@ -60,7 +59,7 @@ def _list(sources: list[DatasetSource], folder: Path | None, as_json: bool) -> i
     if as_json:
         shared.emit_json({"datasets": rows})
         return 0
-    from levelbench.report.runs import listing
+    from levelbench.report.tables import listing
 
     if len(rows) == 1:
         shared.print_tables(listing("dataset", rows[0]["name"], ["what", "is"], _pairs(rows[0])))
@@ -239,7 +238,7 @@ def figures(dataset: Dataset, told: Callable[[int], None]) -> dict[str, Any]:
 
 def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
     """Tables of :func:`figures`."""
-    from levelbench.report.runs import listing
+    from levelbench.report.tables import listing
 
     shape = "x".join(map(str, found["inputs"]["shape"]))
     marked = ", synthetic" if dataset.synthetic else ""

@@ -14,9 +14,8 @@ __all__ = ["command"]
 
 @click.command("doctor")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure, about.")
-@shared.json_option
-@shared.debug_option
-def command(seconds: float, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def command(seconds: float, as_json: bool) -> int:
     """Measure this machine, and test levelbench on it.
 
     The A/A self-test compares the same work with itself, many times: whatever it finds is a false alarm.

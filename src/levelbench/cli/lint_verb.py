@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +16,10 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.claims.lint import LintReport, Settings
-    from levelbench.claims.rule import Severity
+    from levelbench.claims.lint import Linted, LintReport, Settings
+    from levelbench.claims.rule import Diagnostic, Rule, Severity
 
-__all__ = ["command"]
+__all__ = ["command", "report_lines", "rule_lines"]
 
 _SEVERITIES = ("error", "warning", "not-stated")
 _FORMATS = ("text", "json", "sarif", "github")
@@ -46,8 +50,7 @@ _FORMATS = ("text", "json", "sarif", "github")
 )
 @click.option("--docs", "docs_folder", type=click.Path(path_type=Path, file_okay=False), hidden=True)
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     what: tuple[str, ...],
     select: tuple[str, ...],
@@ -62,7 +65,6 @@ def command(
     docs_folder: Path | None,
     store_path: Path,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Hold a performance claim to the rules: runs, a submission, a log of MLPerf's, or a claim written down.
 
@@ -145,8 +147,6 @@ def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:
 
         lines = github_lines(report, show)
     else:
-        from levelbench.cli.lint_text import report_lines
-
         lines = report_lines(report, show)
     with shared.as_far_as_read():
         for line in lines:
@@ -170,7 +170,6 @@ def _explain(word: str, layout: str) -> int:
 def _list(layout: str) -> int:
     from levelbench.claims.formats import rule_json
     from levelbench.claims.rules import all_rules
-    from levelbench.cli.lint_text import rule_lines
 
     if layout == "json":
         shared.emit_json({"rules": [rule_json(rule) for rule in all_rules()]})
@@ -202,3 +201,90 @@ def _print(text: str) -> int:
     with shared.as_far_as_read():
         click.echo(text.rstrip("\n"))
     return 0
+
+
+def report_lines(report: LintReport, show: Severity) -> list[str]:
+    """The whole report: claims that have findings, what was ignored and why, and the summary."""
+    lines: list[str] = []
+    for linted in report.linted:
+        found, caveats = linted.shown(show), linted.claim.caveats
+        if found or caveats:
+            lines += [_title(linted), *(f"  {each}" for each in caveats)]
+            lines += [*(line for each in found for line in _finding(report, each, linted)), ""]
+    lines += [*_by_rule(report, show), *_ignored_lines(report)]
+    # A line break in a title must not look like a line of ours.
+    return [line.replace("\n", " ") for line in [*lines, _summary(report, show)]]
+
+
+def rule_lines(rules: tuple[Rule, ...]) -> list[str]:
+    """The rules as a table in plain text."""
+    width = max((len(rule.name) for rule in rules), default=0)
+    about = max((len(rule.about) for rule in rules), default=0)
+    return [f"{rule.code}  {rule.name:<{width}}  {rule.about:<{about}}  {rule.why}" for rule in rules]
+
+
+def _title(linted: Linted) -> str:
+    title, place = linted.claim.title, linted.claim.where or linted.source
+    return title if place in title else f"{title} ({place})"
+
+
+def _finding(report: LintReport, finding: Diagnostic, linted: Linted) -> list[str]:
+    from levelbench.claims.formats import place_of
+
+    rule = report.rule(finding.code)
+    place = str(place_of(finding, linted)) or finding.where
+    seen = ", ".join(each for each in (place, finding.field) if each)
+    lines = [f"  {finding.severity} {finding.code} {rule.name}{f' at {seen}' if seen else ''}"]
+    if finding.where and finding.where.rsplit(":", 1)[0] not in place:
+        lines.append(f"     in: {finding.where}")
+    for name, text in (("found", finding.found), ("why", rule.why), ("do", finding.do)):
+        lines += _folded(f"  {name:>5}: ", text)
+    return lines
+
+
+def _folded(head: str, text: str) -> list[str]:
+    """Folded to the terminal; one line where there is none, for other programs to read."""
+    if not sys.stdout.isatty():
+        return [head + text]
+    width = max(60, min(110, shutil.get_terminal_size().columns))
+    return textwrap.wrap(
+        text, width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    ) or [head]
+
+
+def _by_rule(report: LintReport, show: Severity) -> list[str]:
+    """Where there are several claims: how often each rule found something, the most frequent first."""
+    counts = Counter(each.code for linted in report.linted for each in linted.shown(show))
+    if len(report.linted) < 2 or not counts:
+        return []
+    return ["by rule", *(f"  {count:>6,} {code} {report.rule(code).name}" for code, count in counts.most_common()), ""]
+
+
+def _ignored_lines(report: LintReport) -> list[str]:
+    if not report.ignored:
+        return []
+    suppressed = report.suppressed()
+    lines = ["ignored"]
+    for code, reason in sorted(report.ignored.items()):
+        count = sum(each.finding.code == code for each in suppressed)
+        lines.append(f"  {code}: {_plural(count, 'finding')}, because: {reason}")
+    return [*lines, ""]
+
+
+def _summary(report: LintReport, show: Severity) -> str:
+    counts = report.counts()
+    found = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
+    text = f"{_plural(len(report.linted), 'claim')} checked against {_plural(len(report.rules), 'rule')}"
+    text += f": {', '.join(found)}"
+    if unsaid := counts["not-stated"]:
+        text += f", {unsaid} not stated"
+        text += "" if show == "not-stated" else " (--show not-stated lists them)"
+    if suppressed := len(report.suppressed()):
+        text += f", {suppressed} ignored"
+    if report.unread:
+        text += f", {_plural(len(report.unread), 'file')} not read"
+    return text
+
+
+def _plural(count: int, one: str) -> str:
+    return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -29,8 +29,7 @@ _AWAITS = "to_download"
 @click.option("--all", "with_superseded", is_flag=True, help="Also the runs that --fresh has replaced.")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show so many runs at most.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     kind: str | None,
     selection: str | None,
@@ -40,7 +39,6 @@ def command(
     limit: int,
     store_path: Path,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """List what there is, and what each item lacks: tasks, frameworks, networks, ...; or what the store has.
 
@@ -74,7 +72,7 @@ def command(
     if as_json:
         shared.emit_json(chosen)
         return 0
-    from levelbench.report.runs import listing
+    from levelbench.report.tables import listing
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:

@@ -23,27 +23,11 @@ if TYPE_CHECKING:
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = [
-    "apply_view",
-    "as_far_as_read",
-    "check_plot",
-    "check_statistics",
-    "check_writable",
-    "debug_option",
-    "effect_option",
-]
-__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "mute", "need_two"]
-__all__ += ["open_store", "print_tables", "read_fail_on", "say_error", "say_look", "select_group", "select_runs"]
-__all__ += [
-    "spawn_option",
-    "statistics_options",
-    "store_option",
-    "until_clear",
-    "until_clear_options",
-    "view_options",
-    "visible",
-]
-__all__ += ["each_run"]
+__all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
+__all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
+__all__ += ["fail_on", "json_option", "mute", "need_two", "open_store", "print_tables", "read_fail_on", "say_error"]
+__all__ += ["say_look", "select_group", "select_runs", "spawn_option", "statistics_options", "store_option"]
+__all__ += ["until_clear", "until_clear_options", "view_options", "visible"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,6 +35,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 spawn_option = click.option(
     "--spawn", is_flag=True, help="Start a new interpreter for each process, instead of forking one that has imported."
+)
+
+
+def answer_options(command: Command) -> Command:
+    """``--json``, passed as ``as_json``, and ``--debug``, which only whoever prints an error asks about."""
+    debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+    return json_option(debug(command))
+
+
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="LEVELBENCH_DATA",
+    help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 store_option = click.option(
     "--store",
@@ -70,9 +68,9 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def view_options(command: Command) -> Command:
-    """Another reading of the same records: clock, crossing rule, target."""
+    """Another reading of the same records, as ``summarise`` takes it: ``clock``, ``crossing`` and ``threshold``."""
     for option in (
-        click.option("--target", type=float, help="Judge by this target instead of the runs' own."),
+        click.option("--target", "threshold", type=float, help="Judge by this target instead of the runs' own."),
         click.option("--crossing", help="Rule by which a target counts as reached: confirmed, first, sustained, ..."),
         click.option("--clock", help="Clock policy: wall, dawnbench, mlperf, algoperf."),
     ):

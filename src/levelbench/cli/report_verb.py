@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,22 +24,18 @@ __all__ = ["command"]
 @shared.view_options
 @shared.statistics_options
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     runs: tuple[str, ...],
     output: Path | None,
     markdown: Path | None,
     csv_folder: Path | None,
     across_machines: bool,
-    clock: str | None,
-    crossing: str | None,
-    target: float | None,
     margin: float,
     level: float,
     store_path: Path,
     as_json: bool,
-    debug: bool,
+    **view: Any,
 ) -> int:
     """Write a report on RUNS; without an argument on all runs of the store.
 
@@ -62,7 +58,6 @@ def command(
         store.require_readable(word)
     if not found:
         raise UsageError(f"a report on {store.path}", "it holds no run", "run something first: levelbench run digits")
-    view = {"clock": clock, "crossing": crossing, "threshold": target}
     groups = group_runs(shared.apply_view(found, store, **view))
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
     comparisons, refusals = compare_all(

@@ -26,9 +26,8 @@ _BEGINNING = 1 << 20
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--superseded", is_flag=True, help="Of the runs that --fresh has replaced, which nothing else shows.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
-def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path, as_json: bool, debug: bool) -> int:
+@shared.answer_options
+def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path, as_json: bool) -> int:
     """Remove RUNS: their records and copies of them in the store, their checkpoints and their trained networks.
 
     \b

@@ -22,17 +22,13 @@ __all__ = ["command"]
 @click.option("--environment", "with_environment", is_flag=True, help="Show the whole environment.")
 @shared.view_options
 @shared.store_option
-@shared.json_option
-@shared.debug_option
+@shared.answer_options
 def command(
     runs: tuple[str, ...],
     with_environment: bool,
-    clock: str | None,
-    crossing: str | None,
-    target: float | None,
     store_path: Path,
     as_json: bool,
-    debug: bool,
+    **view: Any,
 ) -> int:
     """Show runs, or what infer measured; without an argument the latest run.
 
@@ -53,7 +49,7 @@ def command(
     except LevelbenchError:
         answers = _inference_named(store_path, words)
         if answers:
-            viewed = any(each is not None for each in (clock, crossing, target))
+            viewed = any(each is not None for each in view.values())
             return _show_inference(answers, as_json, with_environment, viewed)
         paths = _paths(_with_superseded(store, words))
         if not paths:
@@ -65,7 +61,7 @@ def command(
     def views() -> Iterator[tuple[Record, RunSummary]]:
         for path, _ in paths:
             record = read_record(path)
-            yield record, summarise(record, clock=clock, crossing=crossing, threshold=target)
+            yield record, summarise(record, **view)
 
     if as_json:
         shared.emit_json_list(_as_json(record, run) for record, run in views())

@@ -20,7 +20,19 @@ from levelbench.report.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
 from levelbench.report.run_figures import draw_run, y_limits
-from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text, clean, verdict_text
+from levelbench.report.tables import (
+    Absent,
+    Cell,
+    CellValue,
+    Column,
+    ColumnKind,
+    Number,
+    Reached,
+    Table,
+    Text,
+    clean,
+    verdict_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,33 +48,29 @@ __all__ = ["Composition", "Way", "arms_table", "effects_table", "write_compositi
 
 def arms_table(found: Composition) -> Table:
     """A row an arm: its factors, its times, its speed-up."""
-    columns = (
-        Column("on", "factors on"),
-        Column("reached", "reached"),
-        Column("time_s", "time to accuracy", ColumnKind.TIME_S),
-        Column("speed_up", "speed-up over none", ColumnKind.NUMBER),
-        Column("verdict", "time against none"),
-    )
-    pairs = zip(found.cells, found.against, strict=True)
-    rows = tuple(_arm(cell, found.factors, verdict) for cell, verdict in pairs)
-    notes = (
-        f"Runs that share a seed are compared in pairs; the level of each interval is {found.level * 100:g} %.",
-        "Time to accuracy: geometric mean; where a run missed the target there is none.",
-    )
-    return Table("composition", f"Composition of {', '.join(found.factors)}", columns, rows, notes)
 
+    def time(cell: FactorArm) -> CellValue:
+        known = [each for each in cell.times if each is not None]
+        if not known or len(known) < len(cell.times):
+            return Absent("not every run reached the target")
+        return math.exp(math.fsum(map(math.log, known)) / len(known))
 
-def _arm(cell: FactorArm, factors: tuple[str, ...], verdict: Verdict | None) -> tuple[Cell, ...]:
-    known = [time for time in cell.times if time is not None]
-    time: Cell = Absent("not every run reached the target")
-    if known and len(known) == len(cell.times):
-        time = Number(math.exp(math.fsum(map(math.log, known)) / len(known)))
-    return (
-        Text(", ".join(name for name in factors if name in cell.on) or "none"),
-        Reached(cell.reached, len(cell.times)),
-        time,
-        _speed_up(verdict),
-        Absent() if verdict is None else Text(_verdict_text(verdict)),
+    def on(cell: FactorArm) -> str:
+        return ", ".join(name for name in found.factors if name in cell.on) or "none"
+
+    return Table.of(
+        "composition",
+        f"Composition of {', '.join(found.factors)}",
+        zip(found.cells, found.against, strict=True),
+        (Column("on", "factors on"), lambda arm: on(arm[0])),
+        (Column("reached", "reached"), lambda arm: Reached(arm[0].reached, len(arm[0].times))),
+        (Column("time_s", "time to accuracy", ColumnKind.TIME_S), lambda arm: time(arm[0])),
+        (Column("speed_up", "speed-up over none", ColumnKind.NUMBER), lambda arm: _speed_up(arm[1])),
+        (Column("verdict", "time against none"), lambda arm: None if arm[1] is None else _verdict_text(arm[1])),
+        notes=(
+            f"Runs that share a seed are compared in pairs; the level of each interval is {found.level * 100:g} %.",
+            "Time to accuracy: geometric mean, given only where every run reached the target.",
+        ),
     )
 
 
@@ -90,19 +98,18 @@ def effects_table(found: Composition) -> Table | None:
     """Main effects and interactions of a full factorial; ``None`` for another design."""
     if not found.effects:
         return None
-    columns = (
-        Column("effect", "effect"),
-        Column("ratio", "ratio of times", ColumnKind.NUMBER),
-        Column("meaning", "meaning"),
+    return Table.of(
+        "effects",
+        "Effects and interactions",
+        found.effects,
+        (Column("effect", "effect"), lambda each: " x ".join(each.factors)),
+        (Column("ratio", "ratio of times", ColumnKind.NUMBER), lambda each: _contrast_cell(each.found)),
+        (Column("meaning", "meaning"), _meaning),
+        notes=(
+            f"Averaged over the other factors. All {len(found.effects)} intervals hold together at "
+            f"{found.level * 100:g} % (Bonferroni).",
+        ),
     )
-    rows = tuple(
-        (Text(" x ".join(each.factors)), _contrast_cell(each.found), Text(_said(each))) for each in found.effects
-    )
-    note = (
-        f"Averaged over the other factors. All {len(found.effects)} intervals hold together at "
-        f"{found.level * 100:g} % (Bonferroni)."
-    )
-    return Table("effects", "Effects and interactions", columns, rows, (note,))
 
 
 def _contrast_cell(found: Contrast) -> Cell:
@@ -112,7 +119,7 @@ def _contrast_cell(found: Contrast) -> Cell:
     return Number(found.ratio, found.low, found.high)
 
 
-def _said(effect: Effect) -> str:
+def _meaning(effect: Effect) -> str:
     low, high = effect.found.low, effect.found.high
     below, above = high is not None and high < 1, low is not None and low > 1
     if len(effect.factors) == 1:

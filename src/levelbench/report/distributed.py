@@ -6,13 +6,14 @@ What was predicted stands in a row or a curve of its own kind and says so, where
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
@@ -25,12 +26,12 @@ from levelbench.report.numbers import BYTES, number
 from levelbench.report.tables import (
     Absent,
     Cell,
+    CellValue,
     Column,
     ColumnKind,
     Number,
     Reached,
     Table,
-    Text,
     clean,
     estimate_cell,
 )
@@ -48,6 +49,10 @@ __all__ += ["typical", "write_communicators", "write_scaling"]
 
 _MOST_BINS = 12
 _NOTHING = "not recorded"
+_IDLE = "it does not train"
+_UNCOUNTED = "not counted: the framework sends by itself"
+
+_Samples = Mapping[str, Samples]
 
 
 def typical(records: Sequence[Record]) -> Record | None:
@@ -69,52 +74,54 @@ def ranks_table(record: Record) -> Table | None:
     """A row a rank; ``None`` for a run of one process."""
     if not record.ranks:
         return None
-    columns = (
-        Column("rank", "rank", ColumnKind.NUMBER),
-        Column("role", ""),
-        Column("step_s", "time per step", ColumnKind.TIME_S),
-        Column("communicate_share", "communication", ColumnKind.SHARE),
-        Column("sent_bytes", "sent a step", ColumnKind.BYTES),
-        Column("messages", "messages", ColumnKind.NUMBER),
-        Column("sent_start_bytes", "sent at the start", ColumnKind.BYTES),
-        Column("sent_between_bytes", "sent around evaluations", ColumnKind.BYTES),
+    made = max((len(each["step_time"].values) for each in record.ranks.values() if "step_time" in each), default=0)
+
+    def times(found: _Samples, name: str) -> NDArray[np.float64]:
+        return np.asarray(found[name].values, np.float64) if name in found else np.zeros(0)
+
+    def step(found: _Samples) -> CellValue:
+        steps = times(found, "step_time")
+        return float(np.median(steps)) * 1e-9 if len(steps) else Absent(_IDLE)
+
+    def communication(found: _Samples) -> CellValue:
+        steps, talk = times(found, "step_time"), times(found, "communicate_time")
+        return float(talk.sum() / steps.sum()) if len(steps) and len(talk) == len(steps) else Absent(_IDLE)
+
+    def per_step(found: _Samples, name: str) -> CellValue:
+        steps = len(times(found, "step_time")) or made
+        values = next((found[each].values for each in (name, f"{name}_serving") if each in found), None)
+        if values is None or not steps:
+            return Absent(_NOTHING)
+        if "counted" in found and not found["counted"].values[0]:
+            return Absent(_UNCOUNTED)
+        return float(np.sum(values)) / steps
+
+    def total(found: _Samples, name: str) -> CellValue:
+        return float(np.sum(found[name].values)) if name in found else Absent(_NOTHING)
+
+    return Table.of(
+        "ranks",
+        "Ranks",
+        record.ranks.items(),
+        (Column("rank", "rank", ColumnKind.NUMBER), lambda item: item[0]),
+        (Column("role", ""), lambda item: "worker" if len(times(item[1], "step_time")) else "server"),
+        (Column("step_s", "time per step", ColumnKind.TIME_S), lambda item: step(item[1])),
+        (Column("communicate_share", "communication", ColumnKind.SHARE), lambda item: communication(item[1])),
+        (Column("sent_bytes", "sent a step", ColumnKind.BYTES), lambda item: per_step(item[1], "sent")),
+        (Column("messages", "messages", ColumnKind.NUMBER), lambda item: per_step(item[1], "messages")),
+        (
+            Column("sent_start_bytes", "sent at the start", ColumnKind.BYTES),
+            lambda item: total(item[1], "sent_at_start"),
+        ),
+        (
+            Column("sent_between_bytes", "sent around evaluations", ColumnKind.BYTES),
+            lambda item: total(item[1], "sent_between"),
+        ),
+        notes=(
+            "Time per step: median. A server sends while it serves: per step that the workers made.",
+            "Each rank has a clock of its own; times of two ranks are never subtracted.",
+        ),
     )
-    steps = max((len(each["step_time"].values) for each in record.ranks.values() if "step_time" in each), default=0)
-    rows = tuple(_rank_row(rank, found, steps) for rank, found in record.ranks.items())
-    notes = (
-        "Time per step: median. A server sends while it serves: per step that the workers made.",
-        "Each rank has a clock of its own; times of two ranks are never subtracted.",
-    )
-    return Table("ranks", "Ranks", columns, rows, notes)
-
-
-def _rank_row(rank: int, found: Mapping[str, Samples], made: int) -> tuple[Cell, ...]:
-    steps = np.asarray(found["step_time"].values, np.float64) if "step_time" in found else np.zeros(0)
-    talk = np.asarray(found["communicate_time"].values, np.float64) if "communicate_time" in found else np.zeros(0)
-    trains = len(steps) > 0
-    return (
-        Number(rank),
-        Text("worker" if trains else "server"),
-        Number(float(np.median(steps)) * 1e-9) if trains else Absent("it does not train"),
-        Number(float(talk.sum() / steps.sum())) if trains and len(talk) == len(steps) else Absent("it does not train"),
-        _per_step(found, "sent", len(steps) or made),
-        _per_step(found, "messages", len(steps) or made),
-        _sum(found, "sent_at_start"),
-        _sum(found, "sent_between"),
-    )
-
-
-def _per_step(found: Mapping[str, Samples], name: str, steps: int) -> Cell:
-    values = next((found[each].values for each in (name, f"{name}_serving") if each in found), None)
-    if values is None or not steps:
-        return Absent(_NOTHING)
-    if "counted" in found and not found["counted"].values[0]:
-        return Absent("not counted: the framework sends by itself")
-    return Number(float(np.sum(values)) / steps)
-
-
-def _sum(found: Mapping[str, Samples], name: str) -> Cell:
-    return Number(float(np.sum(found[name].values))) if name in found else Absent(_NOTHING)
 
 
 def operations_table(record: Record) -> Table | None:
@@ -129,24 +136,17 @@ def operations_table(record: Record) -> Table | None:
                 of[what] = of.get(what, 0.0) + float(np.sum(samples.values))
     if not sums:
         return None
-    columns = (
-        Column("operation", "operation"),
-        Column("phase", "phase"),
-        Column("calls", "calls", ColumnKind.NUMBER),
-        Column("sent_bytes", "sent", ColumnKind.BYTES),
-        Column("messages", "messages", ColumnKind.NUMBER),
-        Column("time_s", "time in it", ColumnKind.TIME_S),
+    return Table.of(
+        "operations",
+        "What the ranks called, all together",
+        sorted(sums.items(), key=lambda each: -each[1].get("sent", 0.0)),
+        (Column("operation", "operation"), lambda item: item[0][0].replace("_", "-")),
+        (Column("phase", "phase"), lambda item: item[0][1]),
+        (Column("calls", "calls", ColumnKind.NUMBER), lambda item: item[1].get("calls", 0.0)),
+        (Column("sent_bytes", "sent", ColumnKind.BYTES), lambda item: item[1].get("sent", 0.0)),
+        (Column("messages", "messages", ColumnKind.NUMBER), lambda item: item[1].get("messages", 0.0)),
+        (Column("time_s", "time in it", ColumnKind.TIME_S), lambda item: item[1].get("time", 0.0) * 1e-9),
     )
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            Text(operation.replace("_", "-")),
-            Text(phase),
-            *(Number(of.get(name, 0.0)) for name in ("calls", "sent", "messages")),
-            Number(of.get("time", 0.0) * 1e-9),
-        )
-        for (operation, phase), of in sorted(sums.items(), key=lambda each: -each[1].get("sent", 0.0))
-    )
-    return Table("operations", "What the ranks called, all together", columns, rows)
 
 
 def staleness_table(record: Record) -> Table | None:
@@ -159,20 +159,17 @@ def staleness_table(record: Record) -> Table | None:
     binned = Counter(dict.fromkeys(range(max(counts) // width + 1), 0))
     for value, count in counts.items():
         binned[value // width] += count
-    rows = tuple(
+    return Table.of(
+        "staleness",
+        "Staleness: updates between the reading of the weights and their gradient",
+        sorted(binned.items()),
         (
-            Text(str(at * width) if width == 1 else f"{at * width} to {at * width + width - 1}"),
-            Number(count),
-            Number(count / len(found.staleness)),
-        )
-        for at, count in sorted(binned.items())
+            Column("staleness", "updates"),
+            lambda item: str(item[0]) if width == 1 else f"{item[0] * width} to {(item[0] + 1) * width - 1}",
+        ),
+        (Column("count", "gradients", ColumnKind.NUMBER), lambda item: item[1]),
+        (Column("share", "share", ColumnKind.SHARE), lambda item: item[1] / len(found.staleness)),
     )
-    columns = (
-        Column("staleness", "updates"),
-        Column("count", "gradients", ColumnKind.NUMBER),
-        Column("share", "share", ColumnKind.SHARE),
-    )
-    return Table("staleness", "Staleness: updates between the reading of the weights and their gradient", columns, rows)
 
 
 def divergence_table(record: Record) -> Table | None:
@@ -180,14 +177,13 @@ def divergence_table(record: Record) -> Table | None:
     found = teamwork(record)
     if found is None or not found.divergence:
         return None
-    columns = (
-        Column("epoch", "epoch", ColumnKind.NUMBER),
-        Column("divergence", "largest relative distance", ColumnKind.NUMBER),
+    return Table.of(
+        "divergence",
+        "Divergence of the replicas from their mean",
+        zip(record.evaluations, found.divergence, strict=False),
+        (Column("epoch", "epoch", ColumnKind.NUMBER), lambda item: item[0].epoch),
+        (Column("divergence", "largest relative distance", ColumnKind.NUMBER), lambda item: item[1]),
     )
-    rows = tuple(
-        (Number(each.epoch), Number(value)) for each, value in zip(record.evaluations, found.divergence, strict=False)
-    )
-    return Table("divergence", "Divergence of the replicas from their mean", columns, rows)
 
 
 class _Efficiency(Protocol):
@@ -239,33 +235,40 @@ class PredictedPoint(Protocol):
 
 def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str] = ()) -> Table:
     """A row a point: times, samples, and efficiencies in both senses."""
-    columns = (
-        Column("point", "point"),
-        Column("ranks", "ranks", ColumnKind.NUMBER),
-        Column("threads", "threads each", ColumnKind.NUMBER),
-        Column("reached", "reached"),
-        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
-        Column("efficiency_to_accuracy", "efficiency to accuracy", ColumnKind.SHARE),
-        Column("epoch_s", "time per epoch", ColumnKind.TIME_S),
-        Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
-        Column("samples_to_target", "samples to target", ColumnKind.NUMBER),
-    )
-    return Table("scaling", title, columns, tuple(map(_point_row, points)), tuple(notes))
-
-
-def _point_row(point: ScaledPoint) -> tuple[Cell, ...]:
-    group, inside = point.group, point.reached
     missed = "no run reached the target"
-    return (
-        Text(clean(point.label)),
-        Number(point.ranks),
-        Number(point.threads),
-        Reached(group.reached, group.n, inside.low, inside.high),
-        estimate_cell(point.time_to_accuracy_s, missed),
-        _efficiency(point.to_accuracy),
-        estimate_cell(point.epoch_s, "no run came to an end"),
-        _efficiency(point.per_epoch),
-        estimate_cell(point.samples_to_target, missed),
+
+    def reached(point: ScaledPoint) -> Cell:
+        return Reached(point.group.reached, point.group.n, point.reached.low, point.reached.high)
+
+    return Table.of(
+        "scaling",
+        title,
+        points,
+        (Column("point", "point"), lambda point: clean(point.label)),
+        (Column("ranks", "ranks", ColumnKind.NUMBER), lambda point: point.ranks),
+        (Column("threads", "threads each", ColumnKind.NUMBER), lambda point: point.threads),
+        (Column("reached", "reached"), reached),
+        (
+            Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+            lambda point: estimate_cell(point.time_to_accuracy_s, missed),
+        ),
+        (
+            Column("efficiency_to_accuracy", "efficiency to accuracy", ColumnKind.SHARE),
+            lambda point: _efficiency(point.to_accuracy),
+        ),
+        (
+            Column("epoch_s", "time per epoch", ColumnKind.TIME_S),
+            lambda point: estimate_cell(point.epoch_s, "no run came to an end"),
+        ),
+        (
+            Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
+            lambda point: _efficiency(point.per_epoch),
+        ),
+        (
+            Column("samples_to_target", "samples to target", ColumnKind.NUMBER),
+            lambda point: estimate_cell(point.samples_to_target, missed),
+        ),
+        notes=notes,
     )
 
 
@@ -275,75 +278,69 @@ def _efficiency(found: Efficiency | _Efficiency) -> Cell:
 
 def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
     """What ranks sent, and where their time went; ``None`` where no point has several."""
-    rows = [_team_row(point) for point in points if point.teamwork]
-    if not rows:
+    teams = [point for point in points if point.teamwork]
+    if not teams:
         return None
-    columns = (
-        Column("point", "point"),
-        Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES),
-        Column("predicted_bytes", "predicted", ColumnKind.BYTES),
-        Column("messages", "messages", ColumnKind.NUMBER),
-        Column("predicted_messages", "predicted", ColumnKind.NUMBER),
-        Column("communicate_share", "communication", ColumnKind.SHARE),
-        Column("waiting_share", "of it waiting", ColumnKind.SHARE),
-        Column("overlap", "overlapped", ColumnKind.SHARE),
-        Column("imbalance", "imbalance", ColumnKind.NUMBER),
-        Column("staleness", "staleness"),
-        Column("divergence", "divergence"),
-    )
-    notes = (
-        "Sent: counted at the communicator; predicted: the scheme's closed form. Shares are of a step, over all ranks.",
-        "Imbalance: computation of the slowest rank over the mean one's. Staleness in updates: median, largest.",
-    )
-    return Table("teamwork", "What the ranks did", columns, tuple(rows), notes)
 
+    def figure(
+        key: str, title: str, kind: ColumnKind, reason: str = _NOTHING
+    ) -> tuple[Column, Callable[[ScaledPoint], Cell]]:
+        return Column(key, title, kind), lambda point: estimate_cell(point.team(key), reason)
 
-_COUNTED = ("sent_bytes", "messages")
-_UNCOUNTED = "not counted: the framework sends by itself"
+    def staleness(point: ScaledPoint) -> CellValue:
+        stale = sorted(value for each in point.teamwork for value in each.staleness)
+        return f"{stale[len(stale) // 2]:g}, {stale[-1]:g}" if stale else Absent(_NOTHING)
 
+    def divergence(point: ScaledPoint) -> CellValue:
+        apart = [each.divergence[-1] for each in point.teamwork if each.divergence]
+        return f"{max(apart):.2g}" if apart else Absent("replicas are equal, or not recorded")
 
-def _team_row(point: ScaledPoint) -> tuple[Cell, ...]:
-    nothing = "not recorded"
-    figures = (
-        *("sent_bytes", "predicted_bytes", "messages", "predicted_messages"),
-        *("communicate_share", "waiting_share", "overlap", "imbalance"),
-    )
-    stale = sorted(value for each in point.teamwork for value in each.staleness)
-    apart = [each.divergence[-1] for each in point.teamwork if each.divergence]
-    return (
-        Text(clean(point.label)),
-        *(estimate_cell(point.team(name), _UNCOUNTED if name in _COUNTED else nothing) for name in figures),
-        Text(f"{stale[len(stale) // 2]:g}, {stale[-1]:g}") if stale else Absent(nothing),
-        Text(f"{max(apart):.2g}") if apart else Absent("replicas are equal, or not recorded"),
+    return Table.of(
+        "teamwork",
+        "What the ranks did",
+        teams,
+        (Column("point", "point"), lambda point: clean(point.label)),
+        figure("sent_bytes", "sent a step and rank", ColumnKind.BYTES, _UNCOUNTED),
+        figure("predicted_bytes", "predicted", ColumnKind.BYTES),
+        figure("messages", "messages", ColumnKind.NUMBER, _UNCOUNTED),
+        figure("predicted_messages", "predicted", ColumnKind.NUMBER),
+        figure("communicate_share", "communication", ColumnKind.SHARE),
+        figure("waiting_share", "of it waiting", ColumnKind.SHARE),
+        figure("overlap", "overlapped", ColumnKind.SHARE),
+        figure("imbalance", "imbalance", ColumnKind.NUMBER),
+        (Column("staleness", "staleness"), staleness),
+        (Column("divergence", "divergence"), divergence),
+        notes=(
+            "Sent: counted at the communicator; predicted: the scheme's closed form. Shares are of a step, over all "
+            "ranks.",
+            "Imbalance: computation of the slowest rank over the mean one's. Staleness in updates: median, largest.",
+        ),
     )
 
 
 def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = ()) -> Table:
     """A row a prediction."""
-    columns = (
-        Column("point", "predicted"),
-        Column("ranks", "ranks", ColumnKind.NUMBER),
-        Column("step_s", "time per step", ColumnKind.TIME_S),
-        Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
-        Column("communicate_share", "communication", ColumnKind.SHARE),
-        Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES),
-        Column("messages", "messages", ColumnKind.NUMBER),
-        Column("time_to_target_s", "training to target", ColumnKind.TIME_S),
-    )
-    rows = tuple(
+    unknown = "no run of this scheme says how many examples its target takes"
+    return Table.of(
+        "predictions",
+        "Predictions of the simulator: nothing here was measured",
+        points,
+        (Column("point", "predicted"), lambda point: clean(f"{point.label} (predicted)")),
+        (Column("ranks", "ranks", ColumnKind.NUMBER), lambda point: point.ranks),
+        (Column("step_s", "time per step", ColumnKind.TIME_S), lambda point: estimate_cell(point.step_s)),
         (
-            Text(clean(f"{point.label} (predicted)")),
-            Number(point.ranks),
-            estimate_cell(point.step_s),
-            _efficiency(point.efficiency),
-            Number(point.communicate_share),
-            Number(point.sent_bytes),
-            Number(point.messages),
-            estimate_cell(point.time_to_target_s, "no run of this scheme says how many examples its target takes"),
-        )
-        for point in points
+            Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
+            lambda point: _efficiency(point.efficiency),
+        ),
+        (Column("communicate_share", "communication", ColumnKind.SHARE), lambda point: point.communicate_share),
+        (Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES), lambda point: point.sent_bytes),
+        (Column("messages", "messages", ColumnKind.NUMBER), lambda point: point.messages),
+        (
+            Column("time_to_target_s", "training to target", ColumnKind.TIME_S),
+            lambda point: estimate_cell(point.time_to_target_s, unknown),
+        ),
+        notes=notes,
     )
-    return Table("predictions", "Predictions of the simulator: nothing here was measured", columns, rows, tuple(notes))
 
 
 def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], path: Path) -> Path:

@@ -12,11 +12,12 @@ import base64
 import re
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
 
 from levelbench.report.tables import Table, clean, lay_out, to_csv
 
 __all__ = ["DARK", "DASHES", "LIGHT", "PHASES", "SERIES", "Html", "breakable", "csv_link", "join", "style_sheet"]
-__all__ += ["table_markup", "tag", "thinned", "variables"]
+__all__ += ["tag", "thinned", "to_html", "variables"]
 
 # (on light, on dark)
 SERIES = (
@@ -70,54 +71,12 @@ DARK = {
     "open": "#f0c05a",
 }
 
-_RULES = """
-*{box-sizing:border-box}
-html{color-scheme:light dark;-webkit-text-size-adjust:100%}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,
-"Noto Sans","DejaVu Sans",sans-serif}
-header,main,footer{max-width:70rem;margin:0 auto;padding:0 1.25rem;overflow-wrap:anywhere}
-header{padding-top:2rem}footer{padding-bottom:3rem;color:var(--soft);font-size:.875rem}
-h1{font-size:1.75rem;line-height:1.2;margin:0 0 .25rem}
-h2{font-size:1.25rem;margin:2.5rem 0 .75rem;padding-top:.75rem;border-top:1px solid var(--faint)}
-h3{font-size:1rem;margin:1.75rem 0 .5rem}
-p,ul,dl{margin:.5rem 0}a{color:var(--link)}ul{padding-left:1.25rem}
-.lead,.note,figcaption,.legend,summary{color:var(--soft)}
-.note,figcaption,.legend,summary{font-size:.875rem}.note{margin:.35rem 0}
-.verdict{display:flex;flex-wrap:wrap;gap:.25rem .75rem;align-items:baseline;background:var(--panel);
-border-left:.3rem solid var(--edge);border-radius:.25rem;padding:.75rem 1rem;margin:.75rem 0}
-.verdict b{color:var(--edge);font-size:1.2rem;letter-spacing:.02em}
-.verdict span{white-space:pre-wrap;font-variant-numeric:tabular-nums}
-.verdict small{flex-basis:100%;color:var(--soft);font-size:.875rem}
-.FASTER{--edge:var(--good)}.SLOWER{--edge:var(--bad)}.SAME{--edge:var(--link)}.UNCLEAR{--edge:var(--open)}
-.scroll{overflow-x:auto;margin:.75rem 0;border:1px solid var(--faint);border-radius:.25rem}
-table{border-collapse:collapse;width:100%;font-size:.875rem;font-variant-numeric:tabular-nums}
-th,td{padding:.4rem .6rem;text-align:left;vertical-align:top;overflow-wrap:normal}
-thead th{vertical-align:bottom;background:var(--panel);border-bottom:1px solid var(--faint);font-weight:600}
-tbody tr+tr>*{border-top:1px solid var(--faint)}tbody th{font-weight:600;max-width:16rem;overflow-wrap:break-word}
-.hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-.n{text-align:right}td.n{white-space:nowrap}td.n small{display:block;color:var(--soft);font-size:.8125rem}
-td.t{white-space:nowrap}.w{min-width:12rem;max-width:36rem;overflow-wrap:anywhere}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));gap:1rem 1.5rem}
-figure{margin:0;min-width:0}figure>h3{margin-top:1rem}
-svg{display:block;width:100%;height:auto}svg text{font-family:inherit}
-figure .drawing{max-width:44rem}.missing{border:1px dashed var(--faint);border-radius:.25rem;padding:1rem}
-.legend{display:flex;flex-wrap:wrap;gap:.15rem 1.1rem;list-style:none;padding:0}
-.legend svg{display:inline-block;width:1.9em;height:.7em;margin-right:.45em;vertical-align:baseline}
-details{margin:.4rem 0}summary{cursor:pointer}
-code{font:.875em ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace}
-:focus-visible{outline:2px solid var(--link);outline-offset:2px}
-@media(max-width:40rem){header,main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.4rem}
-th,td{padding:.35rem .5rem}}
-@media print{html{color-scheme:light}body{font-size:10pt}.scroll{overflow:visible;border:0}
-h2,h3{break-after:avoid}figure,.verdict,tr{break-inside:avoid}details:not([open]){display:none}
-table{font-size:7pt}th,td{padding:.15rem .3rem}td.n{white-space:normal}}
-"""
-
 
 def style_sheet() -> str:
     """The whole style sheet; paper is always printed light."""
     light, dark = variables(LIGHT, 0), variables(DARK, 1)
-    return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{_RULES}"
+    rules = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n{rules}"
 
 
 def variables(base: dict[str, str], which: int) -> str:
@@ -156,7 +115,7 @@ def join(parts: Iterable[str]) -> Html:
     return Html("".join(part if isinstance(part, Html) else escape(clean(part), quote=False) for part in parts))
 
 
-def table_markup(table: Table, most: int = 500) -> Html:
+def to_html(table: Table, most: int = 500) -> Html:
     """The table in a box that scrolls, with a caption for readers that hear it; notes and footnotes below.
 
     At most ``most`` rows are shown; a note says how many there are.

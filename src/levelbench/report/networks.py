@@ -26,9 +26,9 @@ from levelbench.report.tables import (
     Number,
     Table,
     Text,
+    cell_of,
     error_text,
     estimate_cell,
-    number_cell,
     share_cell,
     verdict_text,
 )
@@ -88,7 +88,7 @@ def _cells(entry: NetworkEntry, level: float) -> list[Cell]:
         _figure(entry.phases.get("compile")),
         _figure(entry.phases.get("cold_start")),
         _figure(entry.overhead, part),
-        number_cell(None if entry.flop_s is None else entry.flop_s * _GIGA, unknown),
+        cell_of(None if entry.flop_s is None else entry.flop_s * _GIGA, unknown),
         share_cell(entry.share, unknown or _no_share(entry)),
         _error(entry),
         Absent() if entry.verdict is None else Text(verdict_text(entry.verdict)),
@@ -170,8 +170,8 @@ def _record(case: NetworkCase, arm: NetworkArm, entry: NetworkEntry) -> tuple[Ce
         *(Number(float(each)) for each in sizes),
         *(estimate_cell(each.estimate, each.reason) for each in entry.latency),
         *map(_figure, figures),
-        *(number_cell(each) for each in (facts.parameters, facts.flops, facts.bytes, facts.activation_bytes)),
-        number_cell(None if entry.share is None else entry.share.value),
+        *(cell_of(each) for each in (facts.parameters, facts.flops, facts.bytes, facts.activation_bytes)),
+        cell_of(None if entry.share is None else entry.share.value),
         *(Absent() if each is None else Text(f"{each:.3g}") for each in found),
         Text(entry.checked),
         Text("" if entry.verdict is None else verdict_text(entry.verdict)),
@@ -387,7 +387,7 @@ def _operator_cells(row: OperatorRow | None) -> list[Cell]:
     if row is None:
         return [Absent()] * 4
     rate = None if row.flop_s is None else row.flop_s * _GIGA
-    return [Number(row.share), estimate_cell(row.time), number_cell(rate), share_cell(row.ceiling)]
+    return [Number(row.share), estimate_cell(row.time), cell_of(rate), share_cell(row.ceiling)]
 
 
 def _sum_cells(rows: Sequence[OperatorRow]) -> list[Cell]:
@@ -407,7 +407,7 @@ def _overhead(entry: NetworkEntry) -> list[Cell]:
 
 def _whole(entry: NetworkEntry) -> list[Cell]:
     rate = None if entry.flop_s is None else entry.flop_s * _GIGA
-    return [Absent(), estimate_cell(entry.latency[0].estimate), number_cell(rate), share_cell(entry.share)]
+    return [Absent(), estimate_cell(entry.latency[0].estimate), cell_of(rate), share_cell(entry.share)]
 
 
 def _table_notes(summary: NetworkSummary, case: NetworkCase) -> tuple[str, ...]:
@@ -447,8 +447,8 @@ def operators_table(summary: NetworkSummary, by: str = "node") -> Table:
             *map(Number, (float(row.index), float(row.calls))),
             estimate_cell(row.time),
             Number(row.share),
-            *map(number_cell, (row.flops, row.bytes, row.flop_s)),
-            number_cell(None if row.ceiling is None else row.ceiling.value),
+            *map(cell_of, (row.flops, row.bytes, row.flop_s)),
+            cell_of(None if row.ceiling is None else row.ceiling.value),
         )
         for case, entries in summary.rows
         for arm, entry in zip(summary.arms, entries, strict=True)

@@ -8,7 +8,7 @@ those before them a grid of such images; large ones are shown by their worst blo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,38 +99,29 @@ def _verdict(entry: Entry) -> Cell:
 
 def details_table(summary: BenchmarkSummary) -> Table:
     """A row a problem and framework: FLOPs, bytes and intensity, every error, and what was compared."""
-    errors = ("l1", "l2", "linf", "relative", "ulp", "cosine")
-    columns = (
-        Column("problem", "problem"),
-        Column("framework", "framework"),
-        Column("status", "status"),
-        Column("flops", "FLOPs", ColumnKind.NUMBER),
-        Column("bytes", "compulsory bytes", ColumnKind.BYTES),
-        *(Column(name, name) for name in errors),
-        Column("checked", "compared"),
-        Column("reason", "reason"),
+    every = [
+        (problem, name, entry)
+        for problem, entries in summary.rows
+        for name, entry in zip(summary.frameworks, entries, strict=True)
+    ]
+
+    def error(kind: str) -> Callable[[tuple[object, str, Entry]], str | None]:
+        """In three digits: errors span twenty orders of magnitude."""
+        return lambda row: None if (found := row[2].errors.get(kind)) is None else f"{found:.3g}"
+
+    return Table.of(
+        f"{_name(summary)}_details",
+        f"{_title(summary)}: details",
+        every,
+        (Column("problem", "problem"), lambda row: row[0].name),
+        (Column("framework", "framework"), lambda row: row[1]),
+        (Column("status", "status"), lambda row: row[2].status),
+        (Column("flops", "FLOPs", ColumnKind.NUMBER), lambda row: row[2].flops),
+        (Column("bytes", "compulsory bytes", ColumnKind.BYTES), lambda row: row[2].bytes),
+        *((Column(kind, kind), error(kind)) for kind in ("l1", "l2", "linf", "relative", "ulp", "cosine")),
+        (Column("checked", "compared"), lambda row: row[2].checked),
+        (Column("reason", "reason"), lambda row: row[2].reason),
     )
-    rows: list[tuple[Cell, ...]] = []
-    for problem, entries in summary.rows:
-        for name, entry in zip(summary.frameworks, entries, strict=True):
-            known: list[Cell] = [
-                Text(problem.name),
-                Text(name),
-                Text(entry.status),
-                *map(_number, (entry.flops, entry.bytes)),
-            ]
-            found = [_figure(entry.errors.get(each)) for each in errors]
-            rows.append((*known, *found, Text(entry.checked), Text(entry.reason)))
-    return Table(f"{_name(summary)}_details", f"{_title(summary)}: details", columns, tuple(rows))
-
-
-def _number(value: float | None) -> Cell:
-    return Absent() if value is None else Number(value)
-
-
-def _figure(value: float | None) -> Cell:
-    """An error in three digits: they span twenty orders of magnitude."""
-    return Absent() if value is None else Text(f"{value:.3g}")
 
 
 def is_validated(entry: Entry) -> bool:
@@ -213,20 +204,19 @@ def conformance_table(found: Sequence[tuple[str, Mapping[str, Counts]]]) -> Tabl
 
 def totals_table(found: Sequence[tuple[str, Counts]]) -> Table:
     """One row a framework: tests, passed, wrong, unsupported, upstream."""
-    keys = ("passed", *_WORDS)
-    columns = (
-        Column("framework", "Framework"),
-        Column("tests", "Tests", ColumnKind.NUMBER, digits=5),
-        *(Column(key, key.capitalize(), ColumnKind.NUMBER, digits=5) for key in keys),
+
+    def count(key: str) -> tuple[Column, Callable[[tuple[str, Counts]], float]]:
+        return Column(key, key.capitalize(), ColumnKind.NUMBER, digits=5), lambda row: row[1][key]
+
+    return Table.of(
+        "conformance",
+        "ONNX's node tests",
+        found,
+        (Column("framework", "Framework"), lambda row: row[0]),
+        (Column("tests", "Tests", ColumnKind.NUMBER, digits=5), lambda row: sum(row[1].values())),
+        *(count(key) for key in ("passed", *_WORDS)),
+        notes=("unsupported: refused, with a reason (--verbose); upstream: wrong, by a known fault of the framework",),
     )
-    rows: list[tuple[Cell, ...]] = [
-        (Text(name), *(Number(float(each)) for each in (sum(counts.values()), *(counts[key] for key in keys))))
-        for name, counts in found
-    ]
-    notes = (
-        "unsupported: refused, with a reason (--verbose); upstream: wrong by a known fault of the framework's own",
-    )
-    return Table("conformance", "ONNX's node tests", columns, tuple(rows), notes)
 
 
 def _cell(counts: Counts) -> Cell:

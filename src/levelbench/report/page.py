@@ -29,14 +29,14 @@ from levelbench.report.markup import (
     csv_link,
     join,
     style_sheet,
-    table_markup,
     tag,
+    to_html,
 )
 from levelbench.report.numbers import number
 from levelbench.report.remarks import Remarks, lint_lines, lint_section, missing_line
 from levelbench.report.run_figures import Group, Plot, can_draw, figures_of
-from levelbench.report.runs import groups_table, listing, phases_by_group, runs_table, target_text
-from levelbench.report.tables import Table, markdown_text, to_csv, to_markdown
+from levelbench.report.runs import groups_table, phases_by_group, runs_table, target_text
+from levelbench.report.tables import Table, listing, markdown_text, to_csv, to_markdown
 
 if TYPE_CHECKING:
     from levelbench.analysis.scaling import Scaling
@@ -77,7 +77,7 @@ def environment_section(groups: Sequence[Group]) -> Html:
     ]
     if shared:
         title = "Common to all groups" if len(arms) > 1 else "Common to all runs"
-        parts += [tag("h3", title), table_markup(listing("environment", title, ("what", "value"), shared), _MOST_FACTS)]
+        parts += [tag("h3", title), to_html(listing("environment", title, ("what", "value"), shared), _MOST_FACTS)]
     return tag("section", *parts)
 
 
@@ -105,7 +105,7 @@ def _differences(one: _Arm, other: _Arm, title: str) -> list[Html]:
         return []
     rows = list(found)
     table = listing("differences", title, ("what", one[0], other[0], "why it matters"), rows)
-    return [tag("h3", title), table_markup(table, _MOST_FACTS)]
+    return [tag("h3", title), to_html(table, _MOST_FACTS)]
 
 
 def _flattened(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str, str]]:
@@ -175,7 +175,7 @@ def versions_section(groups: Sequence[Group]) -> Html:
         )
     headers = ("runs of", "recipe", "framework", "settings", "key", "task source (SHA-256)", "levelbench")
     table = listing("versions", "Settings and versions", headers, rows)
-    return tag("section", tag("h2", "Settings and versions"), table_markup(table))
+    return tag("section", tag("h2", "Settings and versions"), to_html(table))
 
 
 def settings_text(settings: Mapping[str, object]) -> str:
@@ -189,7 +189,7 @@ def ranks_section(groups: Sequence[Group], scalings: Sequence[Scaling], figures:
     for scaled, figure in zip(scalings, figures, strict=True):
         team = teamwork_table(scaled.points)
         parts += [tag("h3", scaled.title), *(tag("p", each, class_="note") for each in scaled.warnings), figure]
-        parts += [table_markup(team)] if team is not None else []
+        parts += [to_html(team)] if team is not None else []
     for group, records in groups:
         record = typical(records)
         if record is not None:
@@ -202,9 +202,9 @@ def _of_run(label: str, record: Record, runs: int) -> list[Html]:
     which += f", the one of the median time of {runs}" if runs > 1 else ""
     ranks, *more = rank_tables(record)
     parts = [tag("h3", label), tag("p", f"{which}.", class_="note")]
-    parts.append(table_markup(ranks))
+    parts.append(to_html(ranks))
     if more:
-        titled = (part for each in more for part in (tag("p", each.title), table_markup(each, 120)))
+        titled = (part for each in more for part in (tag("p", each.title), to_html(each, 120)))
         parts.append(tag("details", tag("summary", "Operations, staleness, divergence"), *titled))
     return parts
 
@@ -378,7 +378,7 @@ def report_page(
         _verdict_section(verdicts, against, list(attributions)),
         *(_task_section(task, members, at, len(groups), linted) for at, (task, members) in enumerate(by_task(groups))),
         ranks_section(groups, scalings, [_scaling(each, at) for at, each in enumerate(scalings)]),
-        tag("section", tag("h2", "Runs"), table_markup(runs_table(runs))),
+        tag("section", tag("h2", "Runs"), to_html(runs_table(runs))),
         _failures_section(groups),
         lint_section(linted) if linted else Html(""),
         environment_section(groups),
@@ -427,7 +427,7 @@ def _task_section(task: str, members: Sequence[Group], at: int, whole: int, lint
     return tag(
         "section",
         tag("h2", task),
-        table_markup(groups_table([group for group, _ in members], linted)),
+        to_html(groups_table([group for group, _ in members], linted)),
         legend,
         tag("div", *(_figure(figure, budget) for figure in figures), class_="figures"),
     )
@@ -457,7 +457,7 @@ def _figure(figure: Plot, budget: int) -> Html:
         "details",
         tag("summary", "Data"),
         tag("p", csv_link(figure.data, budget), class_="note"),
-        table_markup(figure.table, 120),
+        to_html(figure.table, 120),
     )
     legend = (tag("ul", *keys, class_="legend"),) if keys else ()
     return tag("figure", tag("h3", figure.title), drawing, *legend, tag("figcaption", figure.caption), data)

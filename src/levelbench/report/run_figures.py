@@ -24,7 +24,7 @@ import numpy as np
 from levelbench.report.markup import DASHES, PHASES, SERIES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
-from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
+from levelbench.report.tables import Cell, Column, ColumnKind, Number, Table, Text, clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,20 +144,22 @@ def _times_figure(groups: Sequence[Group], name: str) -> Plot:
 
 def _times_table(groups: Sequence[RunGroup]) -> Table:
     """One row a run: its time to accuracy, or when it was given up."""
-    columns = (
-        Column("group", "runs of"),
-        Column("run", "run"),
-        Column("seed", "seed", ColumnKind.NUMBER),
-        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
-        Column("given_up_s", "given up after", ColumnKind.TIME_S),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for group in groups:
-        for run in group.runs:
-            time, given_up = (run.time_to_accuracy_s, None) if run.reached else (None, run.given_up_s)
-            cells = (Absent() if value is None else Number(value) for value in (time, given_up))
-            rows.append((Text(group.label), Text(run.id[:8]), Number(run.seed), *cells))
-    return Table("times", "Time to accuracy of each run", columns, tuple(rows)).without_empty()
+    return Table.of(
+        "times",
+        "Time to accuracy of each run",
+        [(group, run) for group in groups for run in group.runs],
+        (Column("group", "runs of"), lambda row: row[0].label),
+        (Column("run", "run"), lambda row: row[1].id[:8]),
+        (Column("seed", "seed", ColumnKind.NUMBER), lambda row: row[1].seed),
+        (
+            Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+            lambda row: row[1].time_to_accuracy_s if row[1].reached else None,
+        ),
+        (
+            Column("given_up_s", "given up after", ColumnKind.TIME_S),
+            lambda row: None if row[1].reached else row[1].given_up_s,
+        ),
+    ).without_empty()
 
 
 def _phases_figure(groups: Sequence[Group], name: str) -> Plot:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from levelbench.records.schema import Target
     from levelbench.records.summary import RunSummary
 
-__all__ = ["Spread", "curve_table", "groups_table", "listing", "mean_and_range", "phase_seconds", "phases_by_group"]
+__all__ = ["Spread", "curve_table", "groups_table", "mean_and_range", "phase_seconds", "phases_by_group"]
 __all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
 __all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate"]
 
@@ -189,24 +189,19 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
     for group in groups:
         spreads = [make(group) for _, make in columns]
         lint = [Text(lint_words(linted, group.label, group.specification.task))] if linted else []
-        rows.append((*_names(group, clock), *(spread.cell for spread in spreads), *lint))
+        names = [Text(group.label), *([] if clock else [Text(group.specification.clock)])]
+        rows.append((*names, *(spread.cell for spread in spreads), *lint))
         for (column, _), spread in zip(columns, spreads, strict=True):
             if spread.method:
                 methods.setdefault(spread.method, {})[column.title] = None
     notes = [*_conditions(groups), *(f"{', '.join(titles)}: {method}." for method, titles in methods.items())]
-    names = (*head, *(column for column, _ in columns), *([Column("lint", "lint")] if linted else []))
-    return Table("groups", "Time to accuracy", names, tuple(rows), tuple(notes)).without_empty()
+    shown = (*head, *(column for column, _ in columns), *([Column("lint", "lint")] if linted else []))
+    return Table("groups", "Time to accuracy", shown, tuple(rows), tuple(notes)).without_empty()
 
 
 def _common(names: set[str]) -> str:
     """The one name in ``names``, or nothing."""
     return next(iter(names)) if len(names) == 1 else ""
-
-
-def _names(group: RunGroup, clock: str) -> list[Cell]:
-    """The first cells of a group's row."""
-    label: list[Cell] = [Text(group.label)]
-    return label if clock else [*label, Text(group.specification.clock)]
 
 
 def _conditions(groups: Sequence[RunGroup]) -> list[str]:
@@ -265,46 +260,31 @@ def _energy(group: RunGroup) -> Spread:
 
 
 def runs_table(runs: Sequence[RunSummary]) -> Table:
-    """One row a run, as ``list`` and a report's run list show them."""
-    columns = (
-        Column("id", "run"),
-        Column("recipe", "recipe"),
-        Column("framework", "framework"),
-        Column("seed", "seed", ColumnKind.NUMBER),
-        Column("status", "status"),
-        Column("reached", "reached"),
-        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
-        Column("given_up_s", "given up after", ColumnKind.TIME_S),
-        Column("epochs_to_target", "epochs", ColumnKind.NUMBER),
-        Column("test_quality", "test quality", ColumnKind.NUMBER, digits=4),
-        Column("doubts", "doubts", ColumnKind.NUMBER),
-        Column("started", "started"),
-    )
-    rows = tuple(_run_row(run) for run in runs)
-    return Table("runs", "Runs", columns, rows).without_empty()
+    """One row a run, as a report's run list shows them."""
+    return Table.of(
+        "runs",
+        "Runs",
+        runs,
+        (Column("id", "run"), lambda run: run.id[:8]),
+        (Column("recipe", "recipe"), lambda run: f"{run.task}/{run.recipe}"),
+        (Column("framework", "framework"), lambda run: run.framework),
+        (Column("seed", "seed", ColumnKind.NUMBER), lambda run: run.seed),
+        (Column("status", "status"), lambda run: run.status),
+        (Column("reached", "reached"), lambda run: run.reached),
+        (Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S), lambda run: run.time_to_accuracy_s),
+        (
+            Column("given_up_s", "given up after", ColumnKind.TIME_S),
+            lambda run: None if run.reached else run.given_up_s,
+        ),
+        (Column("epochs_to_target", "epochs", ColumnKind.NUMBER), lambda run: run.epochs_to_target),
+        (Column("test_quality", "test quality", ColumnKind.NUMBER, digits=4), lambda run: run.quality.get("test")),
+        (Column("doubts", "doubts", ColumnKind.NUMBER), lambda run: len(run.suspect) or None),
+        (Column("started", "started"), lambda run: _moment(run.started)),
+    ).without_empty()
 
 
-def _run_row(run: RunSummary) -> tuple[Cell, ...]:
-    """The cells of one run."""
-    return (
-        Text(run.id[:8]),
-        Text(f"{run.task}/{run.recipe}"),
-        Text(run.framework),
-        Number(run.seed),
-        Text(run.status),
-        Text("yes" if run.reached else "no"),
-        optional(run.time_to_accuracy_s),
-        Absent() if run.reached else optional(run.given_up_s),
-        optional(run.epochs_to_target),
-        optional(run.quality.get("test")),
-        Number(len(run.suspect)) if run.suspect else Absent(),
-        Text(run.started[:19].replace("T", " ")),
-    )
-
-
-def optional(value: float | None) -> Cell:
-    """A number, or an empty cell."""
-    return Absent() if value is None else Number(value)
+def _moment(started: str) -> str:
+    return started[:19].replace("T", " ")
 
 
 def phases_by_group(groups: Sequence[RunGroup]) -> Table:
@@ -329,17 +309,11 @@ def phase_seconds(phases_s: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def listing(name: str, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table of words: what can run here and what each item lacks, settings, differences."""
-    columns = tuple(Column(header.replace(" ", "_"), header) for header in headers)
-    return Table(name, title, columns, tuple(tuple(Text(cell) for cell in row) for row in rows))
-
-
 def run_facts(run: RunSummary) -> Table:
     """What a run was and what came of it, a fact a row."""
     settings = ", ".join(f"{name}={value}" for name, value in run.settings.items())
     outcome = {
-        "run": f"{run.id}, seed {run.seed}, {run.status}, begun {run.started[:19].replace('T', ' ')}",
+        "run": f"{run.id}, seed {run.seed}, {run.status}, begun {_moment(run.started)}",
         "recipe": f"{run.recipe} on {run.framework} ({run.device})",
         "settings": settings,
         "ranks": _team(run.distribution),
@@ -351,8 +325,13 @@ def run_facts(run: RunSummary) -> Table:
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
         "energy": f"{run.energy_j:.4g} J ({run.energy_method})" if run.energy_j is not None else f"{run.energy_reason}",
     }
-    rows = tuple((Text(name), Text(text)) for name, text in outcome.items() if text)
-    return Table("run", run.task, (Column("fact", ""), Column("value", "")), rows)
+    return Table.of(
+        "run",
+        run.task,
+        [item for item in outcome.items() if item[1]],
+        (Column("fact", ""), lambda item: item[0]),
+        (Column("value", ""), lambda item: item[1]),
+    )
 
 
 _LR = {"none": "as it was", "linear": "times the workers", "sqrt": "times the root of the workers"}
@@ -387,74 +366,60 @@ def phases_table(run: RunSummary) -> Table:
     """Seconds and share of each phase, up to the evaluation that counts."""
     phases = phase_seconds(run.phases_s)
     whole = sum(phases.values()) or 1.0
-    columns = (
-        Column("phase", "phase"),
-        Column("time_s", "time", ColumnKind.TIME_S),
-        Column("share", "share", ColumnKind.SHARE),
+    return Table.of(
+        "phases",
+        "Phases",
+        phases.items(),
+        (Column("phase", "phase"), lambda item: item[0]),
+        (Column("time_s", "time", ColumnKind.TIME_S), lambda item: item[1]),
+        (Column("share", "share", ColumnKind.SHARE), lambda item: item[1] / whole),
     )
-    rows = tuple((Text(name), Number(seconds), Number(seconds / whole)) for name, seconds in phases.items())
-    return Table("phases", "Phases", columns, rows)
 
 
 def curve_table(record: Record, run: RunSummary) -> Table:
     """The evaluations: when, after how much, how good; the one that counts is marked."""
-    clock = policy(run.clock)
-    columns = (
-        Column("epoch", "epoch", ColumnKind.NUMBER),
-        Column("samples", "samples", ColumnKind.NUMBER),
-        Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
-        Column("loss", "training loss", ColumnKind.NUMBER, digits=4),
-        Column("quality", f"{run.target.split} {run.target.metric}", ColumnKind.NUMBER, digits=4),
-        Column("mark", ""),
+    clock, target = policy(run.clock), run.target
+    return Table.of(
+        "curve",
+        "Curve",
+        record.evaluations,
+        (Column("epoch", "epoch", ColumnKind.NUMBER), lambda each: each.epoch),
+        (Column("samples", "samples", ColumnKind.NUMBER), lambda each: each.samples),
+        (
+            Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
+            lambda each: clock.score(each.phases_ns).seconds,
+        ),
+        (Column("loss", "training loss", ColumnKind.NUMBER, digits=4), lambda each: each.loss),
+        (
+            Column("quality", f"{target.split} {target.metric}", ColumnKind.NUMBER, digits=4),
+            lambda each: each.quality.get(target.split),
+        ),
+        (
+            Column("mark", ""),
+            lambda each: "target reached" if run.reached and each.step == run.steps_to_target else "",
+        ),
     )
-    rows: list[tuple[Cell, ...]] = []
-    for each in record.evaluations:
-        quality = each.quality.get(run.target.split)
-        counts = run.reached and each.step == run.steps_to_target
-        rows.append(
-            (
-                Number(each.epoch),
-                Number(each.samples),
-                Number(clock.score(each.phases_ns).seconds),
-                optional(each.loss),
-                optional(quality),
-                Text("target reached" if counts else ""),
-            )
-        )
-    return Table("curve", "Curve", columns, tuple(rows))
-
-
-def _ranks(distribution: Distribution | None) -> str:
-    return f"{distribution.ranks}, {distribution.scheme}" if distribution else "1"
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """One row a run of an index."""
-    columns = (
-        Column("id", "run"),
-        Column("task", "task"),
-        Column("recipe", "recipe"),
-        Column("framework", "framework"),
-        Column("ranks", "ranks"),
-        Column("seed", "seed", ColumnKind.NUMBER),
-        Column("status", "status"),
-        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
-        Column("test", "test quality", ColumnKind.NUMBER, digits=4),
-        Column("started", "started"),
+    """One row a run of an index, as ``list runs`` shows them."""
+
+    def ranks(row: Row) -> str:
+        team = row.specification.distribution
+        return f"{team.ranks}, {team.scheme}" if team else "1"
+
+    return Table.of(
+        "runs",
+        "Runs",
+        rows,
+        (Column("id", "run"), lambda row: row.id),
+        (Column("task", "task"), lambda row: row.task),
+        (Column("recipe", "recipe"), lambda row: row.recipe),
+        (Column("framework", "framework"), lambda row: row.framework),
+        (Column("ranks", "ranks"), ranks),
+        (Column("seed", "seed", ColumnKind.NUMBER), lambda row: row.seed),
+        (Column("status", "status"), lambda row: row.status),
+        (Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S), lambda row: row.time_to_accuracy_s),
+        (Column("test", "test quality", ColumnKind.NUMBER, digits=4), lambda row: row.test),
+        (Column("started", "started"), lambda row: _moment(row.started)),
     )
-    cells: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            Text(row.id),
-            Text(row.task),
-            Text(row.recipe),
-            Text(row.framework),
-            Text(_ranks(row.specification.distribution)),
-            Number(row.seed),
-            Text(row.status),
-            Absent() if row.time_to_accuracy_s is None else Number(row.time_to_accuracy_s),
-            optional(row.test),
-            Text(row.started[:19].replace("T", " ")),
-        )
-        for row in rows
-    )
-    return Table("runs", "Runs", columns, cells)

@@ -13,10 +13,10 @@ import io
 import math
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, ONE, PERCENT, TIME, Unit, choose_unit, with_interval
 
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
     from levelbench.records.judging import CeilingShare
 
-__all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "clean"]
-__all__ += ["error_text", "estimate_cell", "lay_out", "number_cell", "print_table", "share_cell", "to_csv", "to_json"]
-__all__ += ["to_markdown", "to_text", "verdict_text"]
+__all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "cell_of"]
+__all__ += ["clean", "error_text", "estimate_cell", "lay_out", "listing", "print_table", "share_cell", "to_csv"]
+__all__ += ["to_json", "to_markdown", "to_text", "verdict_text"]
+
+Item = TypeVar("Item")
 
 
 class ColumnKind(Enum):
@@ -88,6 +90,21 @@ class Absent:
 
 
 Cell = Text | Number | Reached | Absent
+CellValue = Cell | str | float | bool | None
+
+
+def cell_of(value: CellValue, reason: str = "") -> Cell:
+    """``value`` as a cell: a truth value as yes or no, and ``None`` as absent for ``reason``."""
+    match value:
+        case None:
+            return Absent(reason)
+        case bool():
+            return Text("yes" if value else "no")
+        case str():
+            return Text(value)
+        case int() | float():
+            return Number(value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -120,17 +137,35 @@ class Table:
         if wrong:
             raise ValueError(f"table {self.name!r} has {len(self.columns)} columns and a row of {wrong[0]} cells")
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        items: Iterable[Item],
+        *columns: tuple[Column, Callable[[Item], CellValue]],
+        notes: Iterable[str] = (),
+    ) -> Table:
+        """A row for each of ``items``; each column comes with the function that reads its cell from an item."""
+        rows = tuple(tuple(cell_of(read(item)) for _, read in columns) for item in items)
+        return cls(name, title, tuple(column for column, _ in columns), rows, tuple(notes))
+
+    def only(self, kept: Sequence[int]) -> Table:
+        """The same table with only the columns at the places ``kept``."""
+        rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[at] for at in kept), rows=rows)
+
     def without_empty(self) -> Table:
         """The same table without the columns in which nothing was measured and nothing explains why."""
-        kept = [
-            at
-            for at in range(len(self.columns))
-            if any(row[at] not in (Absent(), Text("")) for row in self.rows) or not self.rows
-        ]
-        columns = tuple(self.columns[at] for at in kept)
-        return Table(
-            self.name, self.title, columns, tuple(tuple(row[at] for at in kept) for row in self.rows), self.notes
-        )
+        nothing = (Absent(), Text(""))
+        places = range(len(self.columns))
+        return self.only([at for at in places if not self.rows or any(row[at] not in nothing for row in self.rows)])
+
+
+def listing(name: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of words: what can run here and what each item lacks, settings, differences."""
+    columns = tuple(Column(header.replace(" ", "_"), header) for header in headers)
+    return Table(name, title, columns, tuple(tuple(map(Text, row)) for row in rows))
 
 
 @dataclass(frozen=True)
@@ -200,11 +235,6 @@ def estimate_cell(found: Estimate | None, reason: str = "", remark: str = "") ->
         return Absent(reason)
     inside = found.interval
     return Number(found.value, inside.low if inside else None, inside.high if inside else None, remark)
-
-
-def number_cell(value: float | None, reason: str = "") -> Cell:
-    """A value that has no spread; without one the reason."""
-    return Absent(reason) if value is None else Number(value)
 
 
 def share_cell(share: CeilingShare | None, reason: str = "") -> Cell:

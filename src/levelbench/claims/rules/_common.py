@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from levelbench.claims.rule import Diagnostic, Severity
-from levelbench.claims.view import Claim, ComparisonView, QualityView, RunView, ScalingPoint, Side
+from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPoint, Side
 
 __all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "direction_of", "guilty", "is_training", "level_of"]
-__all__ += ["misses", "not_stated", "number", "pairs", "percent", "plural", "run_qualities", "seconds", "sides"]
+__all__ += ["misses", "not_stated", "number", "pairs", "percent", "plural", "seconds", "sides"]
 __all__ += ["times"]
 
 
@@ -62,14 +62,14 @@ def pairs(claim: Claim) -> Iterator[ComparedPair]:
                 yield ComparedPair(ComparisonView(side.name, base.name), side, base, path, path, paths[base.name])
 
 
-def guilty(code: str, field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Diagnostic:
-    """A finding that rests on evidence, which ``found`` gives with its numbers."""
-    return Diagnostic(code, severity, found, do, field, where)
+def guilty(field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Diagnostic:
+    """A finding that rests on evidence, which ``found`` gives with its numbers. The rule adds its code."""
+    return Diagnostic("", severity, found, do, field, where)
 
 
-def not_stated(code: str, field: str, what: str, do: str, where: str = "") -> Diagnostic:
+def not_stated(field: str, what: str, do: str, where: str = "") -> Diagnostic:
     """A fact that would decide and is missing: ``what`` names it ("the split of the quality of 'a'")."""
-    return Diagnostic(code, "not-stated", f"not stated: {what}", do, field, where)
+    return Diagnostic("", "not-stated", f"not stated: {what}", do, field, where)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -169,8 +169,3 @@ def misses(quality: QualityView, level: Level | None) -> bool:
 def is_training(side: Side) -> bool:
     """Whether the time of a side is a time of training: of a run, an epoch, a step, or to a target."""
     return side.time_of in TRAINING_TIMES
-
-
-def run_qualities(runs: list[RunView]) -> list[float]:
-    """What each run reached, where it is stated and the run did not fail."""
-    return [run.quality for run in runs if run.quality is not None and not run.failed]

@@ -21,7 +21,6 @@ from levelbench.claims.rules._common import (
 )
 from levelbench.claims.view import Claim, QualityView, ScalingPoint
 
-_CODE = "LB101"
 _RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
 _Indexed = tuple[int, ScalingPoint]
 
@@ -60,7 +59,7 @@ def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic
         goal = "its target" if quality.target is None else f"its target of {number(quality.target, 4)}"
         found = f"{_label(point)} did not reach {goal}{got}, and is given as a point of the scaling all the same"
         do = f"take the point out or show it as not reached; else {_RERUN}"
-        yield guilty(_CODE, f"scaling[{at}].reached", found, do, point.where)
+        yield guilty(f"scaling[{at}].reached", found, do, point.where)
 
 
 def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
@@ -77,11 +76,11 @@ def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic
         field = f"scaling[{at}].quality"
         if fallen is None:
             what = f"the interval of a quality that falls as it scales ({found})"
-            yield not_stated(_CODE, field, what, "give the quality of every point with its interval", point.where)
+            yield not_stated(field, what, "give the quality of every point with its interval", point.where)
         else:
             kept = "; the target is still reached" if point.reached else ""
             found = f"{found}: the intervals do not overlap{kept}"
-            yield guilty(_CODE, field, found, _RERUN, point.where, "warning" if point.reached else "error")
+            yield guilty(field, found, _RERUN, point.where, "warning" if point.reached else "error")
 
 
 def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
@@ -91,7 +90,7 @@ def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
     at, point = silent[0]
     ranks = ", ".join(str(each.ranks) for _, each in silent)
     what = f"whether '{name}' reached its target on {ranks} ranks, and with which quality"
-    yield not_stated(_CODE, f"scaling[{at}].reached", what, _RERUN, point.where)
+    yield not_stated(f"scaling[{at}].reached", what, _RERUN, point.where)
 
 
 def _grown(pair: ComparedPair) -> Iterator[Diagnostic]:
@@ -114,7 +113,7 @@ def _grown(pair: ComparedPair) -> Iterator[Diagnostic]:
     found = f"{grew} the quality falls from {first.text} to {level.text}, and the intervals do not overlap"
     found += "; the target is still reached" if kept else ""
     field = f"{pair.new_field}.quality.value"
-    yield guilty(_CODE, field, found, _RERUN, pair.where, "warning" if kept else "error")
+    yield guilty(field, found, _RERUN, pair.where, "warning" if kept else "error")
 
 
 def _keeps(quality: QualityView, level: Level) -> bool:

@@ -10,7 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB102"
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
 _DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"
 
@@ -21,7 +20,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             yield from _judged(f"{field}.quality", side)
         elif is_training(side):
             what = f"the quality that '{side.name}' reached; its speed says nothing without one"
-            yield not_stated(_CODE, f"{field}.quality.value", what, _DO, side.where)
+            yield not_stated(f"{field}.quality.value", what, _DO, side.where)
 
 
 def _has_quality(side: Side) -> bool:
@@ -33,10 +32,10 @@ def _judged(field: str, side: Side) -> Iterator[Diagnostic]:
     metric = quality.metric or "quality"
     if quality.split == "train" or (quality.split is None and _ON_TRAINING.search(metric.lower())):
         found = f"the {metric} of '{side.name}' was measured on the training data"
-        yield guilty(_CODE, f"{field}.split", found, _DO, side.where)
+        yield guilty(f"{field}.split", found, _DO, side.where)
     elif quality.split is None:
         what = f"on which data the {metric} of '{side.name}' was measured"
-        yield not_stated(_CODE, f"{field}.split", what, _DO, side.where)
+        yield not_stated(f"{field}.split", what, _DO, side.where)
     elif quality.split == "validation" and side.time_of != "target":
         yield from _selected(field, side, metric)
 
@@ -49,10 +48,10 @@ def _selected(field: str, side: Side, metric: str) -> Iterator[Diagnostic]:
         looks = max((len(run.curve.quality) for run in side.runs if run.curve is not None), default=0)
         often = f", looking {plural(looks, 'time')} in a run" if looks > 1 else ""
         found = f"the {metric} of '{side.name}' is of the split that decided {' and '.join(deciding)}{often}"
-        yield guilty(_CODE, f"{field}.split", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.split", found, _DO, side.where, "warning")
     elif side.quality.stopping_split is None:
         what = f"whether the split of the {metric} of '{side.name}' also decided when to stop"
-        yield not_stated(_CODE, f"{field}.stopping_split", what, _DO, side.where)
+        yield not_stated(f"{field}.stopping_split", what, _DO, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
 from levelbench.claims.view import Claim, Side, Uncounted
 
-_CODE = "LB103"
-
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     yield from _left_out(claim)
@@ -44,7 +42,7 @@ def _left_out(claim: Claim) -> Iterator[Diagnostic]:
             amount = _amount(claim, each.runs, _hours([each]))
             found = f"{amount} of the same specification are there and not counted: {each.what}"
             do = "count every run of the specification, failed ones as not reached, or say why one is not valid"
-            yield guilty(_CODE, f"uncounted[{at}]", found, do, each.where)
+            yield guilty(f"uncounted[{at}]", found, do, each.where)
 
 
 def _beside(claim: Claim) -> Iterator[Diagnostic]:
@@ -61,13 +59,13 @@ def _beside(claim: Claim) -> Iterator[Diagnostic]:
     if claim.read_from == "records" and all(side.tuning.trials is None for side in claim.sides):
         what = f"whether {plural(runs, 'run')} of the task with other settings chose these ({first.what})"
         do = "state how many trials chose the settings and what they cost; 0 where these runs were for something else"
-        yield not_stated(_CODE, f"uncounted[{at}]", what, do, first.where)
+        yield not_stated(f"uncounted[{at}]", what, do, first.where)
         return
     amount = _amount(claim, runs, _hours([each for _, each in others]))
     stated = f"only {plural(trials, 'trial')} of tuning" if trials else "no tuning"
     found = f"{amount} of the task with other settings are there, and the claim states {stated}: {first.what}"
     do = "state how many trials chose the settings and what they cost, or say what those runs were for"
-    yield guilty(_CODE, f"uncounted[{at}]", found, do, first.where, "warning")
+    yield guilty(f"uncounted[{at}]", found, do, first.where, "warning")
 
 
 def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -75,10 +73,10 @@ def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
     if tuning.trials is None:
         what = f"how many trials chose the settings of '{side.name}'"
         do = "give the number of trials, and their hours or cost; 0 where the settings were taken from elsewhere"
-        yield not_stated(_CODE, f"{field}.trials", what, do, side.where)
+        yield not_stated(f"{field}.trials", what, do, side.where)
     elif tuning.trials > 0 and tuning.hours is None and tuning.usd is None:
         what = f"what the {number(tuning.trials)} trials behind '{side.name}' cost"
-        yield not_stated(_CODE, f"{field}.hours", what, "give their hours or their price", side.where)
+        yield not_stated(f"{field}.hours", what, "give their hours or their price", side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -10,7 +10,6 @@ from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, nu
 from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
 
-_CODE = "LB104"
 _SKIPPED = {"quality", "operations", "cost"}
 """A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""
 _OWN_SCALING = {"serial", "one-process"}
@@ -42,10 +41,10 @@ def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
             if side.hardware == HardwareView():
                 what = f"on which hardware '{side.name}' was measured"
             do = "name the hardware; where the table has no entry, state year, peak FLOP/s by precision and bandwidth"
-            yield not_stated(_CODE, f"{field}.hardware.description", what, do, side.where)
+            yield not_stated(f"{field}.hardware.description", what, do, side.where)
         elif not machine.counted:
             what = f"how many of '{machine.name}' the side '{side.name}' used"
-            yield not_stated(_CODE, f"{field}.hardware.accelerators", what, "give their number", side.where)
+            yield not_stated(f"{field}.hardware.accelerators", what, "give their number", side.where)
 
 
 def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
@@ -62,7 +61,7 @@ def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardwa
     found = f"the base uses {plural(used, 'core')}{of} of '{base.name}', and the new side '{new.name}'"
     do = "use all cores and the processor's own vector library for the base, or compare with an accelerator"
     field = f"{pair.base_field}.hardware.threads_used"
-    yield guilty(_CODE, field, found, do, pair.where, "error" if used == 1 else "warning")
+    yield guilty(field, found, do, pair.where, "error" if used == 1 else "warning")
 
 
 def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
@@ -70,7 +69,7 @@ def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) ->
         return
     found = f"'{base.name}' of the base is of {base.year}, '{new.name}' of {new.year}: {new.year - base.year} years"
     do = "compare with the hardware that could be bought when the new one could"
-    yield guilty(_CODE, f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
+    yield guilty(f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
 
 
 def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
@@ -115,7 +114,7 @@ def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
     found = f"'{new.name}' has more than '{base.name}' of the base: {listed}{_credit(pair, max(deciding.values()))}"
     taken = [f"'{each.name}' is taken for {each.matched}" for each in (new, base) if each.matched]
     found += f" ({'; '.join(dict.fromkeys(taken))})" if taken else ""
-    yield guilty(_CODE, f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
+    yield guilty(f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
 
 
 def _credit(pair: ComparedPair, most: float) -> str:

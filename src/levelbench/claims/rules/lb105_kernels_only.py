@@ -22,7 +22,6 @@ from levelbench.claims.rules._common import (
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.intervals import amdahl_bound
 
-_CODE = "LB105"
 _MARGIN = 1.01
 """A ratio may be over the bound by its rounding: 1 %."""
 
@@ -63,14 +62,14 @@ def _compared(pair: ComparedPair) -> Iterator[Diagnostic]:
     if comparison.claimed_for == "whole":
         made = "of a part is claimed for the whole" if of_part else "of the whole is claimed for a change of a part"
         do = "time whole runs to the target on both sides, and claim that ratio"
-        yield guilty(_CODE, f"{pair.field}.claimed_for", f"{ratio} {made}{bound}", do, pair.where)
+        yield guilty(f"{pair.field}.claimed_for", f"{ratio} {made}{bound}", do, pair.where)
     elif of_part:
         what = f"whether {ratio} of a part is claimed for the part or for the whole{bound}"
-        yield not_stated(_CODE, f"{pair.field}.claimed_for", what, "say that it is the part's alone", pair.where)
+        yield not_stated(f"{pair.field}.claimed_for", what, "say that it is the part's alone", pair.where)
     if share is None:
         what = f"which share of the whole time the part has that '{comparison.new}' makes faster"
         do = "measure which share of a whole step the part has, and give it"
-        yield not_stated(_CODE, f"{pair.field}.part_share", what, do, pair.where)
+        yield not_stated(f"{pair.field}.part_share", what, do, pair.where)
 
 
 def _allowed(pair: ComparedPair) -> bool:
@@ -91,13 +90,13 @@ def _timed(field: str, side: Side, ranks: int) -> Iterator[Diagnostic]:
         share = _share(clock.part_share)
         bound = "" if share is None else f"; {_bound(share, None)}"
         found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' is of parts of the {side.time_of} only{bound}"
-        yield guilty(_CODE, f"{field}.whole", found, do, side.where, "warning")
+        yield guilty(f"{field}.whole", found, do, side.where, "warning")
     elif clock.whole is None and clock.policy is None:
         what = f"whether the time of '{side.name}' is of the whole {side.time_of} or of parts"
-        yield not_stated(_CODE, f"{field}.whole", what, do, side.where)
+        yield not_stated(f"{field}.whole", what, do, side.where)
     if clock.communication is False and ranks > 1:
         found = f"communication is not on the clock of '{side.name}', which has up to {ranks:,} ranks"
-        yield guilty(_CODE, f"{field}.communication", found, do, side.where)
+        yield guilty(f"{field}.communication", found, do, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

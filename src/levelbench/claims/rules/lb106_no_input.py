@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB106"
 _DO = "start the clock at the first touch of the data and leave loading and preparing on it"
 
 
@@ -25,10 +24,10 @@ def _clock(field: str, side: Side) -> Iterator[Diagnostic]:
     if side.clock.data is False:
         hidden = "" if not stall else f", and {percent(stall)} of the whole time waits for it"
         found = f"the input is not on the clock of '{side.name}'{hidden}"
-        yield guilty(_CODE, f"{field}.clock.data", found, _DO, side.where)
+        yield guilty(f"{field}.clock.data", found, _DO, side.where)
     elif side.clock.data is None:
         what = f"whether loading the samples is on the clock of '{side.name}'"
-        yield not_stated(_CODE, f"{field}.clock.data", what, _DO, side.where)
+        yield not_stated(f"{field}.clock.data", what, _DO, side.where)
 
 
 def _before(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -37,15 +36,15 @@ def _before(field: str, side: Side) -> Iterator[Diagnostic]:
     if data.in_memory is True:
         found = f"the data of '{side.name}' lay in memory, prepared, before the clock began"
         do = f"{_DO}; or give the time of preparing beside the claim"
-        yield guilty(_CODE, f"{field}.data.in_memory", found, do, side.where, "warning")
+        yield guilty(f"{field}.data.in_memory", found, do, side.where, "warning")
     elif data.in_memory is None:
         what = f"whether the data of '{side.name}' lay in memory before the clock began"
-        yield not_stated(_CODE, f"{field}.data.in_memory", what, _DO, side.where)
+        yield not_stated(f"{field}.data.in_memory", what, _DO, side.where)
     if data.cold is not True and data.stall_share is None and side.clock.data is not False:
         caches = "whether caches were cold" if data.cold is None else "what a start with cold caches costs"
         what = f"{caches} at the start of '{side.name}', and which share of its time waits for input"
         do = "drop the caches before one run, or give the share of the time that waits for input"
-        yield not_stated(_CODE, f"{field}.data.stall_share", what, do, side.where)
+        yield not_stated(f"{field}.data.stall_share", what, do, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

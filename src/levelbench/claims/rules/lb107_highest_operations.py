@@ -10,7 +10,6 @@ from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, nu
 from levelbench.claims.rules._machines import machine_of, precision_name
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB107"
 _FRACTIONS = "give the share of the operations at each precision"
 _SHARE = "give the rate as a share of the peak (or of the roof) for the precision that was used"
 _PROGRESS = "compare the time to the target, or the operations until it was reached"
@@ -24,7 +23,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             if side.operations.counted_as is None:
                 what = f"how the operations of '{side.name}' were counted"
                 do = "say how many operations a multiply-add is, and whether recomputation counts"
-                yield not_stated(_CODE, f"{field}.operations.counted_as", what, do, side.where)
+                yield not_stated(f"{field}.operations.counted_as", what, do, side.where)
     for pair in pairs(claim):
         if pair.comparison.of == "operations":
             yield from _unlike(pair)
@@ -55,13 +54,13 @@ def _precision(field: str, side: Side) -> Iterator[Diagnostic]:
     if mixed and len(shares) < 2:
         given = f"only {_text(shares)} is given" if shares else "no share of any precision is given"
         found = f"the {rate} are said to be of mixed precision, and {given}"
-        yield guilty(_CODE, f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
+        yield guilty(f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
     elif not shares:
         what = f"the precision of the {rate}"
-        yield not_stated(_CODE, f"{field}.precisions", what, _FRACTIONS, side.where)
+        yield not_stated(f"{field}.precisions", what, _FRACTIONS, side.where)
     elif not _whole(shares):
         found = f"the shares behind the {rate} ({_text(shares)}) make {percent(sum(shares.values()))}, and not 100 %"
-        yield guilty(_CODE, f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
+        yield guilty(f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
 
 
 def _peak(side: Side) -> float | None:
@@ -83,17 +82,17 @@ def _share(field: str, side: Side) -> Iterator[Diagnostic]:
     if peak is not None and rate > 1.001 * peak:
         found = f"{label} are {times(rate / peak)} the peak of its hardware in {', '.join(_shares(side))}"
         do = "count each operation once, at the precision it ran in, and divide by the time of the whole"
-        yield guilty(_CODE, f"{field}.flops", found, do, side.where)
+        yield guilty(f"{field}.flops", found, do, side.where)
     elif stated is not None and stated > 1.0:
         found = f"{label} are said to be {percent(stated)} of the peak"
-        yield guilty(_CODE, f"{field}.share_of_peak", found, _SHARE, side.where)
+        yield guilty(f"{field}.share_of_peak", found, _SHARE, side.where)
     elif stated is not None and peak is not None and abs(stated * peak - rate) > 0.1 * rate:
         found = f"{label} are said to be {percent(stated)} of the peak, and are {percent(rate / peak)}"
         found += f" of the peak in {', '.join(_shares(side))}, {number(peak)} FLOP/s"
-        yield guilty(_CODE, f"{field}.share_of_peak", found, _SHARE, side.where, "warning")
+        yield guilty(f"{field}.share_of_peak", found, _SHARE, side.where, "warning")
     elif stated is None and peak is None:
         what = f"which share of the peak {label} are"
-        yield not_stated(_CODE, f"{field}.share_of_peak", what, _SHARE, side.where)
+        yield not_stated(f"{field}.share_of_peak", what, _SHARE, side.where)
 
 
 def _unlike(pair: ComparedPair) -> Iterator[Diagnostic]:
@@ -102,12 +101,12 @@ def _unlike(pair: ComparedPair) -> Iterator[Diagnostic]:
     if new and base and next(iter(new)) != next(iter(base)):
         found = f"operations in {_text(new)} ('{pair.new.name}') are set against {_text(base)} ('{pair.base.name}')"
         do = "compare rates of one precision, or the time to the same quality"
-        yield guilty(_CODE, f"{pair.field}.of", found, do, pair.where)
+        yield guilty(f"{pair.field}.of", found, do, pair.where)
     one, other = pair.new.operations.counted_as, pair.base.operations.counted_as
     if one and other and " ".join(one.lower().split()) != " ".join(other.lower().split()):
         found = f"the operations of '{pair.new.name}' are counted as '{one}', of '{pair.base.name}' as '{other}'"
         do = "count both by one convention"
-        yield guilty(_CODE, f"{pair.field}.of", found, do, pair.where)
+        yield guilty(f"{pair.field}.of", found, do, pair.where)
 
 
 def _progress(pair: ComparedPair) -> Iterator[Diagnostic]:
@@ -120,7 +119,7 @@ def _progress(pair: ComparedPair) -> Iterator[Diagnostic]:
     if new.to_target is None or not base.to_target:
         if of == "operations":
             what = f"how many operations '{pair.new.name}' and '{pair.base.name}' need until the target is reached"
-            yield not_stated(_CODE, field, what, _PROGRESS, pair.where)
+            yield not_stated(field, what, _PROGRESS, pair.where)
         return
     more = new.to_target / base.to_target
     rate = pair.comparison.ratio if of in {"operations", "throughput"} else None
@@ -130,7 +129,7 @@ def _progress(pair: ComparedPair) -> Iterator[Diagnostic]:
         return
     found = f"'{pair.new.name}' has {times(rate)} the rate of '{pair.base.name}' and needs {times(more)} the operations"
     found += f" to reach the target: {times(rate / more)} the progress"
-    yield guilty(_CODE, field, found, _PROGRESS, pair.where, "error" if rate < more else "warning")
+    yield guilty(field, found, _PROGRESS, pair.where, "error" if rate < more else "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, pairs, plural, sides
 from levelbench.claims.view import Claim, Setup, Side
 
-_CODE = "LB108"
 _DO = "take the time and the quality from the same runs, and give that pair; a second set of options is a second pair"
 _SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")
 
@@ -34,16 +33,16 @@ def _setups(field: str, side: Side) -> Iterator[Diagnostic]:
         # A time to the target is of runs that reached it: the quality comes with them.
         if side.time_of != "target":
             what = f"whether the speed and the quality of '{side.name}' were measured with the same options"
-            yield not_stated(_CODE, f"{field}.accuracy", what, _DO, side.where)
+            yield not_stated(f"{field}.accuracy", what, _DO, side.where)
         return
     yield from _options(f"{field}.accuracy", side)
     yield from _commits(f"{field}.accuracy", side)
     if speed.environment and accuracy.environment and speed.environment != accuracy.environment:
         found = f"'{side.name}' was timed in environment {speed.environment} and judged in {accuracy.environment}"
-        yield guilty(_CODE, f"{field}.accuracy.environment", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.accuracy.environment", found, _DO, side.where, "warning")
     if speed.seeds and accuracy.seeds and not set(accuracy.seeds) & set(speed.seeds):
         found = f"'{side.name}' was timed with seeds {_list(speed.seeds)} and judged with {_list(accuracy.seeds)}"
-        yield guilty(_CODE, f"{field}.accuracy.seeds", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.accuracy.seeds", found, _DO, side.where, "warning")
 
 
 def _options(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -56,15 +55,15 @@ def _options(field: str, side: Side) -> Iterator[Diagnostic]:
             f"{name} {_value(speed.options[name])} and {_value(accuracy.options[name])}" for name in unlike
         )
         found = f"'{side.name}' was timed and judged with unlike options ({named})"
-        yield guilty(_CODE, f"{field}.options", found, _DO, side.where)
+        yield guilty(f"{field}.options", found, _DO, side.where)
     elif speed.specification and accuracy.specification and speed.specification != accuracy.specification:
         found = f"the speed of '{side.name}' is of specification {_short(speed.specification)}"
         found += f", its quality of {_short(accuracy.specification)}"
-        yield guilty(_CODE, f"{field}.specification", found, _DO, side.where)
+        yield guilty(f"{field}.specification", found, _DO, side.where)
     elif not (speed.specification and accuracy.specification) and set(speed.options) ^ set(accuracy.options):
         only = ", ".join(sorted(set(speed.options) ^ set(accuracy.options)))
         what = f"the same options for the speed and the quality of '{side.name}' (once only: {only})"
-        yield not_stated(_CODE, f"{field}.options", what, "give every option for both", side.where)
+        yield not_stated(f"{field}.options", what, "give every option for both", side.where)
 
 
 def _commits(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -74,11 +73,11 @@ def _commits(field: str, side: Side) -> Iterator[Diagnostic]:
     shorter = min(len(speed.commit), len(accuracy.commit))
     if speed.commit[:shorter] != accuracy.commit[:shorter]:
         found = f"'{side.name}' was timed at commit {speed.commit} and judged at {accuracy.commit}"
-        yield guilty(_CODE, f"{field}.commit", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.commit", found, _DO, side.where, "warning")
     elif speed.dirty is not None and accuracy.dirty is not None and speed.dirty != accuracy.dirty:
         one, other = ("speed", "quality") if speed.dirty else ("quality", "speed")
         found = f"the {one} of '{side.name}' is of commit {speed.commit} with changes, its {other} of it without"
-        yield guilty(_CODE, f"{field}.dirty", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.dirty", found, _DO, side.where, "warning")
 
 
 def _list(seeds: list[int]) -> str:
@@ -104,7 +103,7 @@ def _runs(field: str, side: Side) -> Iterator[Diagnostic]:
         return
     found = f"the times of '{side.name}' are of {plural(len(timed), 'run')} ({_short(timed[0].specification or '')})"
     found += f", its qualities of {plural(len(judged), 'other run')} ({_short(judged[0].specification or '')})"
-    yield guilty(_CODE, f"{field}.runs", found, _DO, side.where)
+    yield guilty(f"{field}.runs", found, _DO, side.where)
 
 
 def _split_between_sides(claim: Claim) -> Iterator[Diagnostic]:
@@ -123,7 +122,7 @@ def _split_between_sides(claim: Claim) -> Iterator[Diagnostic]:
             continue
         found = f"against '{pair.base.name}' the speed is of '{pair.new.name}' and the quality of '{other.new.name}'"
         found += "; neither has both figures"
-        yield guilty(_CODE, f"{pair.field}.new", found, _DO, pair.where)
+        yield guilty(f"{pair.field}.new", found, _DO, pair.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

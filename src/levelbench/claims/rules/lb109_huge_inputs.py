@@ -21,7 +21,6 @@ from levelbench.claims.rules._common import (
 )
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB109"
 _FAR = 4.0
 """An image of twice the width and height, from which on "far over" is meant."""
 _FAR_BATCH = 8.0
@@ -64,7 +63,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if not judged and (side.workload.flops_per_sample or 0.0) >= _EXCESSIVE:
             what = f"why '{side.name}' needs {number(side.workload.flops_per_sample or 0.0)} operations a sample"
             what += ", and what is usual for its task"
-            yield not_stated(_CODE, "standards", what, _DO, side.where)
+            yield not_stated("standards", what, _DO, side.where)
 
 
 def _of_standards(claim: Claim, name: str) -> list[_Usual]:
@@ -91,17 +90,17 @@ def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iter
     gained, cheaper = _gain(side, usual), _cheaper(side, usual)
     if gained is None and not cheaper:
         what = f"what the size gains in quality ({found})"
-        yield not_stated(_CODE, field, what, _DO, side.where)
+        yield not_stated(field, what, _DO, side.where)
     elif gained and cheaper is None:
         what = f"what the gain in quality costs ({found})"
-        yield not_stated(_CODE, field, what, _DO, side.where)
+        yield not_stated(field, what, _DO, side.where)
     elif not gained and not cheaper:
         paid = _paid(side, usual)
         quality = f"quality {number(side.quality.value or 0.0, 4)} against {number(usual.quality or 0.0, 4)}"
         if cheaper is None:
-            yield guilty(_CODE, field, f"{found}, for no better result ({quality})", _DO, side.where, "warning")
+            yield guilty(field, f"{found}, for no better result ({quality})", _DO, side.where, "warning")
         else:
-            yield guilty(_CODE, field, f"{found}, for no better result ({quality}) and {paid}", _DO, side.where)
+            yield guilty(field, f"{found}, for no better result ({quality}) and {paid}", _DO, side.where)
 
 
 def _gain(side: Side, usual: _Usual) -> bool | None:

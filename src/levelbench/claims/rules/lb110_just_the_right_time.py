@@ -10,7 +10,6 @@ from levelbench.claims.rules._common import direction_of, guilty, not_stated, nu
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-_CODE = "LB110"
 _TO_TARGET = "train to the target and compare the times until it was reached"
 _GO_ON = "go on for some evaluations after the target, or fix the length before and judge the last evaluation"
 _BY_SAMPLES = "draw quality by samples (or epochs, or operations) too, for all sides, to the end of every run"
@@ -46,12 +45,12 @@ def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     at_limit = side.time_s is not None and abs(side.time_s / limit - 1.0) <= _SAME if limit else False
     found = f"every run of '{side.name}' was ended after {seconds(limit)}, whatever it had reached"
     if side.time_of == "target" and at_limit:
-        yield guilty(_CODE, f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where)
+        yield guilty(f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where)
     elif side.time_of == "target":
         what = f"how many runs of '{side.name}' reached the target before they were ended after {seconds(limit)}"
-        yield not_stated(_CODE, f"{field}.runs_reached", what, "give the runs made and the runs that reached it")
+        yield not_stated(f"{field}.runs_reached", what, "give the runs made and the runs that reached it")
     else:
-        yield guilty(_CODE, f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where, "warning")
+        yield guilty(f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where, "warning")
 
 
 def _equal_times(claim: Claim) -> Iterator[Diagnostic]:
@@ -66,7 +65,7 @@ def _equal_times(claim: Claim) -> Iterator[Diagnostic]:
         if fixed or abs(new.time_s / base.time_s - 1.0) > _SAME or (new.runs_reached and base.runs_reached):
             continue
         found = f"'{new.name}' and '{base.name}' both ran for {seconds(new.time_s)}, and are compared by {of}"
-        yield guilty(_CODE, f"{pair.field}.of", found, _TO_TARGET, pair.where, "warning")
+        yield guilty(f"{pair.field}.of", found, _TO_TARGET, pair.where, "warning")
 
 
 def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
@@ -76,7 +75,7 @@ def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
         ranks = ", ".join(str(each.ranks) for _, each in fixed)
         length = "" if point.time_s is None else f" of {seconds(point.time_s)}"
         found = f"'{point.side}' on {ranks} ranks ran for a fixed wall time{length}: more ranks, more done in it"
-        yield guilty(_CODE, f"scaling[{at}].fixed_time", found, _TO_TARGET, point.where)
+        yield guilty(f"scaling[{at}].fixed_time", found, _TO_TARGET, point.where)
         return
     open_ = [(at, each) for at, each in points if each.time_s and each.fixed_time is None and not each.reached]
     lengths = [each.time_s or 0.0 for _, each in open_]
@@ -87,7 +86,7 @@ def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
         at, point = open_[0]
         found = f"the {len(open_)} points of '{point.side}' all ran for {seconds(lengths[0])} while the rate grew"
         found += f" {number(max(rates) / min(rates))} times, and none is said to have reached the target"
-        yield guilty(_CODE, f"scaling[{at}].time_s", found, _TO_TARGET, point.where, "warning")
+        yield guilty(f"scaling[{at}].time_s", found, _TO_TARGET, point.where, "warning")
 
 
 def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -99,15 +98,15 @@ def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
         found += f" {'ends' if len(ends) == 1 else 'end'} with the first evaluation at the target"
         at, place = f"{field}.runs[{ends[0].at}].curve", _place(side, ends[0])
         if _by_rule(side, seen, ends):
-            yield not_stated(_CODE, at, f"whether the target is kept: {found}, as their rule asks", _GO_ON, place)
+            yield not_stated(at, f"whether the target is kept: {found}, as their rule asks", _GO_ON, place)
         else:
-            yield guilty(_CODE, at, found, _GO_ON, place, "warning")
+            yield guilty(at, found, _GO_ON, place, "warning")
     yield from _truncated(field, side)
     yield from _diverged(field, side)
     with_curve = [(at, run.curve) for at, run in enumerate(side.runs) if run.curve is not None]
     if with_curve and all(curve.epoch is None and curve.samples is None for _, curve in with_curve):
         what = f"the epochs or samples of the evaluations of '{side.name}': its curves have time alone"
-        yield not_stated(_CODE, f"{field}.runs[{with_curve[0][0]}].curve.samples", what, _BY_SAMPLES, side.where)
+        yield not_stated(f"{field}.runs[{with_curve[0][0]}].curve.samples", what, _BY_SAMPLES, side.where)
 
 
 def _by_rule(side: Side, seen: list[Seen], ends: list[Seen]) -> bool:
@@ -135,7 +134,7 @@ def _truncated(field: str, side: Side) -> Iterator[Diagnostic]:
         at, end, whole = short[0]
         found = f"{len(short)} of {plural(len(side.runs), 'run')} of '{side.name}' went on after the curve ends:"
         found += f" {seconds(whole)} and {seconds(end)}"
-        yield guilty(_CODE, f"{field}.runs[{at}].curve", found, _BY_SAMPLES, side.runs[at].where, "warning")
+        yield guilty(f"{field}.runs[{at}].curve", found, _BY_SAMPLES, side.runs[at].where, "warning")
 
 
 def _diverged(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -157,7 +156,7 @@ def _diverged(field: str, side: Side) -> Iterator[Diagnostic]:
         if best > first and best - last > _FALLEN * (best - first):
             found = f"a curve of '{side.name}' ends at {number(sign * last, 4)} after {number(sign * best, 4)}"
             do = "say that the run diverged, count it, and show the curve to its end"
-            yield guilty(_CODE, f"{field}.runs[{at}].curve", found, do, run.where or side.where, "warning")
+            yield guilty(f"{field}.runs[{at}].curve", found, do, run.where or side.where, "warning")
             return
 
 
@@ -166,24 +165,24 @@ def _figures(claim: Claim) -> Iterator[Diagnostic]:
     for at, each in plots:
         if each.curves_cut:
             found = f"curves of the figure '{each.what}' are cut before their runs end"
-            yield guilty(_CODE, f"figures[{at}].curves_cut", found, _BY_SAMPLES, each.where, "warning")
+            yield guilty(f"figures[{at}].curves_cut", found, _BY_SAMPLES, each.where, "warning")
     known = [each.x for _, each in plots if each.x is not None]
     if not plots or any(x in {"epochs", "samples", "operations"} for x in known):
         return
     at, each = plots[0]
     if len(known) < len(plots):
         what = f"the x axis of the figure '{each.what}'"
-        yield not_stated(_CODE, f"figures[{at}].x", what, _BY_SAMPLES, each.where)
+        yield not_stated(f"figures[{at}].x", what, _BY_SAMPLES, each.where)
         return
     if any(x != "time" for x in known):
         return
     unknown = [(place, other) for place, other in enumerate(claim.figures) if other.y is None]
     if unknown:
         what = f"what the figure '{unknown[0][1].what}' shows, beside convergence by time"
-        yield not_stated(_CODE, f"figures[{unknown[0][0]}].y", what, _BY_SAMPLES, unknown[0][1].where)
+        yield not_stated(f"figures[{unknown[0][0]}].y", what, _BY_SAMPLES, unknown[0][1].where)
     else:
         found = f"convergence is drawn by time alone ('{each.what}'): nobody can tell faster steps from fewer"
-        yield guilty(_CODE, f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
+        yield guilty(f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-_CODE = "LB111"
 _SAY = "say which stays the same, the global batch or the batch of a rank, and give both at every point"
 _ITERATIONS = "give the iterations until the target was reached at every batch, or the time until it was"
 _RATE = "give the learning rate at every point, or the rule by which it follows the batch"
@@ -34,7 +33,7 @@ def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Diagnost
         if unknown and claim.scaling_mode != "weak":
             at, point = unknown[0]
             what = f"the global batch of '{name}' on {_ranks(unknown)} ranks"
-            yield not_stated(_CODE, f"scaling[{at}].global_batch", what, _SAY, point.where)
+            yield not_stated(f"scaling[{at}].global_batch", what, _SAY, point.where)
         return
     small, large = growth
     batches = f"the global batch of '{name}' grows from {small[1].global_batch:,} on {small[1].ranks} "
@@ -42,10 +41,10 @@ def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Diagnost
     field = f"scaling[{large[0]}].global_batch"
     if claim.scaling_mode == "strong":
         found = f"{batches}, and the scaling is called strong"
-        yield guilty(_CODE, field, found, "call it weak scaling; or keep the global batch", large[1].where)
+        yield guilty(field, found, "call it weak scaling; or keep the global batch", large[1].where)
     elif claim.scaling_mode is None:
         found = f"{batches}, and nothing says that this is weak scaling"
-        yield guilty(_CODE, field, found, _SAY, large[1].where, "warning")
+        yield guilty(field, found, _SAY, large[1].where, "warning")
     yield from _statistics(name, small, large, points, claim.side(name))
     yield from _rates(name, points, claim.side(name))
 
@@ -77,7 +76,7 @@ def _statistics(
     if open_:
         at, point = open_[0]
         what = f"how many iterations '{name}' needs to its target on {_ranks(open_)} ranks, with the larger batch"
-        yield not_stated(_CODE, f"scaling[{at}].iterations_to_target", what, _ITERATIONS, point.where)
+        yield not_stated(f"scaling[{at}].iterations_to_target", what, _ITERATIONS, point.where)
         return
     (_, few), (at, many) = small, large
     if _to_target(many, side) or not few.iterations_to_target or not many.iterations_to_target:
@@ -89,7 +88,7 @@ def _statistics(
     found = f"from {few.ranks} to {many.ranks} ranks the rate of '{name}' grows {number(faster)} times, and the target"
     found += f" takes {times(more)} the samples: it comes {number(faster / more)} times as soon"
     field = f"scaling[{at}].iterations_to_target"
-    yield guilty(_CODE, field, found, "claim the time to the target at every point", many.where, "warning")
+    yield guilty(field, found, "claim the time to the target at every point", many.where, "warning")
 
 
 def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Diagnostic]:
@@ -99,7 +98,7 @@ def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Dia
     if silent:
         at, point = silent[0]
         what = f"what became of the learning rate of '{name}' as its batch grew ({_ranks(silent)} ranks)"
-        yield not_stated(_CODE, f"scaling[{at}].learning_rate", what, _RATE, point.where)
+        yield not_stated(f"scaling[{at}].learning_rate", what, _RATE, point.where)
 
 
 def _two_points(pair: ComparedPair, mode: str | None) -> Iterator[Diagnostic]:
@@ -111,14 +110,14 @@ def _two_points(pair: ComparedPair, mode: str | None) -> Iterator[Diagnostic]:
         return
     if new.global_batch is None or base.global_batch is None:
         what = f"the global batch of '{pair.new.name}' and '{pair.base.name}'"
-        yield not_stated(_CODE, f"{pair.new_field}.workload.global_batch", what, _SAY, pair.where)
+        yield not_stated(f"{pair.new_field}.workload.global_batch", what, _SAY, pair.where)
     elif new.global_batch > base.global_batch:
         found = f"from {base.ranks} to {new.ranks} ranks the global batch grows from {base.global_batch:,}"
         found += f" to {new.global_batch:,}, and the {comparison.of} is compared"
         found += ", as strong scaling" if mode == "strong" else ""
         severity: Severity = "error" if mode == "strong" else "warning"
         field = f"{pair.new_field}.workload.global_batch"
-        yield guilty(_CODE, field, found, _ITERATIONS, pair.where, severity)
+        yield guilty(field, found, _ITERATIONS, pair.where, severity)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

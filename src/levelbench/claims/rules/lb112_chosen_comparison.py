@@ -19,7 +19,6 @@ from levelbench.claims.rules._common import (
 )
 from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
-_CODE = "LB112"
 _BOTH = "give time and quality of both sides, each with its interval"
 _ALIKE = "compare on one metric, split, target and clock"
 _SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
@@ -82,7 +81,7 @@ def _incomparable(pair: ComparedPair) -> Iterator[Diagnostic]:
         found = f"'{pair.new.name}' has {name.replace('.', ' ')} '{new}' and '{pair.base.name}' has '{base}'"
         # Two clocks may differ by a second or by an hour; two targets or metrics are different races.
         severity: Severity = "warning" if name.startswith("clock.") else "error"
-        yield guilty(_CODE, f"{pair.new_field}.{name}", found, _ALIKE, pair.where, severity)
+        yield guilty(f"{pair.new_field}.{name}", found, _ALIKE, pair.where, severity)
 
 
 def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
@@ -92,12 +91,12 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
         yield from _speed_only(pair, any(each.of in {"quality", "target"} for each in others))
     elif of == "target" and pair.new.quality.target is None and pair.base.quality.target is None:
         what = f"the target of '{pair.new.name}' and of '{pair.base.name}'"
-        yield not_stated(_CODE, f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
+        yield not_stated(f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
     elif of == "quality" and not any(each.of in _SPEED for each in others):
         yield from _quality_only(pair)
     elif of is None and pair.new.quality.value is None and pair.new.time_s is not None:
         what = f"the quality of '{pair.new.name}' beside '{pair.base.name}'"
-        yield not_stated(_CODE, f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
+        yield not_stated(f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
 
 
 def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
@@ -109,13 +108,13 @@ def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
     if open_ and level is not None and known is not None and beyond(known, level):
         found = f"the {comparison.of} is compared, and the quality is not: '{pair.new.name}' has {level.text},"
         found += f" '{pair.base.name}' {known.text}"
-        yield guilty(_CODE, field, found, _BOTH, pair.where, _said(comparison.quality_compared))
+        yield guilty(field, found, _BOTH, pair.where, _said(comparison.quality_compared))
     elif comparison.quality_compared is False and (level is None or known is None) and not elsewhere:
         found = f"'{pair.new.name}' and '{pair.base.name}' are compared in {comparison.of}, and not in quality"
-        yield guilty(_CODE, field, found, _BOTH, pair.where)
+        yield guilty(field, found, _BOTH, pair.where)
     elif comparison.quality_compared is None and (level is None or known is None) and not elsewhere:
         what = f"the quality of '{pair.new.name}' beside that of '{pair.base.name}', whose {comparison.of} is compared"
-        yield not_stated(_CODE, field, what, _BOTH, pair.where)
+        yield not_stated(field, what, _BOTH, pair.where)
 
 
 def _said(compared: bool | None) -> Severity:
@@ -144,13 +143,13 @@ def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
         if paid[0] > 1.1 * paid[1]:
             found = "the quality is compared, and what it takes is not:"
             found += f" '{new.name}' {paid[2]}, '{base.name}' {paid[3]}"
-            yield guilty(_CODE, field, found, _BOTH, pair.where, _said(compared))
+            yield guilty(field, found, _BOTH, pair.where, _said(compared))
     elif compared is False:
         found = f"'{pair.new.name}' and '{pair.base.name}' are compared in quality, and not in what it takes"
-        yield guilty(_CODE, field, found, _BOTH, pair.where)
+        yield guilty(field, found, _BOTH, pair.where)
     else:
         what = f"the time or cost of '{pair.new.name}' beside that of '{pair.base.name}', whose quality is compared"
-        yield not_stated(_CODE, field, what, _BOTH, pair.where)
+        yield not_stated(field, what, _BOTH, pair.where)
 
 
 def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
@@ -166,7 +165,7 @@ def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     found += f" {seconds(best.time_s or 0.0)}, quality {number(best.quality or 0.0, 4)}"
     found += f", {number(best.cost_usd or 0.0)} USD against {number(pair.new.cost_usd or 0.0)}" if costs else ""
     do = "compare with the best known entry, or say why it does not count"
-    yield guilty(_CODE, f"{pair.new_field}.time_s", found, do, pair.where, "error" if costs else "warning")
+    yield guilty(f"{pair.new_field}.time_s", found, do, pair.where, "error" if costs else "warning")
 
 
 def _beats(one: StandardView, side: Side, comparison: ComparisonView) -> bool:

@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, percent, plural, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-_CODE = "LB121"
 _DO = "train to the target, or claim the time of an iteration and nothing of the time to accuracy"
 
 
@@ -37,7 +36,7 @@ def _short_side(field: str, side: Side) -> Iterator[Diagnostic]:
     measured, needed = side.workload.iterations_measured, side.workload.iterations_to_target
     if _short(measured, needed):
         found = f"the time of '{side.name}' is of a whole training that was not done{_part(measured, needed)}"
-        yield guilty(_CODE, field, found, _DO, side.where)
+        yield guilty(field, found, _DO, side.where)
 
 
 def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Diagnostic]:
@@ -45,7 +44,7 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Dia
     label = f"'{point.side}' on {plural(point.ranks, 'rank')}"
     if point.extrapolated:
         found = f"the time of {label} is extrapolated{_part(measured, needed)}: stated, and still not measured"
-        yield guilty(_CODE, f"{field}.extrapolated", found, _DO, point.where, "warning")
+        yield guilty(f"{field}.extrapolated", found, _DO, point.where, "warning")
         return
     # The time of a step or an epoch may well come from a few of them.
     if point.time_s is None or point.extrapolated is False or point.reached or time_of in {"step", "epoch", "call"}:
@@ -53,13 +52,13 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Dia
     if not _short(measured, needed):
         if measured is None or needed is None:
             what = f"whether the time of {label} was measured to the end or extrapolated from a few iterations"
-            yield not_stated(_CODE, f"{field}.extrapolated", what, _DO, point.where)
+            yield not_stated(f"{field}.extrapolated", what, _DO, point.where)
     elif time_of is None:
         what = f"whether the time of {label} is of an iteration or of the whole{_part(measured, needed)}"
-        yield not_stated(_CODE, f"{field}.iterations_measured", what, _DO, point.where)
+        yield not_stated(f"{field}.iterations_measured", what, _DO, point.where)
     else:
         found = f"the time of {label} is of a whole training that was not done{_part(measured, needed)}"
-        yield guilty(_CODE, f"{field}.iterations_measured", found, _DO, point.where)
+        yield guilty(f"{field}.iterations_measured", found, _DO, point.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

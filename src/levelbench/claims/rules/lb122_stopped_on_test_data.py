@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB122"
 _DO = "decide on a validation split that was cut from the training data, and open the test data once, at the end"
 
 
@@ -36,32 +35,28 @@ def _guilt(field: str, side: Side) -> Iterator[Diagnostic]:
         defined = side.time_of == "target"
         note = "; its time is to a target on that data" if defined else ""
         found = f"the test data decided when '{side.name}' stopped{often}{note}"
-        yield guilty(
-            _CODE, f"{field}.stopping_split", found, _DO, side.where, severity="warning" if defined else "error"
-        )
+        yield guilty(f"{field}.stopping_split", found, _DO, side.where, severity="warning" if defined else "error")
     if quality.tuning_split == "test":
         trials = side.tuning.trials
         by = f", over {plural(trials, 'trial')}" if trials else ""
         found = f"the settings of '{side.name}' were chosen on the test data{by}"
-        yield guilty(_CODE, f"{field}.tuning_split", found, _DO, side.where)
+        yield guilty(f"{field}.tuning_split", found, _DO, side.where)
     if often and quality.stopping_split != "test":
         found = f"a run of '{side.name}' evaluated the test data {looks} times: each look is a chance to choose"
-        yield guilty(_CODE, f"{field}.test_looks", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.test_looks", found, _DO, side.where, "warning")
 
 
 def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
     quality = side.quality
     if quality.stopping_split is None:
         what = f"which data decided when '{side.name}' stopped"
-        yield not_stated(_CODE, f"{field}.stopping_split", what, "name the split", side.where)
+        yield not_stated(f"{field}.stopping_split", what, "name the split", side.where)
     elif quality.stopping_split != "test" and quality.test_looks is None:
         what = f"how often a run of '{side.name}' looked at the test data"
-        yield not_stated(
-            _CODE, f"{field}.test_looks", what, "give the number, 1 for the last network alone", side.where
-        )
+        yield not_stated(f"{field}.test_looks", what, "give the number, 1 for the last network alone", side.where)
     if quality.tuning_split is None and side.tuning.trials:
         what = f"on which data the {plural(side.tuning.trials, 'trial')} behind '{side.name}' were judged"
-        yield not_stated(_CODE, f"{field}.tuning_split", what, "name the split", side.where)
+        yield not_stated(f"{field}.tuning_split", what, "name the split", side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -15,16 +15,15 @@ from levelbench.claims.rules._common import (
     number,
     percent,
     plural,
-    run_qualities,
     seconds,
     sides,
 )
+from levelbench.claims.rules._runs import side_qualities
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.distributions import normal_cdf
 
 __all__ = ["expected_extreme", "rule"]
 
-_CODE = "LB123"
 _DO = "report the median or mean of all runs with its interval, and the best beside it if you like"
 _SAME = 1e-3
 """A claimed figure is a run's if they agree within the rounding of print, and the runs differ by far more."""
@@ -51,9 +50,9 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             what = f"how many runs of '{side.name}' were made, of which the figure is given"
             if side.reported == "best":
                 found = f"the figure of '{side.name}' is the best of an unstated number of runs"
-                yield guilty(_CODE, f"{field}.runs_made", found, f"give the number; {_DO}", side.where, "warning")
+                yield guilty(f"{field}.runs_made", found, f"give the number; {_DO}", side.where, "warning")
             else:
-                yield not_stated(_CODE, f"{field}.runs_made", what, _DO, side.where)
+                yield not_stated(f"{field}.runs_made", what, _DO, side.where)
         elif n > 1:
             yield from _chosen(field, side, n)
             yield from _some(field, side, n)
@@ -73,7 +72,7 @@ def _values(side: Side) -> tuple[list[float], float | None, float]:
         to_target = side.time_of == "target"
         done = [run for run in side.runs if not run.failed and not (to_target and run.reached is False)]
         return [run.time_s for run in done if run.time_s is not None], side.time_s, 1.0
-    return run_qualities(side.runs), side.quality.value, -(direction_of(side.quality) or 0.0)
+    return side_qualities(side), side.quality.value, -(direction_of(side.quality) or 0.0)
 
 
 def _is_best(side: Side) -> bool:
@@ -108,12 +107,12 @@ def _chosen(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
     stated = "" if side.reported in {"best", "single", None} else f", though called the {side.reported}"
     if single and not _is_best(side):
         found = f"the figure of '{side.name}' is one of {plural(n, 'run')}, and not said which: {_bias(side, n)}"
-        yield guilty(_CODE, f"{field}.reported", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.reported", found, _DO, side.where, "warning")
         return
     found = f"the figure of '{side.name}' is the best of {plural(n, 'run')}{stated}: {_bias(side, n)}"
     # The fastest of many calls is a usual, if partial, figure of a call; of a training it is luck.
     mild = side.time_of in {"call", "step"}
-    yield guilty(_CODE, f"{field}.reported", found, _DO, side.where, "warning" if mild else "error")
+    yield guilty(f"{field}.reported", found, _DO, side.where, "warning" if mild else "error")
 
 
 def _some(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
@@ -122,7 +121,7 @@ def _some(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
         return
     found = f"{plural(n, 'run')} of '{side.name}' were made and {len(side.runs):,} are shown"
     do = "show all runs, those that failed or did not reach the target too"
-    yield guilty(_CODE, f"{field}.runs_made", found, do, side.where, "warning")
+    yield guilty(f"{field}.runs_made", found, do, side.where, "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

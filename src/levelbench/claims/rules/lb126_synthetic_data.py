@@ -10,7 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB126"
 _MADE_UP = re.compile(r"(?<![a-z])(synthetic|dummy|fake|random|generated)(?![a-z])")
 _DO = "measure with the task's own data, read from where a user would have it"
 
@@ -26,19 +25,19 @@ def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     if data.synthetic is True:
         if side.time_of in {"target", "run"} or side.quality.value is not None or _for_the_whole(claim, side):
             found = f"'{side.name}' ran on synthetic data, and a result on the task is claimed from it"
-            yield guilty(_CODE, f"{field}.synthetic", found, _DO, side.where)
+            yield guilty(f"{field}.synthetic", found, _DO, side.where)
         else:
             found = f"the time of a {side.time_of} of '{side.name}' is with synthetic data: nothing was read or decoded"
             do = f"{_DO}, or call it the speed of computing alone"
-            yield guilty(_CODE, f"{field}.synthetic", found, do, side.where, "warning")
+            yield guilty(f"{field}.synthetic", found, do, side.where, "warning")
     elif data.synthetic is None:
         if data.name and _MADE_UP.search(data.name.lower()):
             found = f"the data of '{side.name}' is called '{data.name}'"
             do = f"{_DO}, or state that it is the task's own"
-            yield guilty(_CODE, f"{field}.name", found, do, side.where, "warning")
+            yield guilty(f"{field}.name", found, do, side.where, "warning")
         else:
             what = f"whether the data of '{side.name}' is the task's own"
-            yield not_stated(_CODE, f"{field}.synthetic", what, "name the data and its checksums", side.where)
+            yield not_stated(f"{field}.synthetic", what, "name the data and its checksums", side.where)
 
 
 def _for_the_whole(claim: Claim, side: Side) -> bool:

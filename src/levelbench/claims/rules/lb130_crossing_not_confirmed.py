@@ -10,7 +10,6 @@ from levelbench.claims.rules._common import guilty, not_stated, number, plural, 
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB130"
 _DO = "count the target as reached at the second evaluation in a row that has it, and give the curve past it"
 _KEPT = {"confirmed": "confirmed", "sustained": "kept to the end", "final": "there at the end"}
 
@@ -55,7 +54,7 @@ def _never(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
         found = f"{_of(side, never, seen)} never {'reaches' if len(never) == 1 else 'reach'} {_target(side)}"
         found += f" (last: {_row(side, never[0].at, -1)}), and the runs are counted as having reached it"
         do = "count them as not reached, or give the evaluation that reached it"
-        yield guilty(_CODE, _field(field, never[0]), found, do, _where(side, never[0]))
+        yield guilty(_field(field, never[0]), found, do, _where(side, never[0]))
 
 
 def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
@@ -87,7 +86,7 @@ def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = F
     broken = rule_ in _KEPT and not (confirmed and rule_ == "confirmed")
     if broken:
         found += f"; it is said to be {_KEPT[str(rule_)]}"
-    return guilty(_CODE, _field(field, seen), found, _DO, _where(side, seen), "error" if broken else "warning")
+    return guilty(_field(field, seen), found, _DO, _where(side, seen), "error" if broken else "warning")
 
 
 def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
@@ -104,7 +103,7 @@ def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
             found += f" and has {_row(side, each.at, begins - 1)}"
             # By the rule of the first crossing the time is what it is said to be, and still of a touch.
             severity: Severity = "warning" if side.clock.crossing in {"first", "interpolated"} else "error"
-            yield guilty(_CODE, f"{field}.runs[{each.at}].time_s", found, _DO, _where(side, each), severity)
+            yield guilty(f"{field}.runs[{each.at}].time_s", found, _DO, _where(side, each), severity)
             return
 
 
@@ -124,10 +123,10 @@ def _latest(time_s: list[float], begins: int) -> float:
 def _no_curves(field: str, side: Side) -> Iterator[Diagnostic]:
     if side.clock.crossing == "first":
         found = f"the target of '{side.name}' counts from the first evaluation that has it, and no curve shows the next"
-        yield guilty(_CODE, f"{field}.clock.crossing", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.clock.crossing", found, _DO, side.where, "warning")
     elif side.clock.crossing is None:
         what = f"by which rule the target of '{side.name}' counts as reached; and there are no curves"
-        yield not_stated(_CODE, f"{field}.clock.crossing", what, _DO, side.where)
+        yield not_stated(f"{field}.clock.crossing", what, _DO, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -10,7 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural
 from levelbench.claims.view import Claim
 
-_CODE = "LB132"
 _TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
 _NEWER = "add the best entry of today, or say why this one still is it"
 _SOURCE = "say where the baseline is from: a paper, a commit, an entry"
@@ -44,20 +43,20 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
     if base.tuned is False and (new.tuned or trials):
         effort = f" ({plural(trials, 'trial')})" if trials else ""
         found = f"'{new.name}' was tuned{effort} and the baseline '{base.name}' was not"
-        yield guilty(_CODE, field, found, _TUNE, pair.where)
+        yield guilty(field, found, _TUNE, pair.where)
     elif trials is not None and base_trials is not None and trials > _EFFORT * max(1, base_trials):
         if not (new.tuning.budget_equal or base.tuning.budget_equal):
             found = f"'{new.name}' had {plural(trials, 'trial')} of tuning and '{base.name}' {base_trials:,}"
-            yield guilty(_CODE, f"{pair.base_field}.tuning.trials", found, _TUNE, pair.where, "warning")
+            yield guilty(f"{pair.base_field}.tuning.trials", found, _TUNE, pair.where, "warning")
     elif new.tuning.budget_equal is False or base.tuning.budget_equal is False:
         # Unequal in the baseline's favour is nobody's fault.
         if not (trials is not None and base_trials is not None and base_trials >= trials):
             at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
             found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"
-            yield guilty(_CODE, f"{at}.tuning.budget_equal", found, _TUNE, pair.where, "warning")
+            yield guilty(f"{at}.tuning.budget_equal", found, _TUNE, pair.where, "warning")
     elif base.tuned is None and not base.reference and base_trials is None:
         what = f"whether the baseline '{base.name}' was tuned, and with which budget"
-        yield not_stated(_CODE, field, what, _TUNE, pair.where)
+        yield not_stated(field, what, _TUNE, pair.where)
 
 
 def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
@@ -65,23 +64,23 @@ def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     if new.year is None or base.year is None:
         if base.year is None and not base.runs:
             what = f"the year of the baseline '{base.name}'"
-            yield not_stated(_CODE, f"{pair.base_field}.year", what, _SOURCE, pair.where)
+            yield not_stated(f"{pair.base_field}.year", what, _SOURCE, pair.where)
         return
     rivals = [each.base.year for each in pairs(claim) if each.new.name == new.name and each.base.year is not None]
     rivals += [one.year for one in claim.standards if one.year is not None and one.time_s is not None]
     if new.year - base.year < _OLD or any(new.year - year < _OLD for year in rivals if year <= new.year):
         return
     found = f"the baseline '{base.name}' is of {base.year}, {number(new.year - base.year)} years before '{new.name}'"
-    yield guilty(_CODE, f"{pair.base_field}.year", found, _NEWER, pair.where, "warning")
+    yield guilty(f"{pair.base_field}.year", found, _NEWER, pair.where, "warning")
 
 
 def _source(pair: ComparedPair) -> Iterator[Diagnostic]:
     base, field = pair.base, f"{pair.base_field}.source"
     if base.source is None:
-        yield not_stated(_CODE, field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)
+        yield not_stated(field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)
     elif not _NAMED.match(base.source):
         found = f"the baseline '{base.name}' is without a source: it is said to be '{base.source}'"
-        yield guilty(_CODE, field, found, _SOURCE, pair.where, "warning")
+        yield guilty(field, found, _SOURCE, pair.where, "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

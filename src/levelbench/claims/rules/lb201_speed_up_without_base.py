@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number
 from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
-_CODE = "LB201"
 _DO = "give the time of the base in seconds, on which hardware, and whether it is the best serial one"
 
 
@@ -27,11 +26,11 @@ def _compared(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[
         of = f"'{comparison.new}' to '{comparison.base}'"
         ratio = number(comparison.ratio or 0.0)
         found = f"the ratio of {of} is said to be {ratio}, and no absolute figure of the latter is given"
-        yield guilty(_CODE, f"{field}.base_time_s", found, _DO, where, "warning")
+        yield guilty(f"{field}.base_time_s", found, _DO, where, "warning")
     elif comparison.base_kind is None and base is not None and new is not None and _ranks(new) > _ranks(base):
         what = f"whether '{comparison.base}', with {_ranks(base)} of {_ranks(new)} ranks, is serial or one process"
         do = "say whether the base is the best serial program or the parallel one with a single process"
-        yield not_stated(_CODE, f"{field}.base_kind", what, do, where)
+        yield not_stated(f"{field}.base_kind", what, do, where)
 
 
 def _has_base(claim: Claim, comparison: ComparisonView, base: Side | None) -> bool:
@@ -78,7 +77,7 @@ def _drawn(claim: Claim) -> Iterator[Diagnostic]:
         if figure.y == "speed-up":
             points = number(len(claim.scaling))
             found = f"'{figure.what}' shows speed-ups, and none of its {points} points has a time or a rate"
-            yield guilty(_CODE, f"figures[{at}].y", found, _DO, figure.where or claim.where, "warning")
+            yield guilty(f"figures[{at}].y", found, _DO, figure.where or claim.where, "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

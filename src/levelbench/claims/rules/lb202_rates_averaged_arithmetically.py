@@ -11,7 +11,6 @@ from levelbench.claims.rules._runs import fixed_time, matches, side_rates
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.intervals import arithmetic_mean, harmonic_mean
 
-_CODE = "LB202"
 _DO = "divide all the work by all the time: the harmonic mean of the rates"
 _MUCH = 0.01
 """From an overstatement of 1 % on it is an error."""
@@ -36,13 +35,13 @@ def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnosti
             f"their harmonic mean is {number(harmonic, 5)}, so it says {percent(arithmetic / harmonic - 1.0)} too much"
         )
         severe = arithmetic >= (1.0 + _MUCH) * harmonic or bool(said)
-        yield guilty(_CODE, f"{field}.by", found, _DO, where, "error" if severe else "warning")
+        yield guilty(f"{field}.by", found, _DO, where, "error" if severe else "warning")
     elif summary.by == "arithmetic":
         of = "rates" if summary.n is None else plural(summary.n, "rate")
         found = f"the '{summary.what}' is the arithmetic mean of {of}, which is at least their true mean"
-        yield guilty(_CODE, f"{field}.by", found, _DO, where, "warning")
+        yield guilty(f"{field}.by", found, _DO, where, "warning")
     elif summary.by is None:
-        yield not_stated(_CODE, f"{field}.by", f"by which mean the '{summary.what}' was summarised", _DO, where)
+        yield not_stated(f"{field}.by", f"by which mean the '{summary.what}' was summarised", _DO, where)
 
 
 def _again(claim: Claim, summary: Summarised) -> tuple[float, float, int] | None:

@@ -11,7 +11,6 @@ from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.intervals import arithmetic_mean, geometric_mean, harmonic_mean
 
-_CODE = "LB203"
 _DO = "average the times (or costs) behind the ratios and divide the means; the geometric mean only if those are lost"
 _WRONG = ("arithmetic", "harmonic", "olympic")
 
@@ -32,15 +31,13 @@ def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnosti
             f"{len(ratios)} ratios that are compared (geometric: {number(geometric_mean(ratios), 4)}); "
             f"of their inverses it would say {number(1.0 / _inverse(summary, ratios), 4)}"
         )
-        yield guilty(_CODE, f"{field}.by", found, _DO, where)
+        yield guilty(f"{field}.by", found, _DO, where)
     elif summary.by in _WRONG:
         of = "ratios" if summary.n is None else plural(summary.n, "ratio")
         found = f"the '{summary.what}' is the {summary.by} mean of {of}: exchanging new and base gives another answer"
-        yield guilty(_CODE, f"{field}.by", found, _DO, where)
+        yield guilty(f"{field}.by", found, _DO, where)
     elif summary.by is None:
-        yield not_stated(
-            _CODE, f"{field}.by", f"by which mean the ratios of '{summary.what}' were summarised", _DO, where
-        )
+        yield not_stated(f"{field}.by", f"by which mean the ratios of '{summary.what}' were summarised", _DO, where)
 
 
 def _again(summary: Summarised, ratios: list[float]) -> float | None:

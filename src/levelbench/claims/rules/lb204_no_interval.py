@@ -11,7 +11,6 @@ from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
 
-_CODE = "LB204"
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
 _ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, beside the share"
 _SAME = 1e-6
@@ -49,7 +48,7 @@ def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
         f"interval {percent(share.low)} to {percent(share.high)}), and {seconds(side.time_s or 0.0)} is given as if "
         "every run did"
     )
-    yield guilty(_CODE, f"{field}.runs_reached", found, _ALL, side.where, "warning")
+    yield guilty(f"{field}.runs_reached", found, _ALL, side.where, "warning")
 
 
 def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
@@ -59,13 +58,13 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
             f"the {len(values)} runs of '{side.name}' take from {seconds(min(values))} to {seconds(max(values))}, and "
             f"{seconds(side.time_s or 0.0)} is given without an interval"
         )
-        yield guilty(_CODE, f"{field}.interval", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.interval", found, _DO, side.where, "warning")
     elif side.timing.deterministic is False:
         found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' vary from run to run, and no interval is given"
-        yield guilty(_CODE, f"{field}.interval", found, _DO, side.where, "warning")
+        yield guilty(f"{field}.interval", found, _DO, side.where, "warning")
     elif not any(_is_of(summary, side) for summary in claim.summaries):
         what = f"an interval of the {seconds(side.time_s or 0.0)} of '{side.name}', or that they do not vary"
-        yield not_stated(_CODE, f"{field}.interval", what, _DO, side.where)
+        yield not_stated(f"{field}.interval", what, _DO, side.where)
 
 
 def _is_of(summary: Summarised, side: Side) -> bool:
@@ -80,10 +79,10 @@ def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagn
     value = "" if summary.value is None else f" ({number(summary.value, 4)})"
     if summary.deterministic is False:
         found = f"the '{summary.what}'{value} varies, and of its {of} no interval is given"
-        yield guilty(_CODE, f"{field}.interval", found, _DO, where, "warning")
+        yield guilty(f"{field}.interval", found, _DO, where, "warning")
     else:
         what = f"an interval of the '{summary.what}'{value} of {of}, or that it does not vary"
-        yield not_stated(_CODE, f"{field}.interval", what, _DO, where)
+        yield not_stated(f"{field}.interval", what, _DO, where)
 
 
 def _compared(claim: Claim) -> Iterator[Diagnostic]:
@@ -95,7 +94,7 @@ def _compared(claim: Claim) -> Iterator[Diagnostic]:
         if any(side.time_s is not None or side.timing.deterministic is True for side in both):
             continue
         what = f"an interval of the {number(comparison.ratio)} times of '{comparison.new}'"
-        yield not_stated(_CODE, f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)
+        yield not_stated(f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -12,7 +12,6 @@ from levelbench.claims.rules._common import guilty, not_stated, number, pairs
 from levelbench.claims.rules._runs import FEWEST, Normality, normality, sample_of, side_qualities, side_times
 from levelbench.claims.view import Claim
 
-_CODE = "LB205"
 _DO = "use order statistics (or a rank test), or logarithms, or show a normality test and a Q-Q plot of the values"
 _PARAMETRIC = re.compile(
     r"(?<![a-z])(t|z|student|students|welch|welchs|anova|gauss|gaussian|normal|standard[ -]error|1\.96)(?![a-z])"
@@ -64,15 +63,15 @@ def _judged(
                 f"{what} ({method}) {said} the {result.n} values of {name} have skewness {number(result.skewness)} and "
                 f"kurtosis {number(result.kurtosis)}: not normal at the 1 % level"
             )
-            yield guilty(_CODE, field, found, _DO, where, "warning" if checked else "error")
+            yield guilty(field, found, _DO, where, "warning" if checked else "error")
             return
     if checked or (results and all(result is not None for _, result in results)):
         return
     if checked is False:
         found = f"{what} ({method}) assumes normal values, and that was not checked{_few(samples)}"
-        yield guilty(_CODE, field, found, _DO, where, "warning")
+        yield guilty(field, found, _DO, where, "warning")
     else:
-        yield not_stated(_CODE, field, f"whether the values behind {what} ({method}) are normal", _DO, where)
+        yield not_stated(field, f"whether the values behind {what} ({method}) are normal", _DO, where)
 
 
 def _few(samples: list[tuple[str, Sequence[float]]]) -> str:

@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
 
-_CODE = "LB206"
 _LEVEL = 0.05
 _NEGLIGIBLE = 1.02
 """Ratios within 2 % count as the same, as in a verdict."""
@@ -29,20 +28,18 @@ def _judged(pair: ComparedPair, p_value: float) -> Iterator[Diagnostic]:
     p = f"p = {number(p_value)}"
     if not _has_size(pair):
         found = f"'{pair.new.name}' and '{pair.base.name}' are compared by {p}, and nothing says how much they differ"
-        yield guilty(_CODE, f"{pair.field}.effect", found, _DO, pair.where, "warning")
+        yield guilty(f"{pair.field}.effect", found, _DO, pair.where, "warning")
     elif p_value < _LEVEL:
         if comparison.interval is not None and _is_negligible(comparison.interval):
             low, high = comparison.interval
             found = f"{p}, but the ratio's whole interval [{number(low, 4)}, {number(high, 4)}] is within 2 % of 1"
-            yield guilty(
-                _CODE, f"{pair.field}.interval", f"{found}: significant and negligible", _DO, pair.where, "warning"
-            )
+            yield guilty(f"{pair.field}.interval", f"{found}: significant and negligible", _DO, pair.where, "warning")
         elif comparison.effect is not None and abs(comparison.effect) < _SMALL_EFFECT:
             found = f"{p}, but the effect is {number(comparison.effect)} standard deviations: less than a small one"
-            yield guilty(_CODE, f"{pair.field}.effect", found, _DO, pair.where, "warning")
+            yield guilty(f"{pair.field}.effect", found, _DO, pair.where, "warning")
     if comparison.test is None:
         what = f"which test {p} of '{pair.new.name}' and '{pair.base.name}' comes from"
-        yield not_stated(_CODE, f"{pair.field}.test", what, "name the test, its n and what a replicate was", pair.where)
+        yield not_stated(f"{pair.field}.test", what, "name the test, its n and what a replicate was", pair.where)
 
 
 def _has_size(pair: ComparedPair) -> bool:

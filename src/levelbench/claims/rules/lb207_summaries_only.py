@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side, Summarised
 
-_CODE = "LB207"
 _DO = "publish the value of every run with its seed and settings, so that others can summarise them in their way"
 _SUMMARIES = ("best", "median", "mean", "olympic")
 
@@ -29,9 +28,9 @@ def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Ite
     of = "several values" if summary.n is None else plural(summary.n, "value")
     if summary.raw_available is False:
         found = f"the '{summary.what}' summarises {of}, which are not available"
-        yield guilty(_CODE, f"{field}.raw_available", found, _DO, where, "warning")
+        yield guilty(f"{field}.raw_available", found, _DO, where, "warning")
     elif summary.raw_available is None and most < (summary.n or 2):
-        yield not_stated(_CODE, f"{field}.raw_available", f"where the {of} behind '{summary.what}' are", _DO, where)
+        yield not_stated(f"{field}.raw_available", f"where the {of} behind '{summary.what}' are", _DO, where)
 
 
 def _reported(side: Side, field: str) -> Iterator[Diagnostic]:
@@ -42,7 +41,7 @@ def _reported(side: Side, field: str) -> Iterator[Diagnostic]:
         what = (
             f"the values of the {made:,} runs of '{side.name}', whose {side.reported} is given; {shown} of them shown"
         )
-        yield not_stated(_CODE, f"{field}.runs", what, _DO, side.where)
+        yield not_stated(f"{field}.runs", what, _DO, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -10,7 +10,6 @@ from levelbench.claims.rules._common import guilty, not_stated, seconds, sides
 from levelbench.claims.rules._machines import machine_of
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB208"
 _SHORT = ("step", "call", "epoch")
 _DO = "say which clock, from where to where, how devices and ranks were synchronised, and what was warm-up"
 
@@ -25,18 +24,18 @@ def _timed(side: Side, field: str) -> Iterator[Diagnostic]:
     timing, time = side.timing, f"the {seconds(side.time_s or 0.0)} of '{side.name}'"
     short = side.time_of in _SHORT
     if timing.method is None:
-        yield not_stated(_CODE, f"{field}.method", f"how {time} were measured", _DO, side.where)
+        yield not_stated(f"{field}.method", f"how {time} were measured", _DO, side.where)
     if short and timing.synchronised is False and _is_asynchronous(side):
         found = f"{time} were read without waiting for the work of {_parts(side)}"
         do = "wait for the device (and for all ranks) before each reading of the clock, or use device events"
-        yield guilty(_CODE, f"{field}.synchronised", found, do, side.where)
+        yield guilty(f"{field}.synchronised", found, do, side.where)
     elif short and timing.synchronised is None and _is_asynchronous(side):
         what = f"whether {time} waited for the work of {_parts(side)}"
-        yield not_stated(_CODE, f"{field}.synchronised", what, _DO, side.where)
+        yield not_stated(f"{field}.synchronised", what, _DO, side.where)
     if side.time_of in ("step", "call") and timing.warmup is False:
         found = f"{time} have the first ones in them, which load, allocate and compile"
         do = "leave the first measurements out and say how many, or report the first and the rest apart"
-        yield guilty(_CODE, f"{field}.warmup", found, do, side.where, "warning")
+        yield guilty(f"{field}.warmup", found, do, side.where, "warning")
 
 
 def _is_asynchronous(side: Side) -> bool:

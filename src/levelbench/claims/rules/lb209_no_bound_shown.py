@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, sides
 from levelbench.claims.view import Claim
 
-_CODE = "LB209"
 _BOUNDED = ("speed-up", "throughput", "operations")
 _DO = "show the limit beside it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
 
@@ -18,7 +17,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, figure in enumerate(claim.figures):
         if figure.bound_shown is False and figure.y in _BOUNDED:
             found = f"'{figure.what}' shows {figure.y} without a limit to hold it against"
-            yield guilty(_CODE, f"figures[{at}].bound_shown", found, _DO, figure.where or claim.where, "warning")
+            yield guilty(f"figures[{at}].bound_shown", found, _DO, figure.where or claim.where, "warning")
     if claim.bound or any(figure.bound_shown for figure in claim.figures):
         return
     if any(figure.bound_shown is False and figure.y in _BOUNDED for figure in claim.figures):
@@ -31,12 +30,12 @@ def _stated(claim: Claim) -> Iterator[Diagnostic]:
     ranks = sorted({point.ranks for point in claim.scaling})
     if len(ranks) > 1:
         what = f"the limit of the scaling from {ranks[0]:,} to {plural(ranks[-1], 'rank')}"
-        yield not_stated(_CODE, "bound", what, _DO, claim.where)
+        yield not_stated("bound", what, _DO, claim.where)
     for field, side in sides(claim):
         rate = side.operations
         if rate.flops is not None and rate.share_of_peak is None:
             what = f"which share of the limit the {number(rate.flops)} FLOP/s of '{side.name}' are"
-            yield not_stated(_CODE, f"{field}.operations.share_of_peak", what, _DO, side.where)
+            yield not_stated(f"{field}.operations.share_of_peak", what, _DO, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

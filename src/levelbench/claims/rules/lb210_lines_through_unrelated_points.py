@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated
 from levelbench.claims.view import Claim, FigureView
 
-_CODE = "LB210"
 _DO = "draw points or bars with their intervals, or measure enough points between them that a line is true"
 _CONTINUOUS = ("time", "epochs", "samples", "operations")
 
@@ -24,17 +23,17 @@ def _drawn(figure: FigureView, field: str, where: str) -> Iterator[Diagnostic]:
         return
     if figure.joined is None:
         if figure.interpolable is False or figure.x == "category":
-            yield not_stated(_CODE, f"{field}.joined", f"whether lines join the points of '{figure.what}'", _DO, where)
+            yield not_stated(f"{field}.joined", f"whether lines join the points of '{figure.what}'", _DO, where)
     elif figure.x == "category":
         found = f"'{figure.what}' joins categories by lines, and there is nothing between two categories"
-        yield guilty(_CODE, f"{field}.joined", found, _DO, where, "warning")
+        yield guilty(f"{field}.joined", found, _DO, where, "warning")
     elif figure.interpolable is False:
         x = "its points" if figure.x is None else f"points along {figure.x}"
         found = f"'{figure.what}' joins {x} by lines, though values between them have no meaning"
-        yield guilty(_CODE, f"{field}.joined", found, _DO, where, "warning")
+        yield guilty(f"{field}.joined", found, _DO, where, "warning")
     elif figure.interpolable is None and figure.x not in _CONTINUOUS:
         what = f"whether values between the joined points of '{figure.what}' have a meaning"
-        yield not_stated(_CODE, f"{field}.interpolable", what, _DO, where)
+        yield not_stated(f"{field}.interpolable", what, _DO, where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -10,7 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, QualityView
 
-_CODE = "LB301"
 _DO = "score detokenised output with sacrebleu and give its signature"
 _BLEU = re.compile(r"(?<![a-z])(sacre)?bleu(?!rt)")
 _DECIDES = {"tok": "tokeniser", "case": "case", "nrefs": "references", "test": "test set", "lang": "languages"}
@@ -45,7 +44,7 @@ def _parts(signature: str) -> dict[str, str]:
 def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Diagnostic]:
     if quality.signature is None:
         what = f"how the {quality.metric} of '{name}' was computed (tokeniser, case, references)"
-        yield not_stated(_CODE, field, what, _DO, where)
+        yield not_stated(field, what, _DO, where)
         return
     parts = _parts(quality.signature)
     if not quality.signature.strip():
@@ -56,7 +55,7 @@ def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Di
         found = f"the {quality.metric} of '{name}' is of text that was tokenised before (tok: none), nobody knows how"
     else:
         return
-    yield guilty(_CODE, field, found, _DO, where, "warning")
+    yield guilty(field, found, _DO, where, "warning")
 
 
 def _two(pair: ComparedPair) -> Iterator[Diagnostic]:
@@ -67,12 +66,12 @@ def _two(pair: ComparedPair) -> Iterator[Diagnostic]:
         named = "; ".join(f"{_DECIDES[name]} {one[name]} and {other[name]}" for name in unlike)
         found = f"the scores of '{pair.new.name}' and '{pair.base.name}' were computed unlike ({named})"
         do = "score both outputs with one signature"
-        yield guilty(_CODE, f"{pair.new_field}.quality.signature", found, do, pair.where)
+        yield guilty(f"{pair.new_field}.quality.signature", found, do, pair.where)
     if new.value and base.value and (new.value <= 1.0) != (base.value <= 1.0):
         found = f"'{pair.new.name}' has a score of {number(new.value, 4)} and '{pair.base.name}' of"
         found += f" {number(base.value, 4)}: it seems that one is a fraction and the other in per cent"
         do = "give both from 0 to 100, as sacrebleu does"
-        yield guilty(_CODE, f"{pair.new_field}.quality.value", found, do, pair.where, "warning")
+        yield guilty(f"{pair.new_field}.quality.value", found, do, pair.where, "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

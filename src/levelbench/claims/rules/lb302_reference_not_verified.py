@@ -9,7 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, Side
 
-_CODE = "LB302"
 _DO = "show first that the reference reaches what its source reports: the same metric and split, with its interval"
 
 
@@ -22,13 +21,13 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if short:
             role = "is called a verified reference" if side.reference else "is the baseline"
             do = f"{_DO}; a bug that costs quality may be what makes it fast or slow"
-            yield guilty(_CODE, f"{field}.quality.value", f"'{side.name}' {role}, and {short}", do, side.where)
+            yield guilty(f"{field}.quality.value", f"'{side.name}' {role}, and {short}", do, side.where)
         elif side.name in bases and side.reference is False:
             found = f"'{side.name}', which '{bases[side.name].new.name}' is compared with, is not a verified reference"
-            yield guilty(_CODE, f"{field}.reference", found, _DO, side.where, "warning")
+            yield guilty(f"{field}.reference", found, _DO, side.where, "warning")
         elif side.name in bases and side.reference is None and not _shown(side):
             what = f"whether the baseline '{side.name}' reaches what its source reports"
-            yield not_stated(_CODE, f"{field}.reference", what, _DO, side.where)
+            yield not_stated(f"{field}.reference", what, _DO, side.where)
 
 
 def _short(side: Side) -> str:

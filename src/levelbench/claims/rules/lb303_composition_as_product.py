@@ -10,7 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, times
 from levelbench.claims.view import Claim, CompositionView
 
-_CODE = "LB303"
 _DO = "measure all of them together, to the same target, and claim that figure"
 _NEAR = 0.05
 """How near a claim must be to the product to have been made by multiplying, and a measurement to confirm it."""
@@ -28,21 +27,21 @@ def _one(field: str, each: CompositionView) -> Iterator[Diagnostic]:
     claimed, measured = each.claimed, each.measured
     if each.quality_kept is False and (claimed or measured):
         found = f"{parts} together are claimed as {times(claimed or measured or 0.0)}, and the quality is not kept"
-        yield guilty(_CODE, f"{field}.quality_kept", found, _DO, each.where)
+        yield guilty(f"{field}.quality_kept", found, _DO, each.where)
     if claimed is not None and measured is not None:
         if claimed > (1.0 + _NEAR) * measured:
             found = f"{parts} are claimed as {times(claimed)}, and together give {times(measured)}:"
             found += f" {percent(measured / product)} of the product {number(product)}"
-            yield guilty(_CODE, f"{field}.claimed", found, _DO, each.where)
+            yield guilty(f"{field}.claimed", found, _DO, each.where)
     elif claimed is not None and product > 1.0 and abs(claimed / product - 1.0) <= _NEAR:
         found = f"{parts} are claimed as {times(claimed)}, their product, and were not measured together"
-        yield guilty(_CODE, f"{field}.claimed", found, _DO, each.where)
+        yield guilty(f"{field}.claimed", found, _DO, each.where)
     elif claimed is not None:
         what = f"what {parts} give when measured together"
-        yield not_stated(_CODE, f"{field}.measured", what, _DO, each.where)
+        yield not_stated(f"{field}.measured", what, _DO, each.where)
     if measured is not None and each.quality_kept is None:
         what = f"whether the quality is kept where {parts} come together"
-        yield not_stated(_CODE, f"{field}.quality_kept", what, _DO, each.where)
+        yield not_stated(f"{field}.quality_kept", what, _DO, each.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -12,7 +12,6 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Literal
 from urllib.parse import urlsplit

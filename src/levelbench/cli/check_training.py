@@ -1,4 +1,4 @@
-"""``levelbench check`` on what trains: optimizers, a task and its recipes, schemes of distributed training."""
+"""What ``levelbench check`` does with what trains: optimizers, tasks with their recipes, schemes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.check.findings import finish, installed, open_frameworks
+from levelbench.cli.findings import finish, installed, open_frameworks
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 

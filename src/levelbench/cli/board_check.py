@@ -1,7 +1,7 @@
-"""``levelbench board check``: every rule over a leaderboard or one entry, and what the linter says of its claims.
+"""``levelbench board check`` and ``build``: hold a leaderboard to every rule, and build its site.
 
-An entry that misleads may be shown, beside its figure, and a reviewer decides; so what the linter calls an error is a
-warning here, and never keeps an entry off the board.
+An entry that misleads may be shown, with the linter's warning next to its figure, and a reviewer decides: what the
+linter calls an error is a warning here, and never keeps an entry off the board.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
     from levelbench.competition.leaderboard import Lint
     from levelbench.competition.rulesets import Ruleset
+    from levelbench.competition.site import NotShown
+    from levelbench.competition.site.build import Built
 
-__all__ = [
-    "all_of_linter",
-    "command",
-    "finding_lines",
-    "summary_line",
-    "worst_of_linter",
-]
+__all__ = ["all_of_linter", "build_site", "check", "finding_lines", "summary_line", "worst_of_linter"]
 
 _MANY = 10
 """From so many findings on they are counted by code as well."""
@@ -64,9 +60,8 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
 @click.option("--quiet", is_flag=True, help="Leave the notes out: errors and warnings only.")
 @click.option("--codes", is_flag=True, help="List what every code means, and check nothing.")
-@shared.json_option
-@shared.debug_option
-def command(
+@shared.answer_options
+def check(
     place: Path | None,
     strict: bool,
     records_folder: Path | None,
@@ -76,7 +71,6 @@ def command(
     quiet: bool,
     codes: bool,
     as_json: bool,
-    debug: bool,
 ) -> int:
     """Check a leaderboard, or one entry of it.
 
@@ -131,7 +125,7 @@ def _checked(
     place: Path, records: dict[str, str] | None, jobs: int, lint: bool | None = None
 ) -> tuple[int, list[EntryFinding]]:
     """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
-    from levelbench.cli.board.limits import known_limits
+    from levelbench.cli.board_limits import known_limits
     from levelbench.competition.leaderboard import check_file, checked_folder
 
     linter = None if lint is False else _linter(all_of_it=lint is True)
@@ -218,15 +212,15 @@ def _escaped(text: str) -> str:
 
 def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
     """What the linter calls an error in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
-    return [each for each in _findings(entry, file, known) if each.severity == "warning"]
+    return [each for each in _linter_findings(entry, file, known) if each.severity == "warning"]
 
 
 def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
     """The same, and its warnings as notes."""
-    return list(_findings(entry, file, known))
+    return list(_linter_findings(entry, file, known))
 
 
-def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
+def _linter_findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
     from levelbench.competition.checks import note, warning
     from levelbench.competition.claims import remarks_on_entry
 
@@ -238,3 +232,80 @@ def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Ite
     for each in lines:
         made = warning if each.severity == "error" else note
         yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)
+
+
+_MOST_LINES = 20
+
+
+@click.command("build")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the site.")
+@click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
+@click.option("--base-url", help="Where the site will be: with it there is a feed. [default: url in board.toml]")
+@click.option("--strict", is_flag=True, help="Warnings end in exit code 1 as errors do.")
+@click.option("--force", is_flag=True, hidden=True, help="As without it: everything is made again each time.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
+@shared.answer_options
+def build_site(
+    folder: Path,
+    output: Path,
+    ruleset: str | None,
+    base_url: str | None,
+    strict: bool,
+    force: bool,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Build the site of the leaderboard in DIR; open index.html in it.
+
+    \b
+      levelbench board build leaderboard -o site
+      levelbench board build leaderboard -o site --ruleset dawnbench-1.0
+
+    The site is made whole, and only files that differ are written. An entry that is wrong is listed as not shown and
+    stops no other; the exit code is then 1. Entries that are nearly copies of others, or not comparable with most of
+    their board, are listed, and shown with that doubt beside their rank.
+    """
+    from levelbench.cli.board_limits import known_limits
+    from levelbench.competition.claims import remarks_on_entry
+    from levelbench.competition.site.build import build
+
+    jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
+    built = build(
+        folder,
+        output,
+        ruleset=ruleset,
+        base_url=base_url,
+        processes=jobs,
+        lint=remarks_on_entry,
+        limits=known_limits,
+    )
+    if as_json:
+        shared.emit_json(built)
+    else:
+        for line in _build_lines(built):
+            click.echo(one_line(line))
+    wrong = built.errors or built.not_shown or (strict and built.warnings)
+    return 1 if wrong else 0
+
+
+def _build_lines(built: Built) -> list[str]:
+    """What was built, then what is doubtful, and what is not shown and why."""
+    boards = len(built.boards)
+    lines = [
+        f"site: {Path(built.site) / 'index.html'}",
+        f"{built.entries} entr{'y' if built.entries == 1 else 'ies'} on {boards} board{'s' * (boards != 1)}; "
+        f"{built.read} file{'s' * (built.read != 1)} read, {len(built.written)} written, {len(built.removed)} removed",
+    ]
+    if built.warnings:
+        lines.append(f"{built.warnings} warning{'s' * (built.warnings != 1)}: levelbench board check lists them")
+    return lines + _listed("doubtful", built.near) + _listed("not shown", built.not_shown)
+
+
+def _listed(what: str, files: list[NotShown]) -> list[str]:
+    lines = []
+    for each in files[:_MOST_LINES]:
+        lines += [f"{what}: {each.file}", *(f"  {reason}" for reason in each.reasons[:_MOST_LINES])]
+    if len(files) > _MOST_LINES:
+        lines.append(f"{what}: {len(files) - _MOST_LINES} more files; --json has them all")
+    return lines

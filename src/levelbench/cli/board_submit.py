@@ -1,7 +1,8 @@
-"""``levelbench board submit``: writes entries of a leaderboard from the records of runs."""
+"""``levelbench board submit`` and ``keys``: write entries from the records of runs, and sign them."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
     from levelbench.competition.making import Terms
     from levelbench.competition.rulesets import Ruleset
 
-__all__ = [
-    "command",
-    "ruleset_of",
-    "terms_of",
-]
+__all__ = ["keys", "ruleset_of", "submit", "terms_of"]
 
 _FILE = click.Path(path_type=Path)
 _STATED = ("author", "price", "code", "tuning", "origin", "notes")
@@ -58,16 +55,14 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--replace", is_flag=True, help="Write over an entry of the same runs that says something else.")
 @click.option("--force", is_flag=True, help="Write entries that a check calls wrong, too.")
 @shared.store_option
-@shared.json_option
-@shared.debug_option
-def command(
+@shared.answer_options
+def submit(
     runs: tuple[str, ...],
     store_path: Path,
     output: Path,
     replace: bool,
     force: bool,
     as_json: bool,
-    debug: bool,
     **given: Any,
 ) -> int:
     """Write one entry for each group of runs that RUNS select: all runs of it, also those that never arrived.
@@ -81,7 +76,7 @@ def command(
     tokens, home folders and names of machines that older records hold), and what levelbench board check says of it. One
     with an error is not written unless --force, and the exit code is 1.
     """
-    from levelbench.cli.board.limits import with_limits
+    from levelbench.cli.board_limits import with_limits
     from levelbench.competition.making import entries_of
 
     if given["only_these"] != (given["because"] is not None):
@@ -135,7 +130,7 @@ def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
 
 def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[EntryFinding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
-    from levelbench.cli.board.limits import known_limits
+    from levelbench.cli.board_limits import known_limits
     from levelbench.competition.checks import worst
     from levelbench.competition.leaderboard import check, own_rulesets
 
@@ -173,8 +168,8 @@ def _report(
     as_json: bool,
 ) -> int:
     """Say what was written and what was not, and what a check says of it; the exit code."""
-    from levelbench.cli.board.check import finding_lines, summary_line
-    from levelbench.cli.board.limits import known_limits
+    from levelbench.cli.board_check import finding_lines, summary_line
+    from levelbench.cli.board_limits import known_limits
     from levelbench.competition.checks import worst
     from levelbench.competition.leaderboard import check_file
 
@@ -320,3 +315,97 @@ def _price(given: dict[str, Any], today: str) -> SystemPrice | None:
     if not given["price_source"]:
         raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
     return SystemPrice(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])
+
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.group("keys")
+def keys() -> None:
+    """Keys (Ed25519) that say who sent an entry. The private one stays with you; authors.toml has the public ones."""
+
+
+@keys.command("new")
+@click.argument("name")
+@click.option("-o", "--output", type=_FILE, required=True, help="File of the key; never written over.")
+@shared.answer_options
+def new_key_pair(name: str, output: Path, as_json: bool) -> int:
+    """Make a key for the author NAME: a PEM file that only you can read, and the line for authors.toml.
+
+    \b
+      levelbench board keys new "Ada Lovelace" -o ~/.config/levelbench/ada.pem
+    """
+    from levelbench.competition.signatures import new_key
+
+    _print_key(name, new_key(output), output, as_json)
+    return 0
+
+
+@keys.command("show")
+@click.argument("key", type=_FILE)
+@click.option("--name", default="NAME", show_default=True, help="The author's name in the line for authors.toml.")
+@shared.answer_options
+def show_key(key: Path, name: str, as_json: bool) -> int:
+    """Show the public half of KEY, its fingerprint, and the line for authors.toml."""
+    from levelbench.competition.signatures import public_text, read_key
+
+    _print_key(name, public_text(read_key(key).public_key()), key, as_json)
+    return 0
+
+
+@keys.command("sign")
+@click.argument("submission", type=_FILE)
+@click.option("--key", type=_FILE, required=True, help="The key's PEM file.")
+@shared.answer_options
+def sign_entry(submission: Path, key: Path, as_json: bool) -> int:
+    """Sign the bytes of the file SUBMISSION; the signature is written beside it.
+
+    Sign last: whatever changes the file afterwards makes the signature wrong.
+    """
+    from levelbench.competition.entries import parse_submission, read_bytes
+    from levelbench.competition.signatures import sign
+
+    raw = read_bytes(submission)
+    read = parse_submission(raw, f"reading the submission {submission}")
+    written = sign(submission, key, raw)
+    doubt = _key_doubt(submission, read.author.name, key)
+    if as_json:
+        shared.emit_json({"signature": str(written), "warning": doubt})
+        return 0
+    click.echo(shared.visible(f"signature: {written}"))
+    if doubt:
+        click.echo(shared.visible(f"warning: {doubt}"), err=True)
+    return 0
+
+
+def _key_doubt(submission: Path, author: str, key: Path) -> str | None:
+    """What ``authors.toml`` of the leaderboard, if there is one, has against this key for that author."""
+    from levelbench.competition.signatures import AUTHORS, public_text, read_authors, read_key
+
+    folder = submission.absolute().parent
+    found = next((each / AUTHORS for each in (folder, *folder.parents[:2]) if (each / AUTHORS).is_file()), None)
+    if found is None:
+        return None
+    authors, public = read_authors(found), public_text(read_key(key).public_key())
+    if public in authors.get(author, ()):
+        return None
+    owner = next((name for name, keys in authors.items() if public in keys), None)
+    if owner is not None:
+        return f"this is the key of {owner!r} in {found}, and the entry is from {author!r}: a check calls that an error"
+    said = "lists other keys" if author in authors else "has no key"
+    return f"{found} {said} for {author!r}: add this one (levelbench board keys show), or sign with one of those"
+
+
+def _print_key(name: str, public: str, path: Path, as_json: bool) -> None:
+    from levelbench.competition.signatures import AUTHORS, fingerprint
+
+    # A JSON string of printable ASCII is a string of TOML too.
+    line = f'{json.dumps(name)} = ["{public}"]'
+    if as_json:
+        shared.emit_json({"key": str(path), "public": public, "fingerprint": fingerprint(public), "line": line})
+        return
+    # Only the line is for a file: `keys show ada.pem >> authors.toml` adds it.
+    click.echo(shared.visible(f"key: {path} (keep it to yourself)"), err=True)
+    click.echo(f"fingerprint: {fingerprint(public)}", err=True)
+    click.echo(f"line for {AUTHORS}:", err=True)
+    click.echo(line)

@@ -1,4 +1,4 @@
-"""``levelbench board import``: another system's results as entries of a leaderboard, with what is doubtful in them."""
+"""``levelbench board import`` and ``export``: results of other systems as entries of a leaderboard, and the reverse."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
     from levelbench.report.tables import Table
 
-__all__ = [
-    "command",
-    "import_tables",
-    "profile_scores",
-    "ranked",
-    "shortened",
-]
+__all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "shortened"]
 
 _WIDEST = 24
 """The most characters of a name: a ranking then fits 80 columns."""
@@ -44,7 +38,7 @@ def _by_column(submissions: Sequence[Submission], top: int) -> list[dict[str, An
         own = [each for each in submissions if each.task == task]
         for column, title in COLUMNS.items():
             rows = [
-                {"rank": row.rank, "value": row.value, "text": row.text, **_names(row.entry)}
+                {"rank": row.rank, "value": row.value, "text": row.text, **_labels(row.entry)}
                 for row in leaderboard(own, column, top)
             ]
             of = f" of {PRINTED_ANSWERS:,} answers" if column == "inference-cost" else ""
@@ -67,11 +61,11 @@ def _by_scenario(submissions: Sequence[Submission], top: int) -> list[dict[str, 
                 "rank": row.rank,
                 "value": row.value,
                 "text": f"{row.value:.4g} /s" if unit is None else f"{row.value / unit.size:.4g} {unit.symbol}",
-                **_names(row.entry),
+                **_labels(row.entry),
             }
             for row in ranking.rows
         ]
-        left_out = [{"reason": each.reason, **_names(each.entry)} for each in ranking.left_out]
+        left_out = [{"reason": each.reason, **_labels(each.entry)} for each in ranking.left_out]
         title = f"{ranking.scenario}, {metric.name}"
         head = "latency" if metric.unit == "s" else "rate"
         found.append(
@@ -87,7 +81,7 @@ def _by_scenario(submissions: Sequence[Submission], top: int) -> list[dict[str, 
     return found
 
 
-def _names(entry: Submission) -> dict[str, str]:
+def _labels(entry: Submission) -> dict[str, str]:
     return {
         "model": entry.model,
         "author": entry.author.name,
@@ -119,7 +113,7 @@ def import_tables(kind: str, submissions: Sequence[Submission], top: int) -> lis
     """All tables of an import, in print's order."""
     tables = [_ranking_table(each) for each in ranked(kind, submissions, top)]
     tables += _score_table(profile_scores(kind, submissions))
-    return tables if kind == "dawnbench" else [*tables, _listing(kind, submissions)]
+    return tables if kind == "dawnbench" else [*tables, _entries_table(kind, submissions)]
 
 
 def shortened(text: str) -> str:
@@ -151,7 +145,7 @@ def _ranking_table(ranking: dict[str, Any]) -> Table:
     return Table(key, f"{ranking['task']}: {ranking['title']}", columns, cells, notes)
 
 
-def _listing(kind: str, submissions: Sequence[Submission]) -> Table:
+def _entries_table(kind: str, submissions: Sequence[Submission]) -> Table:
     from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text
 
     def score(entry: Submission) -> Cell:
@@ -194,11 +188,11 @@ def _score_table(rows: list[dict[str, Any]]) -> list[Table]:
     return [Table("profile", title, columns, cells)]
 
 
-FORMATS = ("dawnbench", "mlperf", "loadgen", "algoperf")
+_IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
 
 
 @click.command("import")
-@click.argument("kind", metavar=f"[{'|'.join(FORMATS)}]", type=click.Choice(FORMATS))
+@click.argument("kind", metavar=f"[{'|'.join(_IMPORTED)}]", type=click.Choice(_IMPORTED))
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of the leaderboard.")
 @click.option("--task", help="loadgen: the task of logs that lie outside of a results tree.")
@@ -209,9 +203,8 @@ FORMATS = ("dawnbench", "mlperf", "loadgen", "algoperf")
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Lines of each ranking.")
 @click.option("--force", is_flag=True, help="Replace entries of the leaderboard that differ.")
 @click.option("--no-doubts", is_flag=True, help="Count the doubts by kind, without a line for each.")
-@shared.json_option
-@shared.debug_option
-def command(
+@shared.answer_options
+def import_entries(
     kind: str,
     path: Path,
     output: Path | None,
@@ -219,7 +212,6 @@ def command(
     force: bool,
     no_doubts: bool,
     as_json: bool,
-    debug: bool,
     **stated: str | None,
 ) -> int:
     """Read another system's results, rank them as it did, and say what is doubtful in each.
@@ -236,7 +228,7 @@ def command(
     given = [f"--{name}" for name, value in stated.items() if value is not None]
     if kind != "loadgen" and given:
         raise UsageError(f"import {kind}", f"{' and '.join(given)} is given", "leave it out: its files say so")
-    submissions, problems = _read(kind, path, stated)
+    submissions, problems = _read_results(kind, path, stated)
     placed = None
     if output is not None:
         if kind == "loadgen":
@@ -245,18 +237,18 @@ def command(
 
         placed = place(submissions, output, force=force)
     if as_json:
-        _print_json(
+        _print_import_json(
             kind, submissions, problems, top, None if placed is None else [str(each) for each in placed.written]
         )
     else:
-        _print(kind, path, submissions, problems, top, no_doubts)
+        _print_import(kind, path, submissions, problems, top, no_doubts)
         if placed is not None:
             were = f"{placed.unchanged} {'was' if placed.unchanged == 1 else 'were'} there already"
-            click.echo(f"wrote {_entries(len(placed.written))} to {output}, {were}")
+            click.echo(f"wrote {_count_of_entries(len(placed.written))} to {output}, {were}")
     return 1 if problems else 0
 
 
-def _entries(count: int) -> str:
+def _count_of_entries(count: int) -> str:
     return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
@@ -280,7 +272,7 @@ def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
             raise UsageError(asked, f"the logs do not say what {' and '.join(missing)} would", "give what is missing")
 
 
-def _read(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Submission], list[str]]:
+def _read_results(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Submission], list[str]]:
     """Only the reader that is wanted is imported."""
     if kind == "dawnbench":
         from levelbench.competition.exchange.dawnbench import read_folder
@@ -299,7 +291,7 @@ def _read(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Su
     return read_summaries(path, **stated)
 
 
-def _print_json(
+def _print_import_json(
     kind: str, submissions: Sequence[Submission], problems: list[str], top: int, written: list[str] | None
 ) -> None:
 
@@ -323,14 +315,14 @@ def _print_json(
     shared.emit_json({**found, "problems": problems, "written": written})
 
 
-def _print(
+def _print_import(
     kind: str, path: Path, submissions: Sequence[Submission], problems: list[str], top: int, no_doubts: bool
 ) -> None:
 
     modes = Counter(each.mode for each in submissions)
     unread = f"{len(problems)} {'file' if len(problems) == 1 else 'files'} could not be read"
     click.echo(
-        f"{_entries(len(submissions))} of {kind} in {path}: {modes['training']} of training, "
+        f"{_count_of_entries(len(submissions))} of {kind} in {path}: {modes['training']} of training, "
         f"{modes['inference']} of inference; {unread}"
     )
     tables = import_tables(kind, submissions, top)
@@ -349,7 +341,7 @@ def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
     if not doubted:
         return
     counts = ", ".join(f"{kind} in {'all' if n == len(submissions) else n}" for kind, n in kinds.most_common())
-    click.echo(shared.visible(f"\ndoubtful, of {_entries(len(submissions))}: {counts}"))
+    click.echo(shared.visible(f"\ndoubtful, of {_count_of_entries(len(submissions))}: {counts}"))
     for file, doubts in doubted if not no_doubts else ():
         own = [each for each in doubts if len(submissions) == 1 or kinds[_kind(each)] < len(submissions)]
         for each in [f"  {file}", *(f"    {each}" for each in own)] if own else ():
@@ -359,3 +351,133 @@ def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
 
 def _kind(doubt: str) -> str:
     return doubt.partition(":")[0]
+
+
+_EXPORTED = ("dawnbench", "mllog", "csv", "parquet")
+
+
+@click.command("export")
+@click.argument("kind", metavar=f"[{'|'.join(_EXPORTED)}]", type=click.Choice(_EXPORTED))
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder to write."
+)
+@shared.answer_options
+def export(kind: str, source: Path, output: Path, as_json: bool) -> int:
+    """Write a leaderboard's entries, or one submission, in another format.
+
+    \b
+      levelbench board export csv board -o tables
+      levelbench board export dawnbench board -o dawn-bench-entries
+      levelbench board export mllog board/cifar10/training/me.json -o logs
+
+    What a format cannot say is listed for each entry; of several, mllog writes each into a folder of its own id.
+    Entries that a format has no place for (another mode or task) are skipped and counted. Exit code 1 if an entry could
+    not be read or written.
+    """
+    entries, problems = _read_entries(source)
+    if not entries and not problems:
+        do = "give a leaderboard's folder (TASK/training and TASK/inference lie in it) or one submission"
+        raise UsageError(f"export {source}", "no submissions lie there", do)
+    losses: dict[str, list[str]] = {}
+    skipped: dict[str, str] = {}
+    if kind in ("csv", "parquet"):
+        paths = _write_tables(kind, entries, output)
+    else:
+        skipped = {name: reason for name, entry in entries if (reason := _no_place(kind, entry))}
+        kept = [each for each in entries if each[0] not in skipped]
+        if not kept and not problems:
+            found = f"no entry has a place in it: {next(iter(skipped.values()))}"
+            raise UsageError(f"export {kind} {source}", found, "export csv, which takes every entry")
+        paths, losses = _write_each(kind, kept, output, problems)
+    if as_json:
+        written = [str(each) for each in paths]
+        shared.emit_json({"written": written, "losses": losses, "skipped": skipped, "problems": problems})
+        return 1 if problems else 0
+    for name, lost in losses.items():
+        for each in _losses(lost):
+            click.echo(shared.visible(f"{name}: not in this format: {each}"))
+    for each in problems:
+        click.echo(shared.visible(f"not written: {each}"), err=True)
+    for reason, count in Counter(skipped.values()).items():
+        click.echo(shared.visible(f"skipped {count} {'entry' if count == 1 else 'entries'}: {reason}"))
+    click.echo(f"wrote {len(paths)} {'file' if len(paths) == 1 else 'files'} to {output}")
+    return 1 if problems else 0
+
+
+def _read_entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
+    """Every entry with its id, and a sentence for each that cannot be read."""
+    from levelbench.competition.entries import read_submission
+    from levelbench.competition.exchange import entry_paths
+
+    entries, problems = [], []
+    root = source if source.is_dir() else None
+    for name, path in entry_paths(source):
+        try:
+            entries.append((name, read_submission(path, root=root)))
+        except LevelbenchError as error:
+            problems.append(f"{name}: {error.found}; {error.do}")
+    return entries, problems
+
+
+def _write_tables(kind: str, entries: list[tuple[str, Submission]], output: Path) -> list[Path]:
+    from levelbench.competition import exchange
+
+    write = exchange.write_csv if kind == "csv" else exchange.write_parquet
+    return write(exchange.tabulate(entries), output)
+
+
+def _write_each(
+    kind: str, entries: list[tuple[str, Submission]], output: Path, problems: list[str]
+) -> tuple[list[Path], dict[str, list[str]]]:
+    """Every entry on its own, so that one which a format refuses does not stop the others, nor overwrite them."""
+    paths: list[Path] = []
+    losses: dict[str, list[str]] = {}
+    used: set[str] = set()
+    for name, entry in entries:
+        # Systems and tasks name the files of MLPerf, and entries may share both.
+        folder = output / name if kind == "mllog" and len(entries) > 1 else output
+        try:
+            written, lost = _write_entry(kind, entry, folder, used)
+        except LevelbenchError as error:
+            problems.append(f"{name}: {error.found}; {error.do}")
+            continue
+        paths += written
+        if lost:
+            losses[name] = lost
+    return paths, losses
+
+
+def _losses(lost: list[str]) -> list[str]:
+    """What needs words on a line of its own, then all plain fields on one."""
+    fields = [each for each in lost if ": " not in each]
+    return [each for each in lost if ": " in each] + ([", ".join(fields)] if fields else [])
+
+
+def _no_place(kind: str, entry: Submission) -> str:
+    """Why the format has no place for such an entry at all; empty where it has."""
+    if kind == "mllog":
+        return "" if entry.mode == "training" else "a training log cannot hold an entry of inference"
+    from levelbench.competition.exchange.dawnbench.entries import ANSWERED_ALONE, task_called
+
+    if task_called(entry.task) is None:
+        return f"DAWNBench has no task {entry.task!r}"
+    alone = entry.mode == "training" or any(each.scenario in ANSWERED_ALONE for each in entry.inference)
+    return "" if alone else "DAWNBench has no scenario but that of single answers"
+
+
+def _write_entry(kind: str, entry: Submission, folder: Path, used: set[str]) -> tuple[list[Path], list[str]]:
+    if kind == "mllog":
+        from levelbench.competition.exchange.mlperf import losses_of, write_submission
+
+        return list(write_submission(entry, folder)), losses_of(entry)
+    from levelbench.competition.entries import submission_digest
+    from levelbench.competition.exchange.dawnbench import write_entry
+    from levelbench.competition.exchange.dawnbench.entries import stem_of
+
+    stem = stem_of(entry)
+    place = f"{entry.task}/{entry.mode}/{stem}".lower()
+    if place in used:
+        stem = f"{stem}_{submission_digest(entry)[:8]}"
+    used.add(place)
+    return write_entry(entry, folder, stem=stem)

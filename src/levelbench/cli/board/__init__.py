@@ -1,1 +1,0 @@
-"""What the words of ``levelbench board`` do, one module a word, and what they share."""

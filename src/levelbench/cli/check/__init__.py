@@ -1,1 +1,0 @@
-"""What ``levelbench check`` does, one module a kind of thing that can be checked."""
