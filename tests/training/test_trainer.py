@@ -215,7 +215,7 @@ class Epochs(Observer):
 
 
 # A step is four readings of the clock, an epoch is three steps: 2 s are over in the second epoch.
-@pytest.mark.parametrize(("every", "evaluated"), [("5 epochs", [5]), ("2 steps", [2, 4]), ("1 epoch", [3, 4])])
+@pytest.mark.parametrize(("every", "evaluated"), [("5 epochs", [5]), ("2 steps", [2, 3]), ("1 epoch", [3, 4])])
 def test_a_budget_in_seconds_ends_the_run_at_the_step_in_which_it_is_spent(every, evaluated):
     epochs = Epochs()
     trainer, _, _ = make_trainer(
@@ -224,7 +224,7 @@ def test_a_budget_in_seconds_ends_the_run_at_the_step_in_which_it_is_spent(every
     outcome = trainer.run()
     assert outcome.stopped_by == "budget of 2 s spent"
     assert [each.step for each in outcome.evaluations] == evaluated
-    assert 2e9 < outcome.evaluations[-1].t_ns < 2e9 + 8 * TENTH_S
+    assert 2e9 < outcome.evaluations[-1].t_ns < 2e9 + 9 * TENTH_S
     assert epochs.told == [1.0]
 
 
@@ -249,3 +249,51 @@ def test_a_budget_of_half_an_epoch_ends_within_it_and_is_evaluated():
     trainer, _, _ = make_trainer([0.1], budget_epochs=0.5)
     outcome = trainer.run()
     assert [each.step for each in outcome.evaluations] == [2]
+
+
+class Working(SGD):
+    """An optimizer that works for the weights that are evaluated."""
+
+    def start(self, backend, parameters):
+        stepper, clock = super().start(backend, parameters), self.clock
+
+        def averaged():
+            clock.advance(1_000_000_000)
+
+        stepper.averaged = averaged
+        return stepper
+
+
+def test_an_optimizers_work_for_the_evaluated_weights_is_an_update_of_the_step_before(monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr(Working, "clock", clock, raising=False)
+    trainer, _, _ = make_trainer([0.1] * 3, epochs=3, clock=clock, optimizer=Working(0.1))
+    times = []
+    trainer.observers = (*trainer.observers, _Steps(times))
+    last = trainer.run().evaluations[-1]
+    assert last.phases_ns["update"] >= 3_000_000_000 > last.phases_ns.get("evaluate", 0)
+    assert [sum(each) >= 1_000_000_000 for each in times] == [True] * 3
+
+
+class _Steps(Observer):
+    def __init__(self, times):
+        self.times = times
+
+    def on_evaluation(self, progress, evaluation, step_times_ns):
+        self.times.append(step_times_ns)
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_quality_that_changes_the_weights_is_noticed(honest):
+    trainer, quality, _ = make_trainer([0.1, 0.2], epochs=2)
+    measure = quality.measure
+
+    def training(executor, held):
+        for value in executor.parameters.values():
+            value += 1.0
+        return measure(executor, held)
+
+    if not honest:
+        object.__setattr__(quality, "measure", training)
+    trainer.run()
+    assert trainer.changed_by_evaluation is not honest

@@ -47,7 +47,7 @@ def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clo
     recipe = Recipe(
         Builder("linear", (3,)).gemm(2).build(),
         Shuffled(4),
-        SGD(options.pop("lr", 0.1)),
+        options.pop("optimizer", None) or SGD(options.pop("lr", 0.1)),
         epochs=epochs,
         schedule=options.pop("schedule", Constant()),
     )

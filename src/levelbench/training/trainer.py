@@ -243,6 +243,8 @@ class Trainer:
         self.step_times_ns: list[int] = []
         """Times of the steps since the last evaluation."""
         self._evaluations: list[Evaluation] = []
+        self.changed_by_evaluation = False
+        """Whether measuring the quality on the test split changed the weights."""
         self.progress = Progress()
         if resume is not None:
             self._restore(resume)
@@ -270,11 +272,13 @@ class Trainer:
             self.loader.close()
         self.timeline.switch(Phase.OTHER)
         last = self._evaluations[-1]
-        with self._evaluated_weights():
+        with self._evaluated_weights(self._team.averaged(self.stepper)):
             self._tell("on_end")
+            before = self.fingerprint_of(self.executor)
             self.timeline.switch(Phase.EVALUATE)
             test = self._team.decide(lambda: self._measure(self._test, "test"))
-        self.timeline.switch(Phase.OTHER)
+            self.timeline.switch(Phase.OTHER)
+            self.changed_by_evaluation = self.fingerprint_of(self.executor) != before
         diverged = stopped_by if stopped_by.startswith("diverged") else None
         return Outcome(stopped_by, {**last.quality, **test}, tuple(self._evaluations), diverged)
 
@@ -353,10 +357,17 @@ class Trainer:
         """Evaluate and tell the observers; the reason to stop, or an empty string."""
         timeline, progress = self.timeline, self.progress
         self._team.meet(self)
+        # What an optimizer does for the weights that it wants evaluated is training, under every clock: a part of the
+        # step before.
+        timeline.switch(Phase.UPDATE)
+        began = timeline.switched_ns
+        averaged = self._team.averaged(self.stepper)
         timeline.switch(Phase.EVALUATE)
+        if self.step_times_ns:
+            self.step_times_ns[-1] += timeline.switched_ns - began
         progress.epoch = progress.step / self.steps_per_epoch
         # Observers see the weights that were evaluated.
-        with self._evaluated_weights():
+        with self._evaluated_weights(averaged):
             quality = self._team.decide(lambda: self._measure(self._validation, "validation"))
             loss = self._team.mean(self.backend, self.losses)
             timeline.switch(Phase.OTHER)
@@ -383,9 +394,8 @@ class Trainer:
         return result | {f"{split}.{each.metric}": each.measure(self.executor, held) for each in self._also}
 
     @contextmanager
-    def _evaluated_weights(self) -> Iterator[None]:
+    def _evaluated_weights(self, averaged: Mapping[str, Array] | None) -> Iterator[None]:
         """The weights that the optimizer wants evaluated, in the place of those that are trained."""
-        averaged = self._team.averaged(self.stepper)
         if averaged is None:
             yield
             return
