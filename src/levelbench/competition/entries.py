@@ -21,6 +21,7 @@ import stat
 from collections import Counter
 from contextlib import suppress
 from datetime import date
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -488,7 +489,9 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
     if raw.startswith(b"\xef\xbb\xbf"):
         raise UnreadableError(asked, "it begins with a byte order mark", "save it as UTF-8 without one")
     shape = _shape(raw)
-    if _is_too_deep(shape):
+    # Brackets that are open within so many others, whether or not they are closed.
+    depths = accumulate((each in b"[{") - (each in b"]}") for each in shape)
+    if any(depth > DEPTH_LIMIT for depth in depths):
         raise UnreadableError(asked, f"it is nested deeper than {DEPTH_LIMIT}", "write a submission", code="B102")
     _refuse_other_schema(raw, asked)
     try:
@@ -515,16 +518,6 @@ def _shape(raw: bytes) -> bytes:
         # Without an escape every quote begins or ends a text: so are nearly all files, and to cut them is quicker.
         return b"".join(raw.split(b'"')[::2]).translate(None, _NO_SHAPE)
     return _STRING.sub(b"", raw).translate(None, _NO_SHAPE)
-
-
-def _is_too_deep(shape: bytes) -> bool:
-    """Whether brackets are open within more than ``DEPTH_LIMIT`` others, closed or not."""
-    depth = 0
-    for each in shape:
-        depth += (each in b"[{") - (each in b"]}")
-        if depth > DEPTH_LIMIT:
-            return True
-    return False
 
 
 def _refuse_other_schema(raw: bytes, asked: str) -> None:

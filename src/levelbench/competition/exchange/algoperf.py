@@ -32,7 +32,7 @@ from levelbench.competition.entries import (
     TuningEffort,
     curve_digest,
 )
-from levelbench.competition.exchange import place_in, read_bytes
+from levelbench.competition.exchange import place_in, read_bytes, text_of
 from levelbench.competition.rulesets import ruleset
 from levelbench.competition.rulesets.scores import workload_time
 from levelbench.errors import LevelbenchError, RecordError
@@ -112,6 +112,7 @@ _MOST_ROWS = 100_000
 _MOST_FILES = 5000
 _DEEPEST = 8
 _MOST_FIELDS = 500
+_LONGEST = 4000
 _WORKLOAD = re.compile(r"(?P<workload>[A-Za-z0-9_]{1,80})_(?P<framework>jax|pytorch)")
 _META = re.compile(r"meta_data_\d{1,6}\.json")
 
@@ -182,7 +183,10 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
     meta = _meta(first.path.parent, root, problems)
     workload = workload_called(first.workload, meta)
     doubts: list[str] = []
-    runs, fields = [], _of_meta(meta)
+    # What the meta data say of the software and of the targets that were to be reached.
+    names = ("os_platform", "python_version", "git_branch", "gpu_driver")
+    wanted = [key for key in meta if key in names or key.startswith("workload.")][: _MOST_FIELDS // 2]
+    runs, fields = [], {key: meta[key] for key in wanted if _is_setting(meta[key])}
     for trial in trials:
         try:
             runs.append(_run(trial, workload, root, doubts, problems))
@@ -197,6 +201,7 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
         raise RecordError(f"reading {first.path}", "none of its trials can be read", "see the messages of its files")
     doubts += ["author: the logs name none", "date: the logs name none; the day is that of the newest file"]
     studies = {trial.name.partition("/")[0] for trial in trials}
+    newest = max(trial.path.stat().st_mtime for trial in trials)
     return Submission(
         schema=SUBMISSION_SCHEMA,
         # Whoever tunes has several trials in a study, of which some may be broken.
@@ -204,14 +209,14 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
         task=f"{PREFIX}{first.workload}"[:200],
         mode="training",
         author=Author("not stated"),
-        submitted=_day(trial.path for trial in trials),
+        submitted=datetime.fromtimestamp(newest, UTC).date().isoformat(),
         model=first.submission,
         framework=first.framework,
         hardware=_hardware(meta),
         target=workload.target,
         clock="algoperf",
         crossing="first",
-        code=Code(commit=_text(meta.get("git_commit_hash"))),
+        code=Code(commit=text_of(meta.get("git_commit_hash"), _LONGEST)),
         runs=runs,
         tuning=TuningEffort(trials=len(trials), notes=f"{len(trials)} trials in {len(studies)} studies"),
         settings={} if workload.budget_s is None else {"budget_s": workload.budget_s},
@@ -306,26 +311,12 @@ def _is_setting(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, int) and abs(value) < 2**63)
 
 
-def _of_meta(meta: dict[str, Any]) -> dict[str, int | float | str | bool | None]:
-    """What the meta data say of the software and of the targets that were to be reached."""
-    names = ("os_platform", "python_version", "git_branch", "gpu_driver")
-    wanted = {key: each for key, each in meta.items() if key in names or key.startswith("workload.")}
-    return {key: each for key, each in list(wanted.items())[: _MOST_FIELDS // 2] if _is_setting(each)}
-
-
 def _hardware(meta: dict[str, Any]) -> Hardware:
-    gpu, cpu, count = (_text(meta.get("gpu_model_name")), _text(meta.get("cpu_model_name")), meta.get("gpu_count"))
+    gpu, cpu = (text_of(meta.get(name), _LONGEST) for name in ("gpu_model_name", "cpu_model_name"))
+    count = meta.get("gpu_count")
     number = count if isinstance(count, int) and 0 < count < 2**31 else None
     said = f"{number or ''} {gpu}".strip() if gpu else cpu
     return Hardware((said or "not stated")[:200], accelerators=number, accelerator=gpu, processor=cpu)
-
-
-def _text(value: Any) -> str | None:
-    return value[:4000] or None if isinstance(value, str) else None
-
-
-def _day(paths: Iterable[Path]) -> str:
-    return datetime.fromtimestamp(max(path.stat().st_mtime for path in paths), UTC).date().isoformat()
 
 
 def target_times(

@@ -12,7 +12,6 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Literal
 from urllib.parse import urlsplit
@@ -316,7 +315,7 @@ def entry_payload(
 ) -> EntryPayload:
     """The entry without what depends on the others (ranks, findings, doubts) and without its steps (``steps_json``)."""
     slug = slug_of(id)
-    price, author = submission.price, submission.author
+    price, author, origin = submission.price, submission.author, submission.origin
     return EntryPayload(
         id=id,
         slug=slug,
@@ -341,7 +340,7 @@ def entry_payload(
         best_s=score.best_s,
         flags=[FLAGS[flag] for flag in score.flags],
         findings=FindingCounts(),
-        origin=_origin(submission),
+        origin=OriginFacts(origin.format, origin.file, list(origin.doubts)) if origin else None,
         times_s=list(score.times_s),
         best_quality=_best(climbs, score.target),
     )
@@ -350,7 +349,13 @@ def entry_payload(
 def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
     measured: Column = "latency" if score.scenario is None else score.scenario.column
     columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else (measured, "inference_cost")
-    return {column: _figure(column, score.figure(column), rules.cost.rounding) for column in columns}
+    rounding, figures = rules.cost.rounding, ((column, score.figure(column)) for column in columns)
+    return {
+        column: FigurePayload(
+            each.value, each.low, each.high, None, False, figure_text(column, each, rounding), each.how
+        )
+        for column, each in figures
+    }
 
 
 def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
@@ -363,17 +368,6 @@ def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
 def with_rank(figure: FigurePayload, place: Placing) -> FigurePayload:
     """The figure with its place among the others."""
     return msgspec.structs.replace(figure, rank=place.rank, shared=place.shared)
-
-
-def _figure(column: Column, figure: BoardFigure, rounding: Rounding) -> FigurePayload:
-    return FigurePayload(
-        figure.value, figure.low, figure.high, None, False, figure_text(column, figure, rounding), figure.how
-    )
-
-
-def _origin(submission: Submission) -> OriginFacts | None:
-    origin = submission.origin
-    return OriginFacts(origin.format, origin.file, list(origin.doubts)) if origin else None
 
 
 def steps_json(climbs: Sequence[Climb | None], target: Target) -> bytes:
@@ -397,16 +391,12 @@ def _run_json(climb: Climb, target: Target) -> bytes:
         short = msgspec.json.encode(list(chain.from_iterable(steps)))
         if len(short) <= _SHORT_BYTES * len(steps):
             return short
-        return b"[%s]" % (_pairs(len(steps)) % tuple(chain.from_iterable(steps))).encode()
+        pairs = ",".join(["%.6g,%.7g"] * len(steps))
+        return b"[%s]" % (pairs % tuple(chain.from_iterable(steps))).encode()
     flat: list[float] = []
     for quality, time in steps:
         flat += [quality if abs(quality - threshold) <= close else float(f"{quality:.6g}"), float(f"{time:.7g}")]
     return msgspec.json.encode(flat)
-
-
-@lru_cache(maxsize=64)
-def _pairs(count: int) -> str:
-    return ",".join(["%.6g,%.7g"] * count)
 
 
 def brief(value: float, digits: int = 3) -> str:

@@ -73,14 +73,11 @@ def _figure(scenario: RankedScenario) -> str:
     if scenario.name == "offline":
         return "Throughput is the samples a second of offline, which asks for all of them at once"
     if scenario.name == "server":
-        return f"Throughput is the queries a second, at random times, of which 99 % are answered {_bound(scenario)}"
+        bound = "in time" if scenario.bound_s is None else scenario.title.removeprefix(f"{scenario.name} ")
+        return f"Throughput is the queries a second, at random times, of which 99 % are answered {bound}"
     if scenario.name == "dawnbench":
         return "Latency is the mean of dawnbench"
     return f"Latency is the {scenario.measure} of {scenario.title}, as LoadGen's early stopping estimates it"
-
-
-def _bound(scenario: RankedScenario) -> str:
-    return "in time" if scenario.bound_s is None else scenario.title.removeprefix(f"{scenario.name} ")
 
 
 def inference_facts(rules: InferenceRules | None, target: Target) -> list[tuple[str, str]]:
@@ -171,7 +168,12 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
     """The board without entries: what an entry's own page gets. ``scenario``: the one that it is apart for."""
     slug = board_slug(task.task, rules.id, scenario)
     compared = scenario or own_scenario(task.inference)
-    name = task_title(task.task)
+    name, about = task_title(task.task), ""
+    if scenario is not None:
+        # What answers keep; of every other board the target says it.
+        kept = kept_text(task.inference, task.target)
+        about = scenario.measure if scenario.column == "throughput" else f"latency, {scenario.measure}"
+        about += f"; answers keep {kept}" if kept else ""
     return BoardPayload(
         schema=BOARD_SCHEMA,
         title=title,
@@ -189,17 +191,8 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
         inference=task.inference,
         compared=compared.words if compared is not None else "",
         scenario=scenario,
-        about=_about(task, scenario),
+        about=about,
     )
-
-
-def _about(task: TaskRules, scenario: RankedScenario | None) -> str:
-    """What a board that is apart compares, and what its answers keep; the target says it of every other board."""
-    if scenario is None:
-        return ""
-    kept = kept_text(task.inference, task.target)
-    measured = scenario.measure if scenario.column == "throughput" else f"latency, {scenario.measure}"
-    return f"{measured}; answers keep {kept}" if kept else measured
 
 
 def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload:
@@ -211,7 +204,9 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     ordered: dict[int, None] = {}
     records: dict[str, list[tuple[str, float, int]]] = {column: [] for column in COLUMNS}
     for column in COLUMNS:
-        for having in _divided(entries, column):
+        of_column = [at for at, entry in enumerate(entries) if column in entry.figures]
+        for division in DIVISIONS:
+            having = [at for at in of_column if entries[at].division == division]
             given = [entries[at].figures[column] for at in having]
             for index, place in _placed(given, column, [entries[at].id for at in having]):
                 figures[having[index]][column] = with_rank(given[index], place)
@@ -239,15 +234,6 @@ def _placed(figures: Sequence[FigurePayload], column: Column, names: Sequence[st
     ranks = rank(given)
     for index in order(given, ranks, names):
         yield index, ranks[index]
-
-
-def _divided(entries: Sequence[EntryPayload], column: Column) -> list[list[int]]:
-    """The numbers of the entries that have a figure in the column, those of each division apart."""
-    divided: dict[str, list[int]] = {division: [] for division in DIVISIONS}
-    for at, entry in enumerate(entries):
-        if column in entry.figures:
-            divided[entry.division].append(at)
-    return [each for each in divided.values() if each]
 
 
 def _records(

@@ -40,12 +40,6 @@ _TIMES = {
 Scale = Callable[[float], float]
 
 
-def _tick_text(seconds: float) -> str:
-    """A round time in the largest unit that it has one of."""
-    unit = next((unit for unit in reversed(TIME) if seconds >= unit.size * (1 - 1e-9)), TIME[0])
-    return f"{seconds / unit.size:g} {unit.symbol}"
-
-
 def log_scale(low: float, high: float, start: float, end: float) -> Scale:
     """From ``low``..``high`` to ``start``..``end`` by logarithms; held at the ends; the middle where both are one."""
     width = math.log(high) - math.log(low)
@@ -54,16 +48,11 @@ def log_scale(low: float, high: float, start: float, end: float) -> Scale:
     return lambda value: start + (end - start) * (math.log(min(max(value, low), high)) - math.log(low)) / width
 
 
-def _nice_step(span: float, most: int) -> float:
-    """A step of 1, 2 or 5 times a power of ten that makes at most ``most`` steps of ``span``."""
-    rough = span / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-12))
-
-
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round values from ``low`` to ``high``."""
-    step = _nice_step(high - low, most)
+    """Round values from ``low`` to ``high``, 1, 2 or 5 times a power of ten apart, in at most ``most`` steps."""
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-12))
     first = math.ceil(low / step - 1e-9)
     return [at * step for at in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -121,7 +110,9 @@ def horizontal(y: float, text: str) -> Html:
 def axis_text(value: float, column: str) -> str:
     """A round value of a column's axis."""
     if column in OF_TIME:
-        return _tick_text(value)
+        # A round time in the largest unit that it has one of.
+        unit = next((unit for unit in reversed(TIME) if value >= unit.size * (1 - 1e-9)), TIME[0])
+        return f"{value / unit.size:g} {unit.symbol}"
     # A round value has one digit before its zeros.
     text = brief(value, 1)
     return f"{text}/s" if column == "throughput" else f"${text}"
@@ -315,18 +306,14 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
     days = years(begin, last)
     # Of two days that are close the words would lie over one another.
     days = days if x(days[-1][0]) - x(days[0][0]) > 2 * _DAY_WIDTH else days[:1]
-    frame += [vertical(x(when), text, _anchor(x(when))) for when, text in days]
+    # So that a day's words stay in the box.
+    frame += [vertical(x(day), text, "end" if x(day) + _DAY_WIDTH / 2 > WIDTH else "middle") for day, text in days]
     return render("progress-drawing",
         width=str(WIDTH), height=str(HEIGHT), first=points[0][2][0], best=newest[2][0], frame=many(frame), way=way,
         end=f"{x(last):.1f}", dots=many(dots), at=f"{x(newest[0]) + (-12 if far else 2):.1f}",
         beside=f"{y(newest[1]) + (5 if far else -12):.1f}",
         anchor="end" if far else "start",
     )  # fmt: skip
-
-
-def _anchor(x: float) -> str:
-    """So that a day's words stay in the box."""
-    return "end" if x + _DAY_WIDTH / 2 > WIDTH else "middle"
 
 
 def _ordinal(day: str) -> int | None:

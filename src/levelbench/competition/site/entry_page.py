@@ -94,21 +94,12 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
     kept = [at for at in range(len(heads)) if at == 0 or any(row[at] for row in rows)]
     shown = [[row[at] for at in kept] for row in rows]
     of = len(submission.runs)
-    note = (
-        Html("")
-        if of <= _MOST
-        else fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST), of=str(of))
-    )
+    note = fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST), of=str(of))
     # A sentence that many runs share would make each row of a phone's table as high as itself.
     runs = table("Every run of this entry", [heads[at] for at in kept], shown, _MOST)
-    return section("Runs", runs, note, _numbered(list(doubts)[:_MOST]))
-
-
-def _numbered(doubts: Sequence[str]) -> Html:
-    if not doubts:
-        return Html("")
-    items = many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in doubts)
-    return fill('<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>', items=items)
+    items = many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in list(doubts)[:_MOST])
+    numbered = fill('<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>', items=items)
+    return section("Runs", runs, note if of > _MOST else Html(""), numbered if doubts else Html(""))
 
 
 def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:

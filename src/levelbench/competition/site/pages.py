@@ -50,6 +50,9 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
     cards = many(_card(card) for card in tasks)
     boards = f"{len(tasks)} board{'s' * (len(tasks) != 1)}"
     lead = f"{entries_words(site.entries)} on {boards}, as of {site.generated or ABSENT}."
+    programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV")]
+    programs += [(site.feed, "feed of new entries")] if site.feed else []
+    links = many(fill("<li>{link}</li>", link=inside("", name, words)) for name, words in programs)
     main = fill(
         '<div class="intro"><h1>{title}</h1><p class="lead">{lead} {what}</p></div>\n'
         '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{near}{missing}{machines}',
@@ -67,7 +70,7 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
         missing=_listed(
             "Not shown", site.not_shown, "These files are in the folder but on no board, for these reasons."
         ),
-        machines=_machines(site),
+        machines=section("For programs", fill('<ul class="inline">{links}</ul>', links=links)),
     )
     return page(site.title, "index", "index.html", main, site=site.title)
 
@@ -135,14 +138,6 @@ def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
         fill('<p class="note">{note}</p>', note=note),
         fill('<ul class="missing-files">{items}</ul>', items=many(items)),
     )
-
-
-def _machines(site: SiteFacts) -> Html:
-    """The same data for programs."""
-    links = [inside("", "leaderboard.json", "JSON"), inside("", "leaderboard.csv", "CSV")]
-    links += [inside("", site.feed, "feed of new entries")] if site.feed else []
-    listed = many(fill("<li>{link}</li>", link=link) for link in links)
-    return section("For programs", fill('<ul class="inline">{links}</ul>', links=listed))
 
 
 _MOST_ROWS = 100
