@@ -42,6 +42,16 @@ _CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B2
 _BESIDE_RANK = frozenset({"B155", "B241", "B242", "B243", "B244", "B260", "B261"})
 
 
+_UNSAID: dict[str, Any] = {
+    **dict.fromkeys(("key", "framework", "device", "crossing", "clock", "started", "path"), ""),
+    **{name: {} for name in ("settings", "excluded_s", "phases_s", "quality")},
+    **dict.fromkeys(("time_to_accuracy_s", "given_up_s", "time_per_step_s", "peak_memory_bytes", "error")),
+    **dict.fromkeys(("epochs_to_target", "samples_to_target", "steps_to_target")),
+    **dict.fromkeys(("energy_j", "energy_method", "energy_reason")),
+}
+"""What a run's summary has besides the facts of its board, which are all that the gate is asked about."""
+
+
 class BoardFacts(Struct, frozen=True, array_like=True, gc=False):
     """What an entry says of what is the same for all entries of a board; empty where it says nothing."""
 
@@ -138,46 +148,24 @@ def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts
 def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
     """The facts as the gate takes them: a group of one run that came to its end."""
     known = facts.dataset or facts.split_rule or facts.sizes or facts.labels
+    facts_of_data = DatasetFacts(
+        facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels, inputs=facts.inputs
+    )
     run = RunSummary(
+        **_UNSAID,
         id=label,
-        key="",
         task=task,
         recipe=facts.recipe,
-        framework="",
-        device="",
-        settings={},
         seed=0,
         status="done",
         reached=True,
         target=Target("", 0.0),
-        crossing="",
-        clock="",
-        time_to_accuracy_s=None,
-        given_up_s=None,
-        excluded_s={},
-        epochs_to_target=None,
-        samples_to_target=None,
-        steps_to_target=None,
-        time_per_step_s=None,
-        phases_s={},
-        quality={},
-        peak_memory_bytes=None,
-        energy_j=None,
-        energy_method=None,
-        energy_reason=None,
         environment={"signatures": facts.signatures} if facts.signatures else {},
-        started="",
         wall_s=0.0,
-        error=None,
         suspect=[],
-        path="",
         synthetic=False,
         checksums=facts.checksums,
-        dataset=DatasetFacts(
-            facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels, inputs=facts.inputs
-        )
-        if known
-        else None,
+        dataset=facts_of_data if known else None,
         quality_digest=facts.quality_digest,
         data_digest=facts.data_digest,
         source_digest=facts.source_digest,
