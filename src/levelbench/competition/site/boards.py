@@ -42,7 +42,6 @@ from levelbench.competition.site import (
     FigurePayload,
     Leader,
     RulesetFacts,
-    TaskCard,
     brief,
     slug_of,
     with_rank,
@@ -233,8 +232,8 @@ def _records(
         yield day, sign * value, numbers[at]
 
 
-def card(board: BoardPayload) -> TaskCard:
-    """The board as the index shows it, with the first of each column in each division."""
+def leaders_of(board: BoardPayload) -> list[Leader]:
+    """The first of each column in each division, which the index shows."""
     leaders, divisions = [], board.divisions()
     for column, division in product(COLUMNS, divisions):
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
@@ -244,19 +243,7 @@ def card(board: BoardPayload) -> TaskCard:
             said = division if len(divisions) > 1 else ""
             rests = standing(best, column, board.ruleset.aggregation_rule, len(first) - 1)
             leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said, rests))
-    return TaskCard(
-        slug=board.slug,
-        page=board.page,
-        task=board.task,
-        title=board.task_title,
-        target=board.target,
-        ruleset=board.ruleset,
-        modes=board.modes,
-        entries=len(board.entries),
-        newest=max((entry.date for entry in board.entries), default=""),
-        leaders=leaders,
-        about=board.about,
-    )
+    return leaders
 
 
 def goodness(column: Column) -> float:

@@ -46,12 +46,12 @@ from levelbench.competition.site import (
 )
 from levelbench.competition.site.boards import (
     FEW_BYTES,
-    card,
     empty_board,
     filled,
     joined_steps,
     leaderboard_csv,
     leaderboard_json,
+    leaders_of,
     script,
     steps_script,
 )
@@ -421,7 +421,8 @@ class _Pages:
             near=built.near,
             feed="feed.xml" if self._url else "",
         )
-        self._place.put("index.html", index_page(facts, [card(board) for board in boards]).encode("utf-8", "replace"))
+        index = index_page(facts, [(board, leaders_of(board)) for board in boards])
+        self._place.put("index.html", index.encode("utf-8", "replace"))
 
     def _board(
         self, key: BoardKey, members: Sequence[tuple[EntryPayload, bytes]], of_one_task: Sequence[BoardKey]
