@@ -343,7 +343,7 @@ def target_times(
 
 
 def common_times(submissions: Iterable[Submission]) -> dict[str, dict[str, float]]:
-    """:func:`target_times` of the workloads that all algorithms took part in; empty where there is none such."""
+    """:func:`target_times` of the workloads that all algorithms took part in; empty if there is no such workload."""
     times = target_times(submissions)
     names = set.intersection(*(set(own) for own in times.values())) if times else set()
     return {each: {name: own[name] for name in sorted(names)} for each, own in times.items()} if names else {}
