@@ -483,7 +483,7 @@ def _lies_in(path: Path, root: Path) -> bool:
 
 
 def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submission:
-    """The submission that ``raw`` writes; ``UnreadableError`` (about ``asked``) for whatever is none."""
+    """The submission that ``raw`` writes; ``UnreadableError`` (about ``asked``) for anything else."""
     if len(raw) > FILE_LIMIT:
         raise UnreadableError(asked, f"it has {len(raw)} bytes, more than {FILE_LIMIT}", "submit fewer runs")
     if raw.startswith(b"\xef\xbb\xbf"):

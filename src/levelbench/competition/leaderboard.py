@@ -319,49 +319,52 @@ class Leaderboard:
     """Reads the files of one leaderboard; ``problems`` says what is wrong with the leaderboard's own files.
 
     ``records`` maps digests of the records at hand to their names; ``limits`` says what is known of an entry's machine
-    and network beside what it states.
+    and network beside what it states, ``lint`` what the linter finds in it. ``alone``: the folder is no leaderboard,
+    and its files are entries of none.
     """
 
     def __init__(
-        self, root: Path, today: date, records: Mapping[str, str] | None = None, limits: KnownLimits | None = None
+        self,
+        root: Path,
+        today: date,
+        records: Mapping[str, str] | None = None,
+        limits: KnownLimits | None = None,
+        lint: Lint | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
-        self.root, self.today, self.records, self.limits = root, today, records, limits
-        self._start = len(os.path.join(root, ""))  # noqa: PTH118 -- of a text, which is cut there
-        self.known: Mapping[str, Ruleset]
-        self.known, self.problems = _rulesets_of(root)
-        self._signing = Signing(root)
+        self.root, self.today, self.records, self.limits, self.lint = root, today, records, limits, lint
+        self.known: Mapping[str, Ruleset] = {each.id: each for each in rulesets()}
+        self.problems: list[EntryFinding] = []
+        if not alone:
+            self.known, self.problems = own_rulesets(root)
+            self.problems += board_settings(root, self.known)[1]
+        self._signing, self._alone = Signing(root), alone
         self.problems += self._signing.problems
+        self._within = os.path.join(root, "")  # noqa: PTH118 -- a text, which is cut off
 
     def name(self, path: str) -> str:
         """What findings call the file."""
-        return path[self._start :].replace(os.sep, "/").encode("utf-8", "backslashreplace").decode()
+        return path.removeprefix(self._within).replace(os.sep, "/").encode("utf-8", "backslashreplace").decode()
 
-    def read(self, path: str) -> FileRead:
-        """One file, whatever is in it."""
+    def read(self, path: str, root: Path | None = None) -> FileRead:
+        """One file, whatever is in it; ``root`` is what no link may lead out of, where that was not looked at yet."""
         file = self.name(path)
         try:
-            raw = read_bytes(path)
+            raw = read_bytes(path, root=root)
             submission = parse_submission(raw)
         except UnreadableError as problem:
-            return FileRead(file, b"", None, [_unreadable(problem, file)])
-        entry = CheckedEntry(submission, self.today, self.known, file, self.records, raw, self.limits)
+            return FileRead(file, b"", None, [error(problem.code, file, problem.field, problem.brief, problem.do)])
+        place = "" if self._alone else file
+        entry = CheckedEntry(submission, self.today, self.known, place, self.records, raw, self.limits)
         signing = list(self._signing.check(Path(path), file, raw, submission))
         codes = {each.code for each in signing}
         signed: Signed = "wrong" if codes & _WRONG else "signed"
         if _UNVERIFIED in codes or not os.path.lexists(f"{path}{ENDING}"):
             signed = "unsigned"
         trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
-        return FileRead(file, raw, entry, [*judged(entry), *signing], signed, trace)
-
-
-def _unreadable(problem: UnreadableError, file: str) -> EntryFinding:
-    return error(problem.code, file, problem.field, problem.brief, problem.do)
-
-
-def _rulesets_of(root: Path) -> tuple[Mapping[str, Ruleset], list[EntryFinding]]:
-    """The rulesets that entries of the leaderboard may name, and what is wrong with its own."""
-    known, found = own_rulesets(root)
-    return known, [*found, *board_settings(root, known)[1]]
+        linted = [] if self.lint is None else self.lint(submission, file, self.known)
+        return FileRead(file, raw, entry, [*judged(entry), *signing, *linted], signed, trace)
 
 
 def check(
@@ -403,21 +406,9 @@ def check_file(
         # By where it lies, DIR/<task>/<mode>/<stem>.json, it is of a leaderboard.
         root = path.parents[2]
     root = root.absolute() if root else None
-    file = name_in(path, root) if root else path.name
-    known, found = _rulesets_of(root) if root else ({each.id: each for each in rulesets()}, [])
-    signing = Signing(root or path.parent)
-    found += signing.problems
-    try:
-        raw = read_bytes(path, root=root)
-        submission = parse_submission(raw, f"reading the submission {path}")
-    except UnreadableError as problem:
-        return ordered([*found, _unreadable(problem, file)])
     day = today or utc_now().date()
-    found += judged(CheckedEntry(submission, day, known, file if root else "", records, limits=limits))
-    found += signing.check(path, file, raw, submission)
-    if lint is not None:
-        found += lint(submission, file, known)
-    return ordered(found)
+    leaderboard = Leaderboard(root or path.parent, day, records, limits, lint, alone=root is None)
+    return ordered([*leaderboard.problems, *leaderboard.read(str(path), root).findings])
 
 
 def check_folder(
@@ -447,14 +438,14 @@ def checked_folder(
     root = Path(folder)
     if not root.is_dir():
         raise UnreadableError(f"checking the leaderboard {root}", "there is no such folder", "check the path")
-    given = (root, today or utc_now().date(), records, limits)
+    given = (root, today or utc_now().date(), records, limits, lint)
     leaderboard, rivals = Leaderboard(*given), Rivals()
     found = leaderboard.problems
     paths = list(submission_paths(root, found))
     names = list(map(leaderboard.name, paths))
     if not paths:
         found.append(warning("B254", ".", "", "there is no entry"))
-    with shared_out(len(paths), processes, _begin_reading, (given, lint)) as share:
+    with shared_out(len(paths), processes, _begin_reading, given) as share:
         for file, (findings, trace) in zip(names, share(_checked, paths), strict=True):
             found += findings
             if trace is not None:
@@ -463,20 +454,18 @@ def checked_folder(
     return len(paths), ordered(found)
 
 
-_reading: list[tuple[Leaderboard, Lint | None]] = []
+_reading: list[Leaderboard] = []
 """What a process of its own reads with."""
 
 
-def _begin_reading(given: tuple[Path, date, Mapping[str, str] | None, KnownLimits | None], lint: Lint | None) -> None:
-    _reading[:] = [(Leaderboard(*given), lint)]
+def _begin_reading(*given: Any) -> None:
+    _reading[:] = [Leaderboard(*given)]
 
 
 def _checked(path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
     """The findings about a file, and what other entries are compared with."""
-    ((leaderboard, lint),) = _reading
-    read = leaderboard.read(path)
-    linted = [] if lint is None or read.entry is None else lint(read.entry.submission, read.file, leaderboard.known)
-    return [*read.findings, *linted], read.trace
+    read = _reading[0].read(path)
+    return read.findings, read.trace
 
 
 def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[SubmittedCurve]]:

@@ -325,7 +325,7 @@ _LONGEST_NAME = 100
 def file_of(submission: Submission, keys: Iterable[str] = ()) -> str:
     """Where an entry lies in a leaderboard: ``TASK/MODE/author_model_hardware_framework-KEYS.json``."""
     stem = stem_of(submission.author.name, submission.model, submission.hardware.description, submission.framework)
-    # A digest is told by its beginning, a word is not.
+    # The beginning of a digest identifies it, that of a word does not.
     ending = "".join(f"-{key if len(key) < 16 else key[:8]}" for key in keys)
     task = stem_of(submission.task)
     return f"{task}/{submission.mode}/{cut_at_word(stem, _LONGEST_NAME - len(ending))}{ending}.json"
@@ -502,7 +502,7 @@ def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tup
 
 
 def _refuse_some(key: str, machine: str, records: Sequence[InferenceRecord], store: Store) -> None:
-    """``UsageError`` if the store has further processes of the measurement: the best of several is none."""
+    """``UsageError`` if the store has further processes of the measurement: the best of several is no entry."""
     from levelbench.records.inference import InferenceRecord
 
     chosen = {record.header.id for record in records}

@@ -2,7 +2,7 @@
 
 Entries are compared only where they compete, that is under one ruleset, in one task and mode. Of two that share a run
 the signed one is believed, then the one of the earlier day, and never the one whose file's name comes first: where that
-decides nothing, both are told and both stay. Curves are compared by the smallest few hashes of their points (bottom-k
+decides nothing, both get a finding and stay. Curves are compared by the smallest few hashes of their points (bottom-k
 sketches, Broder 1997), and point by point only where sketches agree: n curves need n log n steps, not n² comparisons.
 
 A ranking compares every entry with every other, so the gate of every comparison, ``levelbench.records.comparable``, is
@@ -40,6 +40,16 @@ _SUBJECTS = frozenset(
 """What the gate looks at that entries of one board have in common."""
 _CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B262"}
 _BESIDE_RANK = frozenset({"B155", "B241", "B242", "B243", "B244", "B260", "B261"})
+
+
+_UNSAID: dict[str, Any] = {
+    **dict.fromkeys(("key", "framework", "device", "crossing", "clock", "started", "path"), ""),
+    **{name: {} for name in ("settings", "excluded_s", "phases_s", "quality")},
+    **dict.fromkeys(("time_to_accuracy_s", "given_up_s", "time_per_step_s", "peak_memory_bytes", "error")),
+    **dict.fromkeys(("epochs_to_target", "samples_to_target", "steps_to_target")),
+    **dict.fromkeys(("energy_j", "energy_method", "energy_reason")),
+}
+"""What a run's summary has besides the facts of its board, which are all that the gate is asked about."""
 
 
 class BoardFacts(Struct, frozen=True, array_like=True, gc=False):
@@ -138,46 +148,24 @@ def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts
 def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
     """The facts as the gate takes them: a group of one run that came to its end."""
     known = facts.dataset or facts.split_rule or facts.sizes or facts.labels
+    facts_of_data = DatasetFacts(
+        facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels, inputs=facts.inputs
+    )
     run = RunSummary(
+        **_UNSAID,
         id=label,
-        key="",
         task=task,
         recipe=facts.recipe,
-        framework="",
-        device="",
-        settings={},
         seed=0,
         status="done",
         reached=True,
         target=Target("", 0.0),
-        crossing="",
-        clock="",
-        time_to_accuracy_s=None,
-        given_up_s=None,
-        excluded_s={},
-        epochs_to_target=None,
-        samples_to_target=None,
-        steps_to_target=None,
-        time_per_step_s=None,
-        phases_s={},
-        quality={},
-        peak_memory_bytes=None,
-        energy_j=None,
-        energy_method=None,
-        energy_reason=None,
         environment={"signatures": facts.signatures} if facts.signatures else {},
-        started="",
         wall_s=0.0,
-        error=None,
         suspect=[],
-        path="",
         synthetic=False,
         checksums=facts.checksums,
-        dataset=DatasetFacts(
-            facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels, inputs=facts.inputs
-        )
-        if known
-        else None,
+        dataset=facts_of_data if known else None,
         quality_digest=facts.quality_digest,
         data_digest=facts.data_digest,
         source_digest=facts.source_digest,
@@ -198,7 +186,7 @@ MOST_RIVALS = 8
 _DIGITS, _SAME = 1e6, 2e-6
 """Of a quality six digits are compared; by how much equal ones may differ for it."""
 _MOST = 1e300
-"""Beyond it figures are none, and round ones not finite."""
+"""A figure beyond it cannot be true, and rounding it would overflow."""
 _SIGNIFICANT, _LEAST_S = 1e4, 1e-9
 """Times are compared in shares of the first of a curve."""
 _KEPT_POINTS = 400
@@ -403,7 +391,7 @@ class _Scope:
         self._entries: list[tuple[str, EntryTrace, frozenset[str]]] = []
 
     def add(self, file: str, trace: EntryTrace, told: frozenset[str]) -> None:
-        """The curves of an entry; of the runs in ``told`` more has been said already."""
+        """The curves of an entry; the runs in ``told`` have a graver finding already."""
         self._begins.append(len(self.sketches))
         self._entries.append((file, trace, told))
         self.sketches += [hashes for _, hashes in trace.sketches]
@@ -501,7 +489,7 @@ class Rivals:
         return found
 
     def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[EntryFinding]:
-        """Both are told; the one that goes behind by more than its name is off the board, and given where it is new."""
+        """Both get a finding; one behind by more than its name is off the board, its finding returned if it is new."""
         loser = None if _behind(first) == _behind(second) else max(first, second, key=_behind)
         if code == "B240" and loser is None:
             # They are equal in all that is shown, so nobody loses anything.
@@ -526,7 +514,7 @@ class Rivals:
         known = self._figures.setdefault(trace.scope, {})
         for at, digest in trace.figures:
             other = known.setdefault(digest, own._replace(field=at))
-            # One entry that says something twice is told by a rule of its own.
+            # Another rule finds what one entry says twice.
             if other.file == own.file or at.partition(".")[0] in told:
                 continue
             words = f"the same figures as {other.field} of {other.file}"
@@ -549,7 +537,7 @@ class Rivals:
                     before, after = _curve(curves, other), _curve(curves, run)
                     found = None if before is None or after is None else match(before, after)
                     if found is not None:
-                        # A run that is there twice in one entry is told by a rule of its own.
+                        # Another rule finds a run that is in one entry twice.
                         if other.file != run.file or before != after:
                             place = f"runs[{other.number}]" + ("" if other.file == run.file else f" of {other.file}")
                             scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"

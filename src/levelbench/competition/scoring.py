@@ -352,9 +352,7 @@ def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -
         if not stated:
             return absent("no price is stated")
         found = median_figure([cost * _MILLION for cost in stated], "measurement")
-        return BoardFigure(
-            found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}"
-        )
+        return msgspec.structs.replace(found, how=f"per million answers, as the author states it, {found.how}")
     if not is_within(price.usd_per_hour, PRICE_USD):
         return absent("impossible price")
     seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
@@ -462,7 +460,7 @@ def _training(
     if rules.crossing == "first":
         flags += _flags_of_curves(submission.runs, columns, target)
     time = aggregate(times, rules.aggregation)
-    cost = _training_cost(submission, rules, time, flags)
+    cost = _training_cost(submission, rules, time)
     arrived = [each for each in times.seconds if each is not None]
     share = wilson(reached, n) if n else None
     return EntryScore(
@@ -531,7 +529,7 @@ def _times(
     return Times(tuple(seconds), tuple(spent))
 
 
-def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure, flags: list[str]) -> BoardFigure:
+def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure) -> BoardFigure:
     """US dollars: the time at the price of the whole system."""
     price = submission.price
     if price is None:

@@ -8,13 +8,13 @@ from tests.competition.site.by_hand import board as board_of
 from tests.competition.site.by_hand import entry, figure, submission
 
 from levelbench.competition.rulesets import InferenceRules
-from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts, TaskCard
+from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts
 from levelbench.competition.site.boards import script
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import assets
 
-__all__ = ["CHROMIUM", "FOLLOW", "QUIET", "card_of", "names", "small_site", "watched", "write_site"]
+__all__ = ["CHROMIUM", "FOLLOW", "QUIET", "names", "small_site", "watched", "write_site"]
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = ["--no-sandbox", "--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1", "--process-per-site"]
@@ -49,13 +49,6 @@ def write_site(folder, board, submissions, cards=(), not_shown=()):
     return folder
 
 
-def card_of(board, leaders):
-    return TaskCard(
-        "task", board.page, "task", board.task_title, board.target, board.ruleset, board.modes, len(board.entries),
-        "2024-05-01", leaders,
-    )  # fmt: skip
-
-
 def names(page):
     return page.evaluate("[...document.querySelectorAll('#ranking tbody .entry a')].map((each) => each.innerText)")
 
@@ -88,6 +81,6 @@ def small_site(folder):
         compared="multi-stream, 99th percentile",
         progress={"time": [("2023-02-03", 20.0, 1), ("2024-05-01", 10.0, 2)]},
     )
-    card = card_of(board, [Leader("time", "alpha", "alpha author", "10 s", alpha.page)])
+    card = (board, [Leader("time", "alpha", "alpha author", "10 s", alpha.page)])
     missing = [NotShown("task/training/broken.json", ["no JSON. Write it again"])]
     return write_site(folder, board, [(alpha, submission(notes="Read me."))], [card], missing)

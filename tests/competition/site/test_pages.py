@@ -10,7 +10,7 @@ import pytest
 from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets import InferenceRules
-from levelbench.competition.site import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
+from levelbench.competition.site import Leader, NotShown, OriginFacts, SiteFacts
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import asset, assets
@@ -46,10 +46,8 @@ def all_pages(by_hand):
         whole.ruleset.name = whole.ruleset.source = whole.ruleset.aggregation = whole.ruleset.id = text
         whole.progress = {"time": [("2024-05-01", 10.0, 0)]}
         finding = EntryFinding("B101", "warning", text, text, text, text)
-        card = TaskCard(
-            "task", "task.html", "task", text, Target(text, 0.9), whole.ruleset, ["training"], 1, text,
-            [Leader("time", text, text, text, text)],
-        )  # fmt: skip
+        whole.target = Target(text, 0.9)
+        card = (whole, [Leader("time", text, text, text, text)])
         site = SiteFacts(text, text, "", text, 1, [NotShown(text, [text])], [NotShown(text, [text])], text)
         return {
             "index": index_page(site, [card]),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.competition.site.browsing import FOLLOW, card_of, names, write_site
+from tests.competition.site.browsing import FOLLOW, names, write_site
 
 from levelbench.competition.site import Leader, NotShown
 from levelbench.competition.site.boards import filled, joined_steps, steps_script
@@ -162,7 +162,7 @@ def hostile_site(tmp_path_factory, by_hand):
     board = by_hand.board(
         entries, title=PAYLOADS[1], task_title=PAYLOADS[1], progress={"time": [("2024-05-01", 10.0, 1)]}
     )
-    cards = [card_of(board, [Leader("time", text, text, text, text)]) for text in PAYLOADS]
+    cards = [(board, [Leader("time", text, text, text, text)]) for text in PAYLOADS]
     missing = [NotShown(text, [text]) for text in PAYLOADS]
     # What an attack may break out of is the same for all of them but an address: its start counts.
     attacks = [" ".join(PAYLOADS), *ADDRESSES]

@@ -26,13 +26,13 @@ from levelbench.competition.scoring import climbs_of, score
 from levelbench.competition.site import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of, steps_json
 from levelbench.competition.site.boards import (
     board_slug,
-    card,
     empty_board,
     feed,
     filled,
     joined_steps,
     leaderboard_csv,
     leaderboard_json,
+    leaders_of,
     script,
     steps_script,
 )
@@ -88,7 +88,7 @@ def test_each_division_is_ranked_by_itself_and_has_records_of_its_own():
     ranks = [(entry.model, entry.figures["time"].rank, entry.figures["time"].shared) for entry in board.entries]
     assert ranks == [("plain", 1, False), ("late", 2, False), ("quick", 1, False)]
     assert [board.entries[at].model for _, _, at in board.progress["time"]] == ["quick", "plain"]
-    leaders = [(leader.model, leader.division) for leader in card(board).leaders]
+    leaders = [(leader.model, leader.division) for leader in leaders_of(board)]
     assert leaders == [("plain", "closed"), ("quick", "open")]
 
 
@@ -99,8 +99,8 @@ def test_progress_points_at_the_entries_of_the_board():
 
 
 def test_a_card_names_the_first_of_each_column():
-    found = card(a_board(an_entry("fast", 10.0), an_entry("cheap", 20.0, price=1.0)))
-    assert [(leader.column, leader.model) for leader in found.leaders] == [("time", "fast"), ("cost", "cheap")]
+    found = leaders_of(a_board(an_entry("fast", 10.0), an_entry("cheap", 20.0, price=1.0)))
+    assert [(leader.column, leader.model) for leader in found] == [("time", "fast"), ("cost", "cheap")]
 
 
 def test_an_entry_without_a_price_is_unranked_with_the_reason():

@@ -1,8 +1,8 @@
 """The rules that an entry is held to: what a rule finds, and what it looks at.
 
 A finding says which file and field, what is there and what to do. An ``error`` keeps an entry off the board, a
-``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``CheckedEntry`` and yields findings; it
-opens nothing and knows no other rule.
+``warning`` is for its reviewer, a ``note`` is information. A rule is a function of a ``CheckedEntry`` and yields
+findings; it opens nothing and knows no other rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Severity = Literal["error", "warning", "note"]
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-class Code(Struct, frozen=True, forbid_unknown_fields=True):
+class FindingCode(Struct, frozen=True, forbid_unknown_fields=True):
     """What a code means, and what to do about it where that is always the same; ``imported``: about an import."""
 
     means: str
@@ -40,7 +40,7 @@ class Code(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _CODES = msgspec.convert(
-    tomllib.loads(resources.files(__package__).joinpath("codes.toml").read_text("utf-8")), dict[str, Code]
+    tomllib.loads(resources.files(__package__).joinpath("codes.toml").read_text("utf-8")), dict[str, FindingCode]
 )
 CODES: Mapping[str, str] = MappingProxyType({name: code.means for name, code in _CODES.items()})
 """What each code means. Codes are never used again for something else."""
@@ -68,7 +68,7 @@ def warning(code: str, file: str, field: str, found: str, do: str = "") -> Entry
 
 
 def note(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
-    """A finding that is only told."""
+    """A finding for information."""
     return EntryFinding(code, "note", file, field, found, do or _CODES[code].do)
 
 
@@ -191,7 +191,7 @@ class CheckedEntry:
         return warning(code, self.file, field, found, do or self._remedy(code))
 
     def note(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
-        """A finding about this file that is only told."""
+        """A finding about this file for information."""
         return note(code, self.file, field, found, do or self._remedy(code))
 
     def _remedy(self, code: str) -> str:

@@ -272,7 +272,7 @@ BESIDE = frozenset(
         *("ranks", "scheme", "communicator", "scaling", "lr_scale", "engine", "engine.options"),
     }
 )
-"""Settings of an entry that are none of a recipe's: what ended its runs early, and how several processes trained."""
+"""Settings of an entry that no recipe has: what ended its runs early, and how several processes trained."""
 _SCHEME = "scheme."
 """How the names of a scheme's own settings begin."""
 

@@ -93,7 +93,7 @@ def code(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def data(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """The data is real and can be told by its checksums; the software is named."""
+    """The data is real and identified by its checksums; the software is named."""
     stated = entry.submission.provenance
     if stated.synthetic:
         yield entry.error("B177", "provenance.synthetic", "synthetic data")

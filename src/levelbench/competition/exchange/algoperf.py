@@ -312,11 +312,8 @@ def _is_setting(value: Any) -> bool:
 
 
 def _hardware(meta: dict[str, Any]) -> Hardware:
-    gpu, cpu, count = (
-        text_of(meta.get("gpu_model_name"), _LONGEST),
-        text_of(meta.get("cpu_model_name"), _LONGEST),
-        meta.get("gpu_count"),
-    )
+    gpu, cpu = (text_of(meta.get(name), _LONGEST) for name in ("gpu_model_name", "cpu_model_name"))
+    count = meta.get("gpu_count")
     number = count if isinstance(count, int) and 0 < count < 2**31 else None
     said = f"{number or ''} {gpu}".strip() if gpu else cpu
     return Hardware((said or "not stated")[:200], accelerators=number, accelerator=gpu, processor=cpu)
@@ -346,7 +343,7 @@ def target_times(
 
 
 def common_times(submissions: Iterable[Submission]) -> dict[str, dict[str, float]]:
-    """:func:`target_times` of the workloads that all algorithms took part in; empty where there is none such."""
+    """:func:`target_times` of the workloads that all algorithms took part in; empty if there is no such workload."""
     times = target_times(submissions)
     names = set.intersection(*(set(own) for own in times.values())) if times else set()
     return {each: {name: own[name] for name in sorted(names)} for each, own in times.items()} if names else {}

@@ -61,7 +61,7 @@ class LoadGenSummary(Struct, frozen=True):
 
 
 def read_summary(path: str | Path) -> LoadGenSummary:
-    """The summary at ``path``; ``RecordError`` for a file that is none, as that of an accuracy run is none."""
+    """The summary at ``path``; ``RecordError`` for any other file, such as that of an accuracy run."""
     path = Path(path)
     asked = f"reading the LoadGen summary {path}"
     return parse_summary(read_bytes(path, asked, SUMMARY_LIMIT), asked)
@@ -202,7 +202,7 @@ class LoggedAnswer(Struct, frozen=True):
     data: str
 
     def bytes(self) -> bytes:
-        """What the system under test answered; ``ValueError`` where the digits are none."""
+        """What the system under test answered; ``ValueError`` where ``data`` is not hexadecimal."""
         return bytes.fromhex(self.data)
 
 
@@ -210,7 +210,7 @@ _DECODER = msgspec.json.Decoder(list[LoggedAnswer])
 
 
 def read_answers(path: str | Path) -> list[LoggedAnswer]:
-    """The answers at ``path``, none in a run that logged none; ``RecordError`` for a file that is none."""
+    """The answers at ``path``, empty for a run that logged none; ``RecordError`` for any other file."""
     path = Path(path)
     asked = f"reading the LoadGen answers {path}"
     return parse_answers(read_bytes(path, asked, FILE_LIMIT), asked)
@@ -247,7 +247,7 @@ _SCENARIOS: dict[str, Scenario] = {
     "Offline": "offline",
 }
 _AGREE = 0.01
-"""The summary rounds rates; a difference beyond this share is none of rounding."""
+"""The summary rounds rates; rounding does not explain a difference beyond this share."""
 
 
 def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> tuple[Inference, list[str]]:

@@ -201,7 +201,7 @@ def with_held_out(base: Times, held_out: Mapping[str, tuple[str, Mapping[str, fl
 
     ``held_out`` maps each variant to its base workload and the seconds by submission. In order: a variant counts as
     missed where its base was; any time beyond four times the best of its workload is a miss; a base workload is missed
-    where one of its variants is. Scores are then taken of the base times alone, the best among them anew.
+    where one of its variants is. Scores are then taken of the base times alone, whose best is found again.
     """
     times = {each: dict(own) for each, own in base.items()}
     variants = [

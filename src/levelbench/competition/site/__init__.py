@@ -190,23 +190,6 @@ class Leader(Struct):
     """What the figure rests on and with how many it shares the rank."""
 
 
-class TaskCard(Struct):
-    """One board as the index shows it."""
-
-    slug: str
-    page: str
-    task: str
-    title: str
-    target: Target
-    ruleset: RulesetFacts
-    modes: list[Literal["training", "inference"]]
-    entries: int
-    newest: str
-    leaders: list[Leader]
-    about: str = ""
-    """What the board compares, in place of the target; empty: the target says it."""
-
-
 class NotShown(Struct):
     """A file that is on no board, or is to be looked at, and why: a line a finding, what was found and what to do."""
 

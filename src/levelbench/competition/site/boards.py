@@ -18,7 +18,6 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
-from msgspec import Struct
 
 from levelbench.competition.figures import (
     COLUMNS,
@@ -43,7 +42,6 @@ from levelbench.competition.site import (
     FigurePayload,
     Leader,
     RulesetFacts,
-    TaskCard,
     brief,
     slug_of,
     with_rank,
@@ -146,22 +144,10 @@ def task_title(task: str) -> str:
 
 def ruleset_facts(rules: Ruleset) -> RulesetFacts:
     """What a page says of the rules."""
-    return RulesetFacts(
-        id=rules.id,
-        name=rules.name,
-        version=rules.version,
-        date=rules.date,
-        source=rules.source,
-        clock=rules.clock,
-        crossing=rules.crossing,
-        aggregation=aggregation_words(rules.aggregation),
-        aggregation_rule=rules.aggregation.rule,
-        runs=rules.aggregation.runs,
-        drop=rules.aggregation.drop,
-        rounding=rules.cost.rounding,
-        best_of=rules.aggregation.best_of,
-        windows=rules.aggregation.windows,
-    )
+    stated = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
+    stated |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
+    stated["rounding"] = rules.cost.rounding
+    return RulesetFacts(**{name: stated[name] for name in RulesetFacts.__struct_fields__})
 
 
 def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedScenario | None = None) -> BoardPayload:
@@ -246,8 +232,8 @@ def _records(
         yield day, sign * value, numbers[at]
 
 
-def card(board: BoardPayload) -> TaskCard:
-    """The board as the index shows it, with the first of each column in each division."""
+def leaders_of(board: BoardPayload) -> list[Leader]:
+    """The first of each column in each division, which the index shows."""
     leaders, divisions = [], board.divisions()
     for column, division in product(COLUMNS, divisions):
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
@@ -257,19 +243,7 @@ def card(board: BoardPayload) -> TaskCard:
             said = division if len(divisions) > 1 else ""
             rests = standing(best, column, board.ruleset.aggregation_rule, len(first) - 1)
             leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said, rests))
-    return TaskCard(
-        slug=board.slug,
-        page=board.page,
-        task=board.task,
-        title=board.task_title,
-        target=board.target,
-        ruleset=board.ruleset,
-        modes=board.modes,
-        entries=len(board.entries),
-        newest=max((entry.date for entry in board.entries), default=""),
-        leaders=leaders,
-        about=board.about,
-    )
+    return leaders
 
 
 def goodness(column: Column) -> float:
@@ -398,25 +372,6 @@ _TEXTS = ("id", "page", "model", "author", "organisation", "framework", "hardwar
 _COUNTS = ("n", "reached", "expected_with_restarts_s", "best_s")
 
 
-class _Board(Struct):
-    task: str
-    ruleset: str
-    scenario: RankedScenario | None
-    target: msgspec.Raw
-    page: str
-    data: str
-    steps: str
-    generated: str
-    entries: list[EntryPayload]
-
-
-class _Leaderboard(Struct):
-    schema: int
-    title: str
-    version: str
-    boards: list[_Board]
-
-
 def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -> bytes:
     """All boards for programs: seconds and US dollars, an interval's open end as ``null``.
 
@@ -424,20 +379,18 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
     have the steps of its runs.
     """
     found = [
-        _Board(
-            board.task,
-            board.ruleset.id,
-            board.scenario,
-            msgspec.Raw(msgspec.json.encode(board.target)),
-            board.page,
-            board.data,
-            board.steps,
-            board.generated,
-            [msgspec.structs.replace(entry, steps=[]) if entry.steps else entry for entry in board.entries],
-        )
+        {
+            "task": board.task,
+            "ruleset": board.ruleset.id,
+            "scenario": board.scenario,
+            "target": board.target,
+            **{name: getattr(board, name) for name in ("page", "data", "steps", "generated")},
+            "entries": [msgspec.structs.replace(entry, steps=[]) if entry.steps else entry for entry in board.entries],
+        }
         for board in boards
     ]
-    return msgspec.json.encode(_Leaderboard(BOARD_SCHEMA, title, version, found)) + b"\n"
+    whole = {"schema": BOARD_SCHEMA, "title": title, "version": version, "boards": found}
+    return msgspec.json.encode(whole) + b"\n"
 
 
 def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:

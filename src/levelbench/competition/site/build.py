@@ -46,12 +46,12 @@ from levelbench.competition.site import (
 )
 from levelbench.competition.site.boards import (
     FEW_BYTES,
-    card,
     empty_board,
     filled,
     joined_steps,
     leaderboard_csv,
     leaderboard_json,
+    leaders_of,
     script,
     steps_script,
 )
@@ -251,9 +251,9 @@ def build(
     function of a module, beside its rules. ``limits`` says what is known of its machine and network, as a check asks
     it: what that refuses is not shown.
 
-    Raises ``UsageError`` where ``folder`` is none, ``site`` holds something else or ``base_url`` is no address of the
-    web, ``UnknownNameError`` for a ruleset that is not there, ``DefinitionError`` for a ``board.toml`` that cannot be
-    read, ``StoreError`` where nothing can be written, another build is at it, or an entry changes meanwhile.
+    Raises ``UsageError`` where ``folder`` is no folder, ``site`` holds something else or ``base_url`` is no web
+    address, ``UnknownNameError`` for an unknown ruleset, ``DefinitionError`` for a ``board.toml`` that cannot be read,
+    ``StoreError`` where nothing can be written, another build is at it, or an entry changes meanwhile.
     """
     if not folder.is_dir():
         raise UsageError(f"the leaderboard {folder}", "there is no such folder", "give the folder of the entries")
@@ -296,7 +296,7 @@ def _settings_of(folder: Path, known: Mapping[str, Ruleset]) -> BoardSettings:
 
 
 def _paths(folder: Path, site: Path, findings: list[EntryFinding]) -> Iterator[str]:
-    """The files of entries; the site may lie in the leaderboard's folder, and is none of it."""
+    """The files of entries; the site may lie in the leaderboard's folder without being part of it."""
     root, own = folder.resolve(), site.resolve()
     inside = own.is_relative_to(root)
     around: list[EntryFinding] = []
@@ -317,7 +317,7 @@ def _decide(
 ) -> tuple[list[_Scored], set[BoardKey]]:
     """Which entries are shown, and which boards are not built; what comes of comparing the entries is added to them.
 
-    An entry that cannot be shown is compared with none, so whoever sends a broken one takes nobody's place.
+    An entry that cannot be shown is not compared with others, so a broken one takes no other entry's place.
     """
     rivals, told = Rivals(), dict[str, list[EntryFinding]]()
     for entry in entries:
@@ -421,7 +421,8 @@ class _Pages:
             near=built.near,
             feed="feed.xml" if self._url else "",
         )
-        self._place.put("index.html", index_page(facts, [card(board) for board in boards]).encode("utf-8", "replace"))
+        index = index_page(facts, [(board, leaders_of(board)) for board in boards])
+        self._place.put("index.html", index.encode("utf-8", "replace"))
 
     def _board(
         self, key: BoardKey, members: Sequence[tuple[EntryPayload, bytes]], of_one_task: Sequence[BoardKey]

@@ -288,7 +288,7 @@ def _file(source: str | bytes, root: str, name: str) -> Html | None:
     """The link to the submission's file: in the page itself, as an address that is its content, or a file beside it."""
     if isinstance(source, str):
         return inside(root, source, "JSON") if source else None
-    # The letters of base 64 are none that end an attribute.
+    # No letter of base 64 ends an attribute.
     content = Html(b64encode(source).decode("ascii"))
     return fill(
         '<a download="{name}.json" href="data:application/json;base64,{content}">JSON</a>', name=name, content=content

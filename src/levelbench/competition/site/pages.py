@@ -7,7 +7,7 @@ the same table over and adds what needs one: the other columns, sorting, filters
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 from levelbench.competition.figures import COLUMNS, Column
@@ -16,9 +16,10 @@ from levelbench.competition.site import (
     BoardPayload,
     EntryPayload,
     FigurePayload,
+    Leader,
     NotShown,
+    RulesetFacts,
     SiteFacts,
-    TaskCard,
 )
 from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
 from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
@@ -45,11 +46,11 @@ from levelbench.report.numbers import ABSENT
 _MOST_REASONS = 12
 
 
-def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
-    """The index of ``site`` with a card for each of ``tasks``, as the text of an HTML document."""
-    cards = many(_card(card) for card in tasks)
-    boards = f"{len(tasks)} board{'s' * (len(tasks) != 1)}"
-    lead = f"{entries_words(site.entries)} on {boards}, as of {site.generated or ABSENT}."
+def index_page(site: SiteFacts, boards: Sequence[tuple[BoardPayload, Sequence[Leader]]]) -> str:
+    """The index of ``site`` with a card for each board and its leaders, as the text of an HTML document."""
+    cards = many(_card(*each) for each in boards)
+    count = f"{len(boards)} board{'s' * (len(boards) != 1)}"
+    lead = f"{entries_words(site.entries)} on {count}, as of {site.generated or ABSENT}."
     programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV")]
     programs += [(site.feed, "feed of new entries")] if site.feed else []
     links = many(fill("<li>{link}</li>", link=inside("", name, words)) for name, words in programs)
@@ -61,7 +62,7 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
         what="Deep learning, measured end to end: how long and how many dollars until a model is good enough, "
         "and what one answer of it takes.",
         cards=cards or Html('<p class="note">No entry yet.</p>'),
-        rules=_rulesets(tasks),
+        rules=_rulesets({board.ruleset.id: board.ruleset for board, _ in boards}),
         near=_listed(
             "Doubtful",
             site.near,
@@ -75,9 +76,9 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
     return page(site.title, "index", "index.html", main, site=site.title)
 
 
-def _card(card: TaskCard) -> Html:
-    """One board: its target and the first of each column."""
-    leaders = many(
+def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
+    """One board: its target, or what it compares in place of it, and the first of each column."""
+    firsts = many(
         fill(
             '<div class="leader"><dt>{column}{division}</dt><dd class="value">{text}</dd><dd class="by">{model}, '
             '{author}</dd><dd class="by">{standing}</dd></div>',
@@ -88,23 +89,22 @@ def _card(card: TaskCard) -> Html:
             author=leader.author,
             standing=leader.standing,
         )
-        for leader in card.leaders
+        for leader in leaders
     )
     return fill(
         '<article class="card"><h2>{link}</h2><p class="target-line">{target}</p><dl class="leaders">{leaders}</dl>'
         '<p class="foot"><span>{count}</span><span>newest {newest}</span><span>rules {rules}</span></p></article>',
-        link=inside("", card.page, card.title),
-        target=card.about or target_text(card.target),
-        leaders=leaders or Html('<div class="leader"><dt>No figure yet</dt></div>'),
-        count=entries_words(card.entries),
-        newest=card.newest or ABSENT,
-        rules=card.ruleset.id,
+        link=inside("", board.page, board.task_title),
+        target=board.about or target_text(board.target),
+        leaders=firsts or Html('<div class="leader"><dt>No figure yet</dt></div>'),
+        count=entries_words(len(board.entries)),
+        newest=max((entry.date for entry in board.entries), default="") or ABSENT,
+        rules=board.ruleset.id,
     )
 
 
-def _rulesets(tasks: Sequence[TaskCard]) -> Html:
+def _rulesets(known: Mapping[str, RulesetFacts]) -> Html:
     """Each version of rules once."""
-    known = {card.ruleset.id: card.ruleset for card in tasks}
     rows = [
         (
             f"{each.name} {each.version}",

@@ -335,7 +335,7 @@ def entry_files(root: Path) -> list[Path]:
     if not root.is_dir():
         return [root]
     folders = [root / task.folder / mode for task in TASKS for mode in MODES] + [root / mode for mode in MODES]
-    # Only a folder without folders of entries holds entries itself: a clone's own JSON files are none.
+    # Only a folder without folders of entries holds entries itself: a clone's own JSON files are not entries.
     there = [folder for folder in folders if folder.is_dir()] or [root]
     found = [path for folder in there for path in _json_files(folder)]
     if len(found) > MOST_FILES:
@@ -349,7 +349,7 @@ def _json_files(folder: Path) -> list[Path]:
 
 
 def read_folder(root: Path, *, today: date | None = None) -> tuple[list[Submission], list[str]]:
-    """All entries under ``root``, and a sentence for each file that is none.
+    """All entries under ``root``, and a sentence for each file that is not an entry.
 
     A curve without its JSON is such a sentence too. Raises ``RecordError`` where there is no entry at all to look for.
     """

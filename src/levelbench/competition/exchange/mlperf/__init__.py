@@ -139,7 +139,7 @@ _FIELDS = ("epochs to converge", "samples to converge")
 def read_points(path: str | Path) -> dict[str, list[ReferencePoint]]:
     """The points of a file by benchmark, in the file's order; as many runs are dropped as the benchmark's score drops.
 
-    Raises ``RecordError`` for a file that is none, or a record without benchmark, batch size or values.
+    Raises ``RecordError`` for any other file, or a record without benchmark, batch size or values.
     """
     path = Path(path)
     asked = f"reading the reference points in {path}"

@@ -270,7 +270,7 @@ def _by_count(log: TrainingLog) -> Iterator[LogFinding]:
 
 
 def _own(log: TrainingLog) -> Iterator[LogFinding]:
-    """What the official checker lets pass: clocks that go back, curves that do, values that are none."""
+    """What the official checker lets pass: clocks that go back, curves that do, values that are not numbers."""
     latest, reported = 0, False
     for event in log.events:
         if not reported and (latest - event.time_ns) / 1e9 > _CLOCK_SET_S and event.time_ns:

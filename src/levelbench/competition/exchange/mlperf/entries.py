@@ -255,7 +255,7 @@ def _epoch_s(started: str | None) -> float:
         moment = datetime.fromisoformat(started or "")
     except ValueError:
         return 0.0
-    # A time without a zone is nobody's in particular: nothing is taken from it.
+    # Without a zone it is not known which instant a time means.
     return moment.timestamp() if moment.tzinfo is not None else 0.0
 
 
