@@ -195,7 +195,7 @@ _IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
 @click.argument("kind", metavar=f"[{'|'.join(_IMPORTED)}]", type=click.Choice(_IMPORTED))
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of the leaderboard.")
-@click.option("--task", help="loadgen: the task of logs that lie outside of a results tree.")
+@click.option("--task", help="loadgen: the task of logs outside a results tree.")
 @click.option("--author", help="loadgen: who submits them.")
 @click.option("--model", help="loadgen: the model that answered.")
 @click.option("--hardware", help="loadgen: the system in words.")
@@ -227,7 +227,9 @@ def import_entries(
     """
     given = [f"--{name}" for name, value in stated.items() if value is not None]
     if kind != "loadgen" and given:
-        raise UsageError(f"import {kind}", f"{' and '.join(given)} is given", "leave it out: its files say so")
+        raise UsageError(
+            f"import {kind}", f"{' and '.join(given)} is given", "leave it out: the files themselves say it"
+        )
     submissions, problems = _read_results(kind, path, stated)
     placed = None
     if output is not None:
@@ -464,7 +466,7 @@ def _no_place(kind: str, entry: Submission) -> str:
     if task_called(entry.task) is None:
         return f"DAWNBench has no task {entry.task!r}"
     alone = entry.mode == "training" or any(each.scenario in ANSWERED_ALONE for each in entry.inference)
-    return "" if alone else "DAWNBench has no scenario but that of single answers"
+    return "" if alone else "DAWNBench has no scenario other than single answers"
 
 
 def _write_entry(kind: str, entry: Submission, folder: Path, used: set[str]) -> tuple[list[Path], list[str]]:

@@ -27,15 +27,19 @@ _FORMATS = ("text", "json", "sarif", "github")
 
 @click.command("lint")
 @click.argument("what", nargs=-1, metavar="RUNS|FILE|DIR...")
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules: LB107, LB2 or a name, by commas.")
+@click.option(
+    "--select", multiple=True, metavar="CODES", help="Only these rules, separated by commas: LB107, LB2 or a name."
+)
 @click.option(
     "--ignore", multiple=True, metavar="CODE=REASON", help="Set a rule's findings aside; the reason is shown."
 )
-@click.option("--show", type=click.Choice(_SEVERITIES), help="Print findings so severe and worse. [default: warning]")
+@click.option(
+    "--show", type=click.Choice(_SEVERITIES), help="Print findings of this severity and worse. [default: warning]"
+)
 @click.option(
     "--fail-on",
     type=click.Choice([*_SEVERITIES, "never"]),
-    help="Exit with 1 on a finding so severe or worse. [default: warning]",
+    help="Exit with 1 on a finding of this severity or worse. [default: warning]",
 )
 @click.option("--format", "layout", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("--config", type=click.Path(path_type=Path), help="Settings instead of lint.toml or pyproject.toml here.")
@@ -66,7 +70,7 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> int:
-    """Hold a performance claim to the rules: runs, a submission, a log of MLPerf's, or a claim written down.
+    """Check a performance claim against the rules: runs, a submission, an MLPerf log, or a claim file.
 
     \b
       levelbench lint digits
@@ -90,7 +94,7 @@ def command(
         return _list(layout)
     if not what:
         do = "give runs, a file or a folder; levelbench lint --template writes a claim to fill in"
-        raise UsageError("levelbench lint", "it names nothing to look at", do)
+        raise UsageError("levelbench lint", "nothing to check was named", do)
     settings = _settings(config)
     least, failing = _severities(show or settings.show, fail_on or settings.fail_on)
     report = _report(what, select or settings.select, {**settings.ignore}, ignore, store_path)

@@ -74,7 +74,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = ()) -> list[str]:
     """Each reason to doubt a run, once, with the number of runs that it concerns.
 
-    Those of groups that are in ``comparisons`` are said beside their verdicts.
+    Those of groups that are in ``comparisons`` are given with their verdicts.
     """
     from levelbench.records.comparable import doubts_of
 
@@ -114,9 +114,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
 def exit_code(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], wrong: frozenset[str], *, refused: int = 0
 ) -> int:
-    """1 for a worse verdict or a missed target, 4 where nothing can be told, among the outcomes that are ``wrong``.
+    """1 for a worse verdict or a missed target, 4 where nothing can be concluded, of the outcomes that are ``wrong``.
 
-    Both at once are 1: what is known to be wrong outweighs what is not known. A ``refused`` comparison tells nothing.
+    Both at once are 1: what is known to be wrong outweighs what is unknown. A ``refused`` comparison is unclear.
     """
     kinds = {each.verdict.kind.value.lower() if each.verdict else "unclear" for each in comparisons}
     kinds |= {"unclear"} if refused else set()

@@ -1,4 +1,4 @@
-"""LB101: the time falls as ranks are added, and so does the quality, or nobody says what became of it."""
+"""LB101: the time falls as ranks are added, and so does the quality, or what became of it is not stated."""
 
 from __future__ import annotations
 

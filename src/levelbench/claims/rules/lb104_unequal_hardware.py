@@ -75,7 +75,7 @@ def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) ->
 def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
     """The ratio of the peaks in the precisions that are used; where that is not said, in the widest that both have.
 
-    What one machine could do in a precision that nobody says was used explains nothing.
+    What a machine could do in a precision that is not stated to have been used explains nothing.
     """
     ours, theirs = precision_of(pair.new), precision_of(pair.base)
     if not new.peaks.get(ours or "") or not base.peaks.get(theirs or ""):

@@ -1,4 +1,4 @@
-"""LB121: a few iterations were timed and multiplied; nobody trained to the end."""
+"""LB121: a few iterations were timed and multiplied; nothing was trained to the end."""
 
 from __future__ import annotations
 

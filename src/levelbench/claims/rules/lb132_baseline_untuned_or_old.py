@@ -49,7 +49,7 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
             found = f"'{new.name}' had {plural(trials, 'trial')} of tuning and '{base.name}' {base_trials:,}"
             yield guilty(f"{pair.base_field}.tuning.trials", found, _TUNE, pair.where, "warning")
     elif new.tuning.budget_equal is False or base.tuning.budget_equal is False:
-        # Unequal in the baseline's favour is nobody's fault.
+        # Effort that favours the baseline misleads nobody.
         if not (trials is not None and base_trials is not None and base_trials >= trials):
             at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
             found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"

@@ -12,7 +12,7 @@ from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
 
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
-_ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, beside the share"
+_ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, with the share"
 _SAME = 1e-6
 """Runs whose times agree to six digits are no evidence of variation."""
 

@@ -10,7 +10,7 @@ from levelbench.claims.rules._common import guilty, not_stated, number, plural, 
 from levelbench.claims.view import Claim
 
 _BOUNDED = ("speed-up", "throughput", "operations")
-_DO = "show the limit beside it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
+_DO = "show the limit with it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
