@@ -16,6 +16,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.competition.checks.findings import EntryFinding
@@ -118,7 +119,7 @@ def _lint_words(linted: int | None) -> str:
     """How many entries the linter found something in; that it was not asked is said too."""
     if linted is None:
         return "; the linter was not run"
-    return f"; the linter found something in {_plural(linted, 'entry', 'entries')}" if linted else ""
+    return f"; the linter found something in {plural(linted, 'entry', 'entries')}" if linted else ""
 
 
 def _checked(
@@ -165,15 +166,11 @@ def _rule_name(code: str) -> str:
 
 def summary_line(checked: int, found: list[EntryFinding]) -> str:
     """How many entries were checked, and what was found: one line."""
-    parts = [_plural(checked, "entry", "entries")]
+    parts = [plural(checked, "entry", "entries")]
     for severity in ("error", "warning", "note"):
         count = sum(each.severity == severity for each in found)
-        parts.append(_plural(count, severity, f"{severity}s"))
+        parts.append(plural(count, severity))
     return f"{parts[0]} checked: {', '.join(parts[1:])}"
-
-
-def _plural(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
 
 
 def one_line(text: str) -> str:
@@ -291,14 +288,13 @@ def build_site(
 
 def _build_lines(built: Built) -> list[str]:
     """What was built, then what is doubtful, and what is not shown and why."""
-    boards = len(built.boards)
     lines = [
         f"site: {Path(built.site) / 'index.html'}",
-        f"{built.entries} entr{'y' if built.entries == 1 else 'ies'} on {boards} board{'s' * (boards != 1)}; "
-        f"{built.read} file{'s' * (built.read != 1)} read, {len(built.written)} written, {len(built.removed)} removed",
+        f"{plural(built.entries, 'entry', 'entries')} on {plural(len(built.boards), 'board')}; "
+        f"{plural(built.read, 'file')} read, {len(built.written)} written, {len(built.removed)} removed",
     ]
     if built.warnings:
-        lines.append(f"{built.warnings} warning{'s' * (built.warnings != 1)}: levelbench board check lists them")
+        lines.append(f"{plural(built.warnings, 'warning')}: levelbench board check lists them")
     return lines + _listed("doubtful", built.near) + _listed("not shown", built.not_shown)
 
 

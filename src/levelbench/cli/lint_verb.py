@@ -14,6 +14,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.claims.lint import Linted, LintReport, Settings
@@ -271,14 +272,14 @@ def _ignored_lines(report: LintReport) -> list[str]:
     lines = ["ignored"]
     for code, reason in sorted(report.ignored.items()):
         count = sum(each.finding.code == code for each in suppressed)
-        lines.append(f"  {code}: {_plural(count, 'finding')}, because: {reason}")
+        lines.append(f"  {code}: {plural(count, 'finding')}, because: {reason}")
     return [*lines, ""]
 
 
 def _summary(report: LintReport, show: Severity) -> str:
     counts = report.counts()
-    found = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
-    text = f"{_plural(len(report.linted), 'claim')} checked against {_plural(len(report.rules), 'rule')}"
+    found = [plural(counts["error"], "error"), plural(counts["warning"], "warning")]
+    text = f"{plural(len(report.linted), 'claim')} checked against {plural(len(report.rules), 'rule')}"
     text += f": {', '.join(found)}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
@@ -286,9 +287,5 @@ def _summary(report: LintReport, show: Severity) -> str:
     if suppressed := len(report.suppressed()):
         text += f", {suppressed} ignored"
     if report.unread:
-        text += f", {_plural(len(report.unread), 'file')} not read"
+        text += f", {plural(len(report.unread), 'file')} not read"
     return text
-
-
-def _plural(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -11,6 +11,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import UsageError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.records import Record, Store
@@ -58,7 +59,7 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
     with shared.as_far_as_read():
         for path in removed:
             click.echo(shared.visible(f"removed {path}"))
-        click.echo(f"{len(ids)} run{'s' * (len(ids) != 1)}, {len(removed)} file{'s' * (len(removed) != 1)} removed")
+        click.echo(f"{plural(len(ids), 'run')}, {plural(len(removed), 'file')} removed")
     return 0
 
 
@@ -116,7 +117,7 @@ def _files(store: Store, record: Record) -> list[Path]:
 
 
 def _confirmed(records: list[Record], files: list[Path]) -> bool:
-    count = f"{len(records)} record{'s' * (len(records) != 1)} ({len(files)} file{'s' * (len(files) != 1)})"
+    count = f"{plural(len(records), 'record')} ({plural(len(files), 'file')})"
     if not sys.stdin.isatty():
         raise UsageError(f"removing {count}", "there is no terminal to ask on", "add --yes")
     names = _ids(records) or ", ".join(path.name for path in files[:_SHOWN])

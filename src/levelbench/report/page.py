@@ -32,7 +32,7 @@ from levelbench.report.markup import (
     tag,
     to_html,
 )
-from levelbench.report.numbers import number
+from levelbench.report.numbers import number, plural
 from levelbench.report.remarks import Remarks, lint_lines, lint_section, missing_line
 from levelbench.report.run_figures import Group, Plot, can_draw, figures_of
 from levelbench.report.runs import groups_table, phases_by_group, runs_table, target_text
@@ -372,7 +372,7 @@ def report_page(
     runs = all_runs(groups)
     days = sorted({run.started[:10] for run in runs})
     when = f", {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") if days else ""
-    lead = f"{len(groups)} group{'s' * (len(groups) != 1)}, {len(runs)} run{'s' * (len(runs) != 1)}{when}"
+    lead = f"{plural(len(groups), 'group')}, {plural(len(runs), 'run')}{when}"
     main = tag(
         "main",
         _verdict_section(verdicts, against, list(attributions)),

@@ -17,9 +17,9 @@ from levelbench.claims.rules._common import (
     not_stated,
     number,
     pairs,
-    plural,
 )
 from levelbench.claims.view import Claim, QualityView, ScalingPoint
+from levelbench.report.numbers import plural
 
 _RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
 _Indexed = tuple[int, ScalingPoint]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
+from levelbench.claims.rules._common import guilty, not_stated, number, seconds, sides
 from levelbench.claims.view import Claim, Side, Uncounted
+from levelbench.report.numbers import plural
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural, times
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
+from levelbench.report.numbers import plural
 
 _SKIPPED = {"quality", "operations", "cost"}
 """A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""

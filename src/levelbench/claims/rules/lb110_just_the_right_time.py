@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, plural, seconds, sides
+from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, seconds, sides
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
+from levelbench.report.numbers import plural
 
 _TO_TARGET = "train to the target and compare the times until it was reached"
 _GO_ON = "go on for some evaluations after the target, or fix the length before and judge the last evaluation"

@@ -14,13 +14,13 @@ from levelbench.claims.rules._common import (
     not_stated,
     number,
     percent,
-    plural,
     seconds,
     sides,
 )
 from levelbench.claims.rules._runs import side_qualities
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.distributions import normal_cdf
+from levelbench.report.numbers import plural
 
 __all__ = ["expected_extreme", "rule"]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
+from levelbench.report.numbers import plural
 
 _TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
 _NEWER = "add the best entry of today, or say why this one still is it"
