@@ -140,14 +140,10 @@ def _check(given: dict[str, Any]) -> None:
         found = "that is no process at all"
         raise UsageError(f"-n {given['processes']}", found, "ask for at least one; five give an interval")
     if not 0 < given["quality_share"] <= 1:
-        raise UsageError(
-            f"--quality-share {given['quality_share']:g}", "it is not a share", "as in --quality-share 0.99"
-        )
+        raise UsageError(f"--quality-share {given['quality_share']:g}", "it is no share", "as in --quality-share 0.99")
     price = given["price_per_hour"]
     if price is not None and not 0 < price < float("inf"):
-        raise UsageError(
-            f"--price-per-hour {price:g}", "it is not a possible price above zero", "as in --price-per-hour 3.06"
-        )
+        raise UsageError(f"--price-per-hour {price:g}", "it is no price above zero", "as in --price-per-hour 3.06")
     if given["price_source"] is not None and price is None:
         raise UsageError("--price-source", "there is no price", "give --price-per-hour as well")
     scenario_settings(given)

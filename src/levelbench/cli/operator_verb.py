@@ -31,7 +31,9 @@ _SUITE = (3, 1.0)
 @click.argument("operator", required=False, metavar="[NAME]")
 @click.option("--suite", help="A suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
 @click.option("--subset", help="A part of the suite: training, inference-server, inference-device.")
-@click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
+@click.option(
+    "--framework", "frameworks", help="Framework, or several with commas between; default: all that run here."
+)
 @click.option("--shape", "shapes", multiple=True, help="Shape of an input: X=8x64x56x56, with :int64 for a dtype.")
 @click.option("--input", "values", multiple=True, help="Values of an input: axes=0,1.")
 @click.option("--attr", "attributes", multiple=True, help="Attribute: pads=1,1,1,1.")

@@ -63,11 +63,11 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "a": comparison.a.label,
         "b": comparison.b.label,
-        "verdict": dataclasses.asdict(comparison.verdict) if comparison.verdict else None,
-        "attribution": dataclasses.asdict(comparison.attribution) if comparison.attribution else None,
-        "caveats": [dataclasses.asdict(each) for each in comparison.caveats],
+        "verdict": comparison.verdict,
+        "attribution": comparison.attribution,
+        "caveats": list(comparison.caveats),
         "machines_differ": comparison.machines_differ,
-        "differences": [dataclasses.asdict(each) for each in comparison.differences],
+        "differences": list(comparison.differences),
     }
 
 
@@ -104,9 +104,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "key": group.key,
         "n": group.n,
         "reached": group.reached,
-        "reached_interval": dataclasses.asdict(wilson(group.reached, group.n)),
-        "time_to_accuracy_s": dataclasses.asdict(found) if found else None,
-        "final_test": dataclasses.asdict(final) if final else None,
+        "reached_interval": wilson(group.reached, group.n),
+        "time_to_accuracy_s": found,
+        "final_test": final,
         "specification": group.specification,
     }
 

@@ -64,7 +64,7 @@ __all__ = ["command"]
     envvar="LEVELBENCH_DATA",
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
-@click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
 @click.option("--no-report", is_flag=True, help="Write no report.")

@@ -51,7 +51,7 @@ __all__ = ["command"]
 @click.option(
     "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".'
 )
-@click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
