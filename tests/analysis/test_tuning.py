@@ -104,8 +104,8 @@ def test_one_run_that_reached_says_nothing_of_how_they_vary():
 
 
 @pytest.mark.parametrize("given", [{"cost": 0.0}, {"cost": 1.0}, {"width": -0.1}])
-def test_a_share_that_is_none_is_refused(given):
-    with pytest.raises(UsageError, match="no share"):
+def test_an_impossible_share_is_refused(given):
+    with pytest.raises(UsageError, match="not a share"):
         tune(curves(), **given)
 
 

@@ -12,9 +12,10 @@ from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, find
 from levelbench.claims.reading.claim_file import hints
 from levelbench.claims.rule import SEVERITIES
 from levelbench.claims.rules import all_rules
-from levelbench.claims.rules._common import number, pairs, plural, seconds
+from levelbench.claims.rules._common import number, pairs, seconds
 from levelbench.claims.view import Claim, ComparisonView, Side
 from levelbench.errors import UnknownNameError, UsageError
+from levelbench.report.numbers import plural
 
 
 def codes(findings):

@@ -157,8 +157,8 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
         (("--recipe", "mpl"), "close: mlp"),
         (("--epochs", "-1"), "not positive"),
         (("--every", "often"), "not an interval"),
-        (("--cost", "2"), "it is no share"),
-        (("--width", "0"), "it is no share"),
+        (("--cost", "2"), "it is not a share"),
+        (("--width", "0"), "it is not a share"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_run(call, tmp_path, words, says):

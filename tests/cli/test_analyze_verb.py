@@ -190,7 +190,7 @@ def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp
         ("{}", ("--factor", "wide"), "there is one"),
         ("{}", ("--factor", "wide", "--factor", "nesterov"), "it declares wide, momentum"),
         ("{}", ("--factor", "wide", "--factor", "speed=1"), "speed"),
-        ("{}[momentum=0.0]", (), "it is off already"),
+        ("{}[momentum=0.0]", (), "it is already off"),
         ("{}", ("--plot", "c.pdf"), "end it in .svg or .png"),
     ],
 )

@@ -69,7 +69,7 @@ def test_its_warnings_are_notes_and_only_told_where_they_are_asked_for(call, boa
 def test_with_no_lint_it_is_not_asked_and_the_summary_says_so(call, misleading):
     assert of_linter(call, misleading, "--no-lint") == ([], None)
     _, out, _ = call("board", "check", misleading, "--no-lint")
-    assert out.splitlines()[-1].endswith("; the linter was not asked")
+    assert out.splitlines()[-1].endswith("; the linter was not run")
 
 
 def test_a_clean_entry_has_nothing_more(call, board):
@@ -91,7 +91,7 @@ def test_the_summary_says_of_how_many_entries_it_found_something(call, misleadin
     (path,) = misleading.rglob("*.json")
     path.with_name("other.json").write_text(path.read_text())
     _, out, _ = call("board", "check", misleading)
-    assert out.splitlines()[-1].endswith("; the linter found something of 2 entries")
+    assert out.splitlines()[-1].endswith("; the linter found something in 2 entries")
 
 
 def test_where_codes_are_counted_a_rule_has_its_name(call, misleading):

@@ -176,7 +176,7 @@ def test_a_template_is_linted_as_soon_as_something_is_filled_in(call, here):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "names nothing"),
+        ([], "nothing to check was named"),
         (["clam.toml"], "give claim.toml"),
         (["claim.toml", "--select", "LB9"], "no rule has that name"),
         (["claim.toml", "--ignore", "LB105"], "no reason is given"),

@@ -131,11 +131,11 @@ def test_a_file_of_the_store_that_is_no_record_is_not_removed(call, store):
     notes.write_text("a word to myself\n")
     code, _, err = call("rm", notes, "--yes", "--store", store)
     assert (code, notes.exists()) == (2, True)
-    assert "it is no record of a run" in err
+    assert "it is not the record of a run" in err
 
 
 def test_records_of_another_store_are_not_removed(call, store, tmp_path):
     code, _, err = call("rm", store / "digits", "--yes", "--store", tmp_path / "other")
     assert code == 2
-    assert "it lies outside of the store" in err
+    assert "it lies outside the store" in err
     assert list(store.rglob("*.jsonl"))

@@ -30,4 +30,4 @@ def test_each_doubt_has_a_line_of_its_own_after_the_findings():
 
 def test_where_there_is_nothing_to_doubt_it_says_so():
     (line,) = doctor_lines(diagnosis())[3:]
-    assert line.startswith("nothing to doubt")
+    assert line.startswith("no doubts: the machine is quiet")

@@ -1,4 +1,4 @@
-"""Inference as a table and lines: what is told beside each figure, and what is said where a rule was broken."""
+"""Inference as a table and lines: what stands with each figure, and what is printed where a rule was broken."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_offline_has_a_throughput_and_no_latency_of_a_query(arms):
 def test_one_arm_alone_has_no_verdict_and_one_process_says_so(arms):
     text = said([arms(n=1)[0]])
     assert "verdict" not in text
-    assert "one process: its interval says nothing of the next one" in text
+    assert "one process: its interval says nothing about the next one; use -n 5" in text
 
 
 def test_answers_that_got_worse_are_marked_in_the_table_and_told(arms):

@@ -47,7 +47,7 @@ def test_one_arm_alone_has_no_verdict(summary_of):
 
 def test_too_few_samples_have_no_p99_and_the_table_says_how_many_are_needed(summary_of):
     text = to_text(latency_table(summary_of({TORCH: {"samples": 60}}, (1,))), 400)
-    assert "p90 36 and p99 368 are needed" in text
+    assert "each process needs 36 for p90 and 368 for p99" in text
     assert text.count("too few samples") == 1
 
 

@@ -71,7 +71,7 @@ def test_an_efficiency_that_is_not_claimed_says_why():
     assert cell(table, 2, "efficiency_to_accuracy") == Absent("threads outnumbered cores")
 
 
-def test_what_was_sent_stands_beside_what_was_predicted():
+def test_what_was_sent_is_shown_with_what_was_predicted():
     table = teamwork_table(POINTS)
     assert len(table.rows) == 2
     assert cell(table, 0, "sent_bytes").value == cell(table, 0, "predicted_bytes").value == 800

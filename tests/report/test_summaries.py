@@ -69,7 +69,7 @@ def test_a_single_run_gives_a_number_without_an_interval(make, group):
     assert cell.low is None
 
 
-def test_seconds_that_the_clock_leaves_out_stand_beside_the_score(make, group):
+def test_seconds_that_the_clock_leaves_out_are_shown_with_the_score(make, group):
     only = group([make(seed=seed, clock="dawnbench") for seed in (1, 2, 3)])[0][0]
     left_out = column(groups_table([only]), "left_out_s")[0]
     assert left_out.value == pytest.approx(sum(run.excluded_s["evaluate"] for run in only.runs) / 3)

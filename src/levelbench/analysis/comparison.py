@@ -1,7 +1,7 @@
 """Compares two groups of runs: whether they can be compared, the verdict, the reason, the difference of machines.
 
 What speaks against a comparison is found by one gate, ``records.comparable``, before anything is computed: what it
-refuses is an error, where it withholds the verdict there are figures alone, and the rest is said beside the verdict.
+refuses is an error, where it withholds the verdict there are figures alone, and the rest is given with the verdict.
 """
 
 from __future__ import annotations
@@ -177,5 +177,5 @@ def _given_up(runs: Sequence[RunSummary]) -> list[float] | None:
     """How long each run that missed had tried, in their order, infinite for a hopeless one; ``None`` if not known."""
     missed = [run for run in runs if run.time_to_accuracy_s is None]
     times = [math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0 for run in missed]
-    # Who tried for no time at all tells nothing of the others' times.
+    # A run of no duration at all says nothing about the times of the others.
     return times if all(time > 0.0 for time in times) else None

@@ -67,7 +67,7 @@ class FactorArm:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A ratio with its interval; ``None`` for what cannot be told, ``reason`` says why.
+    """A ratio with its interval; ``None`` where it cannot be known, and ``reason`` says why.
 
     ``deviation`` is the standard deviation that one run of each arm gives the logarithm, for planning.
     """
@@ -233,7 +233,7 @@ def designs(factors: Sequence[str]) -> list[frozenset[str]]:
 
 
 def one_at_a_time(factors: Sequence[str]) -> list[frozenset[str]]:
-    """None, each alone, all: the least that can tell whether they compose."""
+    """None, each alone, all: the fewest arms that show whether they compose."""
     every = frozenset(factors)
     return list(dict.fromkeys([frozenset[str](), *(frozenset([each]) for each in factors), every]))
 
@@ -368,7 +368,7 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
 
 def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
     if not group.runs:
-        raise IncomparableError(f"the composition with {group.label}", "none of its runs came to an end", "run it")
+        raise IncomparableError(f"the composition with {group.label}", "none of its runs has finished", "run it")
     runs = sorted(group.runs, key=lambda run: (run.seed, run.started))
     return FactorArm(
         on=on,

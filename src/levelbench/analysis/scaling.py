@@ -199,7 +199,7 @@ def _efficiency(
     if crowded:
         return Efficiency(None, reason=CROWDED)
     if not before or not after:
-        return Efficiency(None, reason="no run came to an end")
+        return Efficiency(None, reason="no run has finished")
     more = _ranks(base) * _threads(base) / (_ranks(group) * _threads(group))
     if min(len(before), len(after)) < 2:
         ratio = geometric_mean(before) / geometric_mean(after)

@@ -292,7 +292,9 @@ def check_shares(cost: float, width: float) -> None:
     """Raise ``UsageError`` for an impossible share, before any run is made."""
     for name, value in (("cost", cost), ("width", width)):
         if not 0 < value < 1:
-            raise UsageError(f"a {name} of {value:g}", "it is no share", "give one between 0 and 1: 0.05 is 5 per cent")
+            raise UsageError(
+                f"a {name} of {value:g}", "it is not a share", "give one between 0 and 1: 0.05 is 5 per cent"
+            )
 
 
 def check_evaluations(count: int, every: str, epochs: float) -> None:
@@ -314,7 +316,7 @@ def tune(
     interval, as a share of the time. Raises ``UsageError`` for too few runs or evaluations.
     """
     if not records:
-        raise UsageError("what a task should fix", "there is no finished run", "make some")
+        raise UsageError("a proposal for a task", "there is no finished run", "finish some runs first")
     check_shares(cost, width)
     target = records[0].header.specification.target
     length = min(len(record.evaluations) for record in records)
@@ -430,7 +432,7 @@ def final_line(group: RunGroup) -> str | None:
     target = group.specification.target
     sign = ">=" if target.direction == "higher" else "<="
     if math.isnan(found.mean):
-        what = f"{group.label}: {target.split} {target.metric} at the end is no number in one run or more of {found.n}"
+        what = f"{group.label}: {target.split} {target.metric} at the end is not a number in one or more of {found.n}"
         return f"{what}; {sign} {target.threshold:g} is not shown"
     mean = (
         f"{group.label}: {target.split} {target.metric} at the end is {found.mean:.4f} on average over {found.n} runs"

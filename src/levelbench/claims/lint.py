@@ -2,7 +2,7 @@
 
 What is ignored is kept with its reason and shown with the rest, so that a report never looks cleaner than it is.
 Settings (``lint.toml``, or ``[tool.levelbench.lint]`` of ``pyproject.toml``) are looked for where the linter is called
-and never next to the claim, for its author must not silence whoever reviews it.
+and never next to the claim, for its author must not silence its reviewer.
 """
 
 from __future__ import annotations

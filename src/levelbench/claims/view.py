@@ -191,14 +191,14 @@ class TuningView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class Setup(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a figure was measured with: enough to tell whether two figures are of one thing."""
+    """What a figure was measured with: enough to decide whether two figures belong together."""
 
     specification: str | None = None
     """A digest of what was run."""
     commit: str | None = None
     """Of the code."""
     dirty: bool | None = None
-    """Whether there were changes that nobody committed."""
+    """Whether there were uncommitted changes."""
     environment: str | None = None
     """A digest of machine and software."""
     seeds: list[int] | None = None
@@ -428,7 +428,7 @@ class StandardView(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Uncounted(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Runs of the same task that were found beside the claim and that it does not count."""
+    """Runs of the same task that were found with the claim and that it does not count."""
 
     what: str
     runs: int

@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
         with _interruptible() as received:
             code = _carried_out(words, received)
     except (BrokenPipeError, _PipeClosedError):
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it.
         shared.mute()
         code = 0
     sys.exit(code)
@@ -200,7 +200,7 @@ def _bug(error: Exception) -> LevelbenchError:
 
 
 def _fail(error: LevelbenchError, words: list[str]) -> int:
-    # With nobody to read it, it is an error all the same.
+    # It is an error even if nothing reads the output any more.
     with shared.as_far_as_read(err=True):
         if error.exit_code == _BUG and "--debug" not in words:
             click.echo(shared.visible(f"error: {error.found}; {error.do}"), err=True)

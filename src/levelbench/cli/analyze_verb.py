@@ -28,7 +28,7 @@ __all__ = ["command", "task", "tune_target"]
 
 @click.group("task", hidden=True)
 def task() -> None:
-    """Help for whoever writes a task; ``tune-target`` is now ``analyze target``."""
+    """Help for authors of tasks; ``tune-target`` is now ``analyze target``."""
 
 
 @click.command("target")
@@ -44,7 +44,7 @@ def task() -> None:
 @click.option("--cost", type=float, default=0.05, show_default=True, help="Share of a run that evaluations may take.")
 @click.option("--width", type=float, default=0.05, show_default=True, help="Wanted half-width of the interval.")
 @shared.data_option
-@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
 @shared.store_option
@@ -110,7 +110,7 @@ def _arm_of_target(task: str, given: dict[str, Any]) -> Arm:
 
 
 def _check_evaluations(arm: Arm, data: Path | None) -> None:
-    """Refuse curves that will be too short before anybody waits for them."""
+    """Refuse curves that will be too short before they are measured."""
     from levelbench.analysis.targets import check_evaluations
     from levelbench.experiments.request import load_task
     from levelbench.training.stopping import Evaluate
@@ -120,7 +120,7 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
     per_epoch, examples = 1, 1
     if every.unit != "epoch" or epochs % 1:
         if specification.distribution is not None:
-            # How many steps an epoch has is then the scheme's affair; ``tune`` looks at the records.
+            # How many steps an epoch has then depends on the scheme; ``tune`` looks at the records.
             return
         task = load_task(arm.reference)
         recipe, split = task.assemble(specification.recipe, specification.settings), task.data.load(data).train
@@ -138,7 +138,7 @@ def _say(plan: Plan, store: Store) -> None:
 
 
 def _proposal(task: str, arm: Arm, tuning: TaskProposal, given: dict[str, Any]) -> list[str]:
-    """What to write in the task file, and in the command of whoever measures; nothing where there is no target."""
+    """What to write in the task file, and the command that measures with it; nothing where there is no target."""
     if tuning.target.target is None or tuning.cadence is None or tuning.runs is None:
         return []
     threshold, every = f"{tuning.target.target:.10g}", tuning.cadence.every
@@ -263,7 +263,9 @@ task.add_command(tune_target, "tune-target")
 
 _CANNOT_TELL = 4
 _MOST_FULL = 3
-_NO_FIGURE = "no figure: no arm has a speed-up, for runs missed the target or failed (more: --epochs, --budget)"
+_NO_FIGURE = (
+    "no figure: no arm has a speed-up, because runs missed the target or failed (allow more with --epochs or --budget)"
+)
 
 
 @click.group("analyze")
@@ -299,7 +301,7 @@ command.add_command(tune_target)
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
 @shared.data_option
-@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
@@ -310,7 +312,7 @@ command.add_command(tune_target)
 @shared.store_option
 @shared.answer_options
 def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
-    """Switch optimisations of a recipe off and on, and tell if all together gain the product of what each gains.
+    """Switch optimisations of a recipe off and on, and compare their joint gain with the product of their own gains.
 
     \b
       levelbench analyze composition 'fashion-mnist[recipe=fast]' --factor nesterov --factor channels_last -n 5
@@ -365,7 +367,7 @@ def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tupl
     for name, value in off.items():
         if every.specification.settings[name] == value:
             raise UsageError(
-                f"the factor {name} of {task.name}", f"it is off already: {value}", f"switch it on: [{name}=...]"
+                f"the factor {name} of {task.name}", f"it is already off: {value}", f"switch it on: [{name}=...]"
             )
     full = given["design"] == "full" or (given["design"] == "auto" and len(off) <= _MOST_FULL)
     chosen = designs(tuple(off)) if full else one_at_a_time(tuple(off))
@@ -395,7 +397,7 @@ def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dic
                 f"say it: --factor {name}=...",
             )
     if len(off) < 2:
-        found = f"it is a question of two factors or more, and there {'is one' if off else 'are none'}"
+        found = f"it needs two factors or more, and there {'is one' if off else 'are none'}"
         raise UsageError(f"the composition of {what}", found, "name two or more: --factor NAME or --factor NAME=VALUE")
     return off
 

@@ -55,14 +55,14 @@ def _operator_entry(entry: Entry) -> dict[str, Any]:
         "status": entry.status,
         "reason": entry.reason,
         "times_s": {str(seed): value for seed, value in entry.times_s.items()},
-        "time": None if entry.time is None else asdict(entry.time),
+        "time": entry.time,
         "flops": entry.flops,
         "bytes": entry.bytes,
         "flop_s": entry.flop_s,
-        "share": None if entry.share is None else asdict(entry.share),
+        "share": entry.share,
         "errors": dict(entry.errors),
         "checked": entry.checked,
-        "verdict": None if entry.verdict is None else asdict(entry.verdict),
+        "verdict": entry.verdict,
     }
 
 
@@ -79,12 +79,12 @@ def network_json(summary: NetworkSummary) -> dict[str, Any]:
         "suspect": list(summary.suspect),
         "cases": [
             {
-                "case": to_builtins(case),
+                "case": case,
                 "results": {arm.title: _network_entry(entry) for arm, entry in zip(summary.arms, entries, strict=True)},
             }
             for case, entries in summary.rows
         ],
-        "totals": [asdict(total) for total in summary.totals],
+        "totals": list(summary.totals),
     }
 
 
@@ -92,26 +92,26 @@ def _network_entry(entry: NetworkEntry) -> dict[str, Any]:
     return {
         "status": entry.status,
         "reason": entry.reason,
-        "facts": to_builtins(entry.facts),
+        "facts": entry.facts,
         "samples_s": {str(seed): list(values) for seed, values in entry.samples.items()},
         "times_s": {str(seed): value for seed, value in entry.times_s.items()},
-        "latency": {f"p{each.q * 100:g}": asdict(each) for each in entry.latency},
+        "latency": {f"p{each.q * 100:g}": each for each in entry.latency},
         "throughput": _figure(entry.throughput),
         "peak_memory": _figure(entry.memory),
         "phases": {name: _figure(each) for name, each in entry.phases.items()},
         "overhead": _figure(entry.overhead),
         "overhead_share": _figure(entry.overhead_share),
-        "operators": [asdict(row) for row in entry.operators],
-        "types": [asdict(row) for row in entry.types],
+        "operators": list(entry.operators),
+        "types": list(entry.types),
         "operators_reason": entry.operators_reason,
-        "profile": [asdict(row) for row in entry.profile],
+        "profile": list(entry.profile),
         "profile_method": entry.profile_method,
         "profile_reason": entry.profile_reason,
         "errors": dict(entry.errors),
         "checked": entry.checked,
         "flop_s": entry.flop_s,
-        "share": None if entry.share is None else asdict(entry.share),
-        "verdict": None if entry.verdict is None else asdict(entry.verdict),
+        "share": entry.share,
+        "verdict": entry.verdict,
     }
 
 
@@ -122,16 +122,16 @@ def inference_json(summary: InferenceSummary, arms: Sequence[Sequence[InferenceR
     specification = summary.specification
     return {
         "title": summary.title,
-        "scenario": to_builtins(specification.scenario),
-        "model": to_builtins(specification.model),
-        "data": to_builtins(specification.data),
+        "scenario": specification.scenario,
+        "model": specification.model,
+        "data": specification.data,
         "preprocessing": specification.preprocessing,
         "seed": specification.seed,
         "level": summary.level,
         "margin": summary.margin,
         "verdict_of": scored_by(specification.scenario),
-        "price": None if summary.price is None else asdict(summary.price),
-        "demand": asdict(summary.demand),
+        "price": summary.price,
+        "demand": summary.demand,
         "suspect": list(summary.suspect),
         "results": [
             {**_inference_entry(entry), "records": [str(each.path) for each in records]}
@@ -145,7 +145,7 @@ def _inference_entry(entry: InferenceEntry) -> dict[str, Any]:
         "arm": {"title": entry.arm.title, **to_builtins(entry.arm)},
         "status": entry.status,
         "reason": entry.reason,
-        "facts": to_builtins(entry.facts),
+        "facts": entry.facts,
         "processes": entry.processes,
         "queries": list(entry.queries),
         "latency_s": {f"p{q * 100:g}": _figure(each) for q, each in entry.quantiles},
@@ -156,15 +156,15 @@ def _inference_entry(entry: InferenceEntry) -> dict[str, Any]:
         "lateness_p99_s": _figure(entry.lateness),
         "peak_memory_bytes": _figure(entry.memory),
         "phases_s": {name: _figure(each) for name, each in entry.phases},
-        "usd_per_million": None if entry.cost is None else asdict(entry.cost),
+        "usd_per_million": entry.cost,
         "valid": entry.valid,
         "not_valid_because": list(entry.reasons),
-        "accuracy": None if entry.accuracy is None else to_builtins(entry.accuracy),
-        "quality": asdict(entry.quality),
-        "audits": [to_builtins(each) for each in entry.audits],
-        "rates_tried": [to_builtins(each) for each in entry.peaks],
+        "accuracy": entry.accuracy,
+        "quality": entry.quality,
+        "audits": list(entry.audits),
+        "rates_tried": list(entry.peaks),
         "thinned": entry.thinned,
-        "verdict": None if entry.verdict is None else asdict(entry.verdict),
+        "verdict": entry.verdict,
     }
 
 

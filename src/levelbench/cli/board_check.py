@@ -16,6 +16,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.competition.checks import EntryFinding
@@ -41,7 +42,7 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
     "--records",
     "records_folder",
     type=click.Path(path_type=Path),
-    help="Folder of the records: make every run again of its record, and tell what is left out.",
+    help="Folder of the records: rebuild every run from its record, and report what is left out.",
 )
 @click.option(
     "--format",
@@ -55,7 +56,7 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
     "--lint/--no-lint",
     "lint",
     default=None,
-    help="Tell the linter's warnings too, or nothing of it. [default: what misleads]",
+    help="Report the linter's warnings too, or do not run it. [default: its errors only]",
 )
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
 @click.option("--quiet", is_flag=True, help="Leave the notes out: errors and warnings only.")
@@ -78,9 +79,9 @@ def check(
       levelbench board check leaderboard
       levelbench board check leaderboard/digits/training/me_mlp.json --records levelbench-results
 
-    Errors keep an entry off the board, warnings are for its reviewer, notes are only told. Exits with 1 if there is an
-    error, and with --strict if there is a warning. What `levelbench lint` calls an error is a warning here; with --lint
-    its warnings are notes, with --no-lint it is not asked.
+    Errors keep an entry off the board, warnings are for its reviewer, notes are for information. Exits with 1 if there
+    is an error, and with --strict if there is a warning. What `levelbench lint` calls an error is a warning here; with
+    --lint its warnings are notes, with --no-lint it is not run.
     """
     from levelbench.competition.checks import CODES
     from levelbench.competition.leaderboard import record_digests
@@ -101,12 +102,12 @@ def check(
     linted = None if lint is False else len({each.file for each in found if each.code.startswith(_LINTER)})
     failed = {"error", "warning"} if strict else {"error"}
     code = int(any(each.severity in failed for each in found))
-    told = [each for each in found if each.severity != "note"] if quiet else found
+    shown = [each for each in found if each.severity != "note"] if quiet else found
     if as_json:
         counts = {"entries": checked, **_counts(found), "linted": linted, "exit_code": code}
-        shared.emit_json({"findings": told, **counts})
+        shared.emit_json({"findings": shown, **counts})
         return code
-    lines = _github(told, place) if layout == "github" else [*finding_lines(told), *_by_code(told)]
+    lines = _github(shown, place) if layout == "github" else [*finding_lines(shown), *_by_code(shown)]
     with shared.as_far_as_read():
         for line in lines:
             click.echo(one_line(line))
@@ -115,10 +116,10 @@ def check(
 
 
 def _lint_words(linted: int | None) -> str:
-    """How many entries the linter found something of; that it was not asked is said too."""
+    """How many entries the linter found something in; that it was not asked is said too."""
     if linted is None:
-        return "; the linter was not asked"
-    return f"; the linter found something of {_plural(linted, 'entry', 'entries')}" if linted else ""
+        return "; the linter was not run"
+    return f"; the linter found something in {plural(linted, 'entry', 'entries')}" if linted else ""
 
 
 def _checked(
@@ -165,15 +166,11 @@ def _rule_name(code: str) -> str:
 
 def summary_line(checked: int, found: list[EntryFinding]) -> str:
     """How many entries were checked, and what was found: one line."""
-    parts = [_plural(checked, "entry", "entries")]
+    parts = [plural(checked, "entry", "entries")]
     for severity in ("error", "warning", "note"):
         count = sum(each.severity == severity for each in found)
-        parts.append(_plural(count, severity, f"{severity}s"))
+        parts.append(plural(count, severity))
     return f"{parts[0]} checked: {', '.join(parts[1:])}"
-
-
-def _plural(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
 
 
 def one_line(text: str) -> str:
@@ -196,7 +193,7 @@ def finding_lines(found: list[EntryFinding]) -> list[str]:
 
 
 def _github(found: list[EntryFinding], place: Path) -> list[str]:
-    """Workflow commands, which show a finding beside the file in a pull request."""
+    """Workflow commands, which show a finding next to the file in a pull request."""
     whole = place.is_dir()
     lines = []
     for each in found:
@@ -243,7 +240,7 @@ _MOST_LINES = 20
 @click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
 @click.option("--base-url", help="Where the site will be: with it there is a feed. [default: url in board.toml]")
 @click.option("--strict", is_flag=True, help="Warnings end in exit code 1 as errors do.")
-@click.option("--force", is_flag=True, hidden=True, help="As without it: everything is made again each time.")
+@click.option("--force", is_flag=True, hidden=True, help="No effect: everything is rebuilt each time.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
 @shared.answer_options
 def build_site(
@@ -262,9 +259,9 @@ def build_site(
       levelbench board build leaderboard -o site
       levelbench board build leaderboard -o site --ruleset dawnbench-1.0
 
-    The site is made whole, and only files that differ are written. An entry that is wrong is listed as not shown and
-    stops no other; the exit code is then 1. Entries that are nearly copies of others, or not comparable with most of
-    their board, are listed, and shown with that doubt beside their rank.
+    The whole site is rebuilt, and only files that differ are written. An entry with an error is listed as not shown,
+    and the others are built all the same; the exit code is then 1. Entries that are nearly copies of others, or not
+    comparable with most of their board, are listed, and shown with that doubt next to their rank.
     """
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.claims import remarks_on_entry
@@ -291,14 +288,13 @@ def build_site(
 
 def _build_lines(built: Built) -> list[str]:
     """What was built, then what is doubtful, and what is not shown and why."""
-    boards = len(built.boards)
     lines = [
         f"site: {Path(built.site) / 'index.html'}",
-        f"{built.entries} entr{'y' if built.entries == 1 else 'ies'} on {boards} board{'s' * (boards != 1)}; "
-        f"{built.read} file{'s' * (built.read != 1)} read, {len(built.written)} written, {len(built.removed)} removed",
+        f"{plural(built.entries, 'entry', 'entries')} on {plural(len(built.boards), 'board')}; "
+        f"{plural(built.read, 'file')} read, {len(built.written)} written, {len(built.removed)} removed",
     ]
     if built.warnings:
-        lines.append(f"{built.warnings} warning{'s' * (built.warnings != 1)}: levelbench board check lists them")
+        lines.append(f"{plural(built.warnings, 'warning')}: levelbench board check lists them")
     return lines + _listed("doubtful", built.near) + _listed("not shown", built.not_shown)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UsageError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
@@ -126,43 +127,40 @@ def shortened(text: str) -> str:
 
 
 def _ranking_table(ranking: dict[str, Any]) -> Table:
-    from levelbench.report.tables import Cell, Column, ColumnKind, Number, Table, Text
+    from levelbench.report.tables import Column, ColumnKind, Table
 
-    names = ("model", "hardware", "submitted")
-    columns = (
-        Column("rank", "rank", ColumnKind.NUMBER),
-        Column("figure", ranking["head"]),
-        *(Column(each, each) for each in names),
+    def cut(name: str) -> tuple[Column, Callable[[dict[str, Any]], str]]:
+        return Column(name, name), lambda row: shortened(row[name])
+
+    return Table.of(
+        f"{ranking['task']}-{ranking['column'].replace(' ', '-')}",
+        f"{ranking['task']}: {ranking['title']}",
+        ranking["rows"],
+        (Column("rank", "rank", ColumnKind.NUMBER), lambda row: row["rank"]),
+        (Column("figure", ranking["head"]), lambda row: row["text"]),
+        *map(cut, ("model", "hardware", "submitted")),
+        notes=(f"left out: {each['file'] or each['model']}: {each['reason']}" for each in ranking.get("left_out", ())),
     )
-    cells: tuple[tuple[Cell, ...], ...] = tuple(
-        (Number(row["rank"]), Text(row["text"]), *(Text(shortened(row[each])) for each in names))
-        for row in ranking["rows"]
-    )
-    key = f"{ranking['task']}-{ranking['column'].replace(' ', '-')}"
-    notes = tuple(
-        f"left out: {each['file'] or each['model']}: {each['reason']}" for each in ranking.get("left_out", ())
-    )
-    return Table(key, f"{ranking['task']}: {ranking['title']}", columns, cells, notes)
 
 
 def _entries_table(kind: str, submissions: Sequence[Submission]) -> Table:
-    from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text
-
-    def score(entry: Submission) -> Cell:
-        value = _olympic(entry)
-        return Absent("not enough runs reached the target") if value is None else Number(value)
+    from levelbench.report.tables import Column, ColumnKind, Table, cell_of
 
     count = "measurements" if kind == "loadgen" else "runs"
-    columns = [*(Column(name, name) for name in ("task", "model", "hardware")), Column(count, count, ColumnKind.NUMBER)]
-    rows: list[tuple[Cell, ...]] = []
-    for each in submissions:
-        said = (each.task, each.model, each.hardware.description)
-        counted = len(each.inference if kind == "loadgen" else each.runs)
-        rows.append((*(Text(shortened(text)) for text in said), Number(counted)))
-        rows[-1] += (score(each),) if kind == "mlperf" else ()
-    if kind == "mlperf":
-        columns.append(Column("olympic_s", "Olympic mean", ColumnKind.TIME_S, digits=4))
-    return Table("entries", "entries", tuple(columns), tuple(rows))
+    olympic = (
+        Column("olympic_s", "Olympic mean", ColumnKind.TIME_S, digits=4),
+        lambda each: cell_of(_olympic(each), "not enough runs reached the target"),
+    )
+    return Table.of(
+        "entries",
+        "entries",
+        submissions,
+        (Column("task", "task"), lambda each: shortened(each.task)),
+        (Column("model", "model"), lambda each: shortened(each.model)),
+        (Column("hardware", "hardware"), lambda each: shortened(each.hardware.description)),
+        (Column(count, count, ColumnKind.NUMBER), lambda each: len(each.inference if kind == "loadgen" else each.runs)),
+        *([olympic] if kind == "mlperf" else []),
+    )
 
 
 def _olympic(entry: Submission) -> float | None:
@@ -174,18 +172,19 @@ def _olympic(entry: Submission) -> float | None:
 
 
 def _score_table(rows: list[dict[str, Any]]) -> list[Table]:
-    from levelbench.report.tables import Column, ColumnKind, Number, Table, Text
+    from levelbench.report.tables import Column, ColumnKind, Table
 
     if not rows:
         return []
-    columns = (
-        Column("submission", "submission"),
-        Column("score", "score", ColumnKind.NUMBER, digits=4),
-        Column("published", "on 100 points", ColumnKind.NUMBER, digits=4),
+    table = Table.of(
+        "profile",
+        f"performance profile over {rows[0]['workloads']} workloads that all took part in",
+        rows,
+        (Column("submission", "submission"), lambda row: row["submission"]),
+        (Column("score", "score", ColumnKind.NUMBER, digits=4), lambda row: row["score"]),
+        (Column("published", "on 100 points", ColumnKind.NUMBER, digits=4), lambda row: row["published"]),
     )
-    cells = tuple((Text(row["submission"]), Number(row["score"]), Number(row["published"])) for row in rows)
-    title = f"performance profile over {rows[0]['workloads']} workloads that all took part in"
-    return [Table("profile", title, columns, cells)]
+    return [table]
 
 
 _IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
@@ -195,7 +194,7 @@ _IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
 @click.argument("kind", metavar=f"[{'|'.join(_IMPORTED)}]", type=click.Choice(_IMPORTED))
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of the leaderboard.")
-@click.option("--task", help="loadgen: the task of logs that lie outside of a results tree.")
+@click.option("--task", help="loadgen: the task of logs outside a results tree.")
 @click.option("--author", help="loadgen: who submits them.")
 @click.option("--model", help="loadgen: the model that answered.")
 @click.option("--hardware", help="loadgen: the system in words.")
@@ -227,7 +226,9 @@ def import_entries(
     """
     given = [f"--{name}" for name, value in stated.items() if value is not None]
     if kind != "loadgen" and given:
-        raise UsageError(f"import {kind}", f"{' and '.join(given)} is given", "leave it out: its files say so")
+        raise UsageError(
+            f"import {kind}", f"{' and '.join(given)} is given", "leave it out: the files themselves say it"
+        )
     submissions, problems = _read_results(kind, path, stated)
     placed = None
     if output is not None:
@@ -244,12 +245,8 @@ def import_entries(
         _print_import(kind, path, submissions, problems, top, no_doubts)
         if placed is not None:
             were = f"{placed.unchanged} {'was' if placed.unchanged == 1 else 'were'} there already"
-            click.echo(f"wrote {_count_of_entries(len(placed.written))} to {output}, {were}")
+            click.echo(f"wrote {plural(len(placed.written), 'entry', 'entries')} to {output}, {were}")
     return 1 if problems else 0
-
-
-def _count_of_entries(count: int) -> str:
-    return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
@@ -320,9 +317,9 @@ def _print_import(
 ) -> None:
 
     modes = Counter(each.mode for each in submissions)
-    unread = f"{len(problems)} {'file' if len(problems) == 1 else 'files'} could not be read"
+    unread = f"{plural(len(problems), 'file')} could not be read"
     click.echo(
-        f"{_count_of_entries(len(submissions))} of {kind} in {path}: {modes['training']} of training, "
+        f"{plural(len(submissions), 'entry', 'entries')} of {kind} in {path}: {modes['training']} of training, "
         f"{modes['inference']} of inference; {unread}"
     )
     tables = import_tables(kind, submissions, top)
@@ -341,7 +338,7 @@ def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
     if not doubted:
         return
     counts = ", ".join(f"{kind} in {'all' if n == len(submissions) else n}" for kind, n in kinds.most_common())
-    click.echo(shared.visible(f"\ndoubtful, of {_count_of_entries(len(submissions))}: {counts}"))
+    click.echo(shared.visible(f"\ndoubtful, of {plural(len(submissions), 'entry', 'entries')}: {counts}"))
     for file, doubts in doubted if not no_doubts else ():
         own = [each for each in doubts if len(submissions) == 1 or kinds[_kind(each)] < len(submissions)]
         for each in [f"  {file}", *(f"    {each}" for each in own)] if own else ():
@@ -400,8 +397,8 @@ def export(kind: str, source: Path, output: Path, as_json: bool) -> int:
     for each in problems:
         click.echo(shared.visible(f"not written: {each}"), err=True)
     for reason, count in Counter(skipped.values()).items():
-        click.echo(shared.visible(f"skipped {count} {'entry' if count == 1 else 'entries'}: {reason}"))
-    click.echo(f"wrote {len(paths)} {'file' if len(paths) == 1 else 'files'} to {output}")
+        click.echo(shared.visible(f"skipped {plural(count, 'entry', 'entries')}: {reason}"))
+    click.echo(f"wrote {plural(len(paths), 'file')} to {output}")
     return 1 if problems else 0
 
 
@@ -463,7 +460,7 @@ def _no_place(kind: str, entry: Submission) -> str:
     if task_called(entry.task) is None:
         return f"DAWNBench has no task {entry.task!r}"
     alone = entry.mode == "training" or any(each.scenario in ANSWERED_ALONE for each in entry.inference)
-    return "" if alone else "DAWNBench has no scenario but that of single answers"
+    return "" if alone else "DAWNBench has no scenario other than single answers"
 
 
 def _write_entry(kind: str, entry: Submission, folder: Path, used: set[str]) -> tuple[list[Path], list[str]]:

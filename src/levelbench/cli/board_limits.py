@@ -1,8 +1,8 @@
-"""What no machine can exceed: what ``board submit`` states of it, and what a check knows beside what an entry states.
+"""Limits that no machine can exceed: those that ``board submit`` states, and those that a check knows by itself.
 
-A record holds neither what its machine can do nor what its network costs. The one was measured by others
-of the store, the other is counted from the recipe's network; of what other systems ran, a table of hardware knows the
-peak and the zoo the network, where a name says clearly which it is.
+A record holds neither what its machine can do nor what its network costs. The former is taken from other measurements
+in the store, the latter is counted from the recipe's network. For entries of other systems, the table of hardware gives
+the peak and the zoo the network, where a name identifies them clearly.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def known_limits(submission: Submission) -> MachineLimits:
     if flop_s is None:
         return MachineLimits(recipe=recipe, version=__version__)
     task = submission.task.lower()
-    # A task of somebody's own rules may have the name that a benchmark of MLPerf has.
+    # A task under other rules may share its name with a benchmark of MLPerf.
     known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
     network = _network_of(task, submission.model) if known else ""
     return MachineLimits(

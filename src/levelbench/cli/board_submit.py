@@ -36,24 +36,26 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--code-url", help="Link to the code, best with the commit in it.")
 @click.option("--ruleset", "ruleset_word", default="levelbench-1.0", show_default=True, help="Rules, or a .toml file.")
 @click.option("--division", type=click.Choice(["closed", "open"]), default="open", show_default=True, help="Division.")
-@click.option("--tuning-trials", type=click.IntRange(min=0), help="Trials before.  [default: counted in the store]")
+@click.option(
+    "--tuning-trials", type=click.IntRange(min=0), help="Trials that came before.  [default: counted in the store]"
+)
 @click.option("--tuning-hours", type=click.FloatRange(min=0), help="Hours of these trials.")
 @click.option("--tuning-usd", type=click.FloatRange(min=0), help="US dollars of these trials.")
-@click.option("--tuning-notes", help="How was tuned.")
+@click.option("--tuning-notes", help="How the settings were tuned.")
 @click.option("--hardware", help="The system in words.  [default: what the records say]")
 @click.option("--model", help="Name of the model.  [default: the recipe's]")
 @click.option(
     "--flops-per-sample",
     type=click.FloatRange(min=0, min_open=True),
-    help="FLOPs of a sample, in training of a step.  [default: counted]",
+    help="FLOPs per sample; in training, those of a whole step.  [default: counted]",
 )
 @click.option("--notes", default="", help="What readers should know.")
 @click.option("--only-these", is_flag=True, help="Submit the selected runs only; needs --because.")
 @click.option("--because", metavar="TEXT", help="Why runs of the group are left out; it is in the entry.")
 @click.option("--sign", "key", type=_FILE, help="Sign with the key in this PEM file.")
 @click.option("-o", "--output", type=_FILE, required=True, help="Folder of the leaderboard.")
-@click.option("--replace", is_flag=True, help="Write over an entry of the same runs that says something else.")
-@click.option("--force", is_flag=True, help="Write entries that a check calls wrong, too.")
+@click.option("--replace", is_flag=True, help="Overwrite an entry of the same runs that differs.")
+@click.option("--force", is_flag=True, help="Write entries even if a check finds errors in them.")
 @shared.store_option
 @shared.answer_options
 def submit(
@@ -81,7 +83,7 @@ def submit(
 
     if given["only_these"] != (given["because"] is not None):
         asked = "--only-these" if given["only_these"] else "--because"
-        raise UsageError(asked, "it stands alone", 'give both: --only-these --because "TEXT"')
+        raise UsageError(asked, "it is given alone", 'give both: --only-these --because "TEXT"')
     if given["because"] is not None and not given["because"].strip():
         raise UsageError("--because", "it is blank", "say why runs of the group are left out")
     terms, stated = terms_of(given, output), given["tuning_trials"] is not None
@@ -96,7 +98,7 @@ def submit(
 
 
 def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str, Submission]], dict[str, list[str]]]:
-    """The entries without what nobody means to publish, and where in each something was taken out, by its file.
+    """The entries without what is not meant to be published, and what was taken out of each, by its file.
 
     What the author says of the entry is published as it is said.
     """
@@ -203,7 +205,7 @@ def _report(
 
 
 def _published(each: Submission, hidden: list[str]) -> list[str]:
-    """What the entry tells the public, and what was taken out of it."""
+    """What the entry publishes, and what was taken out of it."""
     from levelbench.competition.making import SETTINGS
 
     stated = f"{each.author.name}{f' <{each.author.email}>' if each.author.email else ''}"
@@ -311,7 +313,7 @@ def _price(given: dict[str, Any], today: str) -> SystemPrice | None:
             raise UsageError("--price-source", "there is no price", "give --price-per-hour, in US dollars")
         return None
     if not is_within(usd, PRICE_USD):
-        raise UsageError(f"--price-per-hour {usd:g}", "it is no price", f"give {PRICE_WORDS}")
+        raise UsageError(f"--price-per-hour {usd:g}", "it is not a possible price", f"give {PRICE_WORDS}")
     if not given["price_source"]:
         raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
     return SystemPrice(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])
@@ -327,7 +329,9 @@ def keys() -> None:
 
 @keys.command("new")
 @click.argument("name")
-@click.option("-o", "--output", type=_FILE, required=True, help="File of the key; never written over.")
+@click.option(
+    "-o", "--output", type=_FILE, required=True, help="File of the key; an existing file is never overwritten."
+)
 @shared.answer_options
 def new_key_pair(name: str, output: Path, as_json: bool) -> int:
     """Make a key for the author NAME: a PEM file that only you can read, and the line for authors.toml.
@@ -358,9 +362,9 @@ def show_key(key: Path, name: str, as_json: bool) -> int:
 @click.option("--key", type=_FILE, required=True, help="The key's PEM file.")
 @shared.answer_options
 def sign_entry(submission: Path, key: Path, as_json: bool) -> int:
-    """Sign the bytes of the file SUBMISSION; the signature is written beside it.
+    """Sign the bytes of the file SUBMISSION; the signature is written next to it.
 
-    Sign last: whatever changes the file afterwards makes the signature wrong.
+    Sign last: any later change to the file invalidates the signature.
     """
     from levelbench.competition.entries import parse_submission, read_bytes
     from levelbench.competition.signatures import sign

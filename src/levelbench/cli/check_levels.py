@@ -97,7 +97,7 @@ def _chosen(names: list[str], only: str, file: Path) -> list[str]:
 def _reports(
     requests: list[Request], check: Callable[[Request], tuple[Report, Any]]
 ) -> tuple[list[Report], tuple[str, Any] | None]:
-    """The reports, and a title and a deviation to draw; what a framework cannot run is told."""
+    """The reports, and a title and a deviation to draw; what a framework cannot run is printed."""
     reports: list[Report] = []
     drawn: tuple[str, Any] | None = None
     refused: UnsupportedError | None = None
@@ -105,8 +105,8 @@ def _reports(
         try:
             report, deviation = check(request)
         except UnsupportedError as error:
-            told = f"{request.operator} on {request.framework}: not checked: {error.asked}: {error.found}"
-            click.echo(told, err=True)
+            skipped = f"{request.operator} on {request.framework}: not checked: {error.asked}: {error.found}"
+            click.echo(skipped, err=True)
             refused = refused or error
             continue
         reports.append(report)
@@ -138,7 +138,7 @@ def read_shape(word: str) -> tuple[str, tuple[int, ...], str]:
         raise UnknownNameError(f"dtype of --shape {word}", kind, _KINDS)
     sizes = [each for each in text.lower().split("x") if text]
     if not equals or not name or not all(each.isdecimal() for each in sizes):
-        raise UsageError(f"--shape {word}", "it is no name and sizes", "write --shape X=8x16")
+        raise UsageError(f"--shape {word}", "it is not a name with sizes", "write --shape X=8x16")
     return name, tuple(int(each) for each in sizes), kind
 
 
@@ -146,7 +146,7 @@ def _attribute(word: str) -> tuple[str, Any]:
     """``axes=0,1`` as a name and a list, ``epsilon=1e-5`` as a name and a number; what is neither is text."""
     name, equals, text = word.partition("=")
     if not equals or not name:
-        raise UsageError(f"--attr {word}", "it is no name and value", "write --attr epsilon=1e-5")
+        raise UsageError(f"--attr {word}", "it is not a name with a value", "write --attr epsilon=1e-5")
     values = [_number(each) for each in text.split(",")]
     return name, values if len(values) > 1 else values[0]
 
@@ -169,7 +169,7 @@ def _check_heatmap(path: Path | None) -> None:
     if path.suffix not in (".png", ".svg"):
         raise UsageError(f"--heatmap {path}", f"its name ends in {path.suffix!r}", "end it in .png or .svg")
     if not can_draw():
-        raise MissingError(f"--heatmap {path}", "matplotlib is not here", "pip install levelbench[plot]")
+        raise MissingError(f"--heatmap {path}", "matplotlib is not installed", "pip install levelbench[plot]")
 
 
 def _draw_heatmap(drawn: tuple[str, Any] | None, path: Path) -> None:
@@ -262,7 +262,7 @@ def _modes(words: tuple[str, ...], names: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, mode = word.partition("=")
         if not equals or not mode:
-            raise UsageError(f"--mode {word}", "it is no framework and mode", "write --mode torch=compiled")
+            raise UsageError(f"--mode {word}", "it is not a framework with a mode", "write --mode torch=compiled")
         if name not in names:
             raise UnknownNameError("framework of --mode", name, names)
         found[name] = mode
@@ -285,7 +285,7 @@ def _network_inputs(network: Network, words: NetworkWords) -> dict[str, Any]:
     for word in words.shapes:
         name, shape, kind = read_shape(word)
         if kind:
-            raise UsageError(f"--shape {word}", "the model says its inputs' dtypes", "leave the dtype out")
+            raise UsageError(f"--shape {word}", "the model states the dtypes of its inputs", "leave the dtype out")
         shapes[name] = shape
     known = [each.name for each in network.inputs]
     for name in shapes:
@@ -300,7 +300,7 @@ def _sizes(words: tuple[str, ...]) -> dict[str, int]:
     for word in words:
         name, equals, size = word.rpartition("=")
         if not equals or not size.isdecimal() or int(size) < 1:
-            raise UsageError(f"--size {word}", "it is no name and size of 1 or more", "write --size length=16")
+            raise UsageError(f"--size {word}", "it is not a name with a size of 1 or more", "write --size length=16")
         found[name] = int(size)
     return found
 
@@ -311,7 +311,7 @@ def _from_file(network: Network, path: Path) -> dict[str, Any]:
     import numpy as np
 
     if not path.is_file():
-        raise MissingError(f"inputs {path}", "there is no such file", "give a .npz file with an array an input")
+        raise MissingError(f"inputs {path}", "there is no such file", "give a .npz file with one array for each input")
     try:
         with np.load(path, allow_pickle=False) as held:
             found = {name: held[name] for name in held.files}

@@ -221,7 +221,7 @@ def _ranks(text: str) -> tuple[int, ...]:
     except ValueError:
         found = ()
     if not found or min(found) < 2:
-        raise UsageError(f"--ranks {text}", "that is no list of numbers from 2 up", "write --ranks 2,3,4")
+        raise UsageError(f"--ranks {text}", "that is not a list of numbers from 2 up", "write --ranks 2,3,4")
     return found
 
 

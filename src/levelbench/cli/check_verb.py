@@ -41,13 +41,17 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 
 @click.command("check")
 @click.argument("what")
-@click.option("--framework", "frameworks", default="", help="Frameworks, commas between; default: one that is here.")
+@click.option(
+    "--framework", "frameworks", default="", help="Frameworks, separated by commas; default: one that runs here."
+)
 @click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
 @click.option("--operator", "only", default="", help="One operator of the file; default: all.")
 @click.option("--reference", default="", help="FILE.py:function; of a network a framework, of an optimizer another.")
 @click.option("--shape", "shapes", multiple=True, help="Shape of an input, X=8x16 or I=8:int64; default: examples.")
 @click.option("--attr", "attributes", multiple=True, help="Attribute of the operator, epsilon=1e-5 or axes=0,1.")
-@click.option("--dtype", "dtypes", default="", help=f"Of {', '.join(DTYPES)}, commas between; default: all it takes.")
+@click.option(
+    "--dtype", "dtypes", default="", help=f"Of {', '.join(DTYPES)}, separated by commas; default: all that it takes."
+)
 @click.option("--heatmap", type=click.Path(path_type=Path), help="Draw the deviation to this .png or .svg file.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of inputs and directions.")
 @click.option(
@@ -56,7 +60,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="Equal calls, to see whether they agree.",
+    help="Repetitions of a call, to see whether the results agree.",
 )
 @click.option(
     "--timeout",
@@ -73,10 +77,10 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Network: times the usual tolerance.",
+    help="Network: a factor on the usual tolerance.",
 )
 @click.option("--no-gradients", "gradients", flag_value=False, default=True, help="Network: outputs only.")
-@click.option("--each-operator", "operators", is_flag=True, help="Network: each operator alone, too.")
+@click.option("--each-operator", "operators", is_flag=True, help="Network: check each operator alone as well.")
 @click.option("--mode", "modes", multiple=True, help="Network: how a framework executes, torch=compiled.")
 @click.option("--recipe", default="", help="Task: one recipe; default: all of the file.")
 @click.option(
@@ -90,9 +94,9 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     type=click.FloatRange(min=0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Task: at most, for each of two short trainings. Scheme: after which a run is taken for hung.",
+    help="Task: the limit for each of two short trainings. Scheme: when a run counts as hung.",
 )
-@click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, commas between.")
+@click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, separated by commas.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg.")
 @shared.answer_options
 @click.pass_context
@@ -101,7 +105,7 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one
     that crashes is a finding. Networks (.onnx, or a name of the zoo): outputs and gradients on each framework against
-    the reference's, by tensor, and the first operator at which two part. Optimizers: step by step against a
+    the reference's, by tensor, and the first operator at which they diverge. Optimizers: step by step against a
     reference. Schemes: against one process, agreement of ranks, traffic, deadlocks, the loss of a rank. Tasks and
     recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1
     where anything is wrong, with 4 where nothing could be judged.
@@ -166,7 +170,7 @@ def _words(of: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _kind(what: str) -> str | None:
-    """What is to be checked: operators, network, optimizer, ...; ``None`` for a .py file that does not tell."""
+    """What is to be checked: operators, network, optimizer, ...; ``None`` for a .py file that does not say."""
     bare = what.partition("[")[0]
     file, colon, _ = bare.partition(".py:")
     if colon:
@@ -213,4 +217,4 @@ def _refuse(context: click.Context, names: dict[str, str], why: str) -> None:
     """Refuse options that were given and mean nothing here."""
     for name, option in names.items():
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError(option, f"{why}, and the option is for the other kind", "leave it out")
+            raise UsageError(option, f"{why}, and this option does not apply to it", "leave it out")

@@ -19,14 +19,12 @@ __all__ = ["command"]
 
 
 @click.command("conformance")
-@click.option(
-    "--framework", "frameworks", help="Framework, or several with commas between; default: all that run here."
-)
+@click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
 @click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
-@click.option("--operator", "operators", default="", help="Only the tests of these operators, commas between.")
+@click.option("--operator", "operators", default="", help="Only the tests of these operators, separated by commas.")
 @click.option("--match", default="", help="Only the tests whose name contains this.")
-@click.option("--summary", is_flag=True, help="Only the totals, without a row an operator.")
-@click.option("--verbose", "-v", is_flag=True, help="Say of each test that did not pass what was found.")
+@click.option("--summary", is_flag=True, help="Only the totals, without a row per operator.")
+@click.option("--verbose", "-v", is_flag=True, help="For each test that did not pass, print what was found.")
 @shared.answer_options
 def command(
     frameworks: str | None,
@@ -48,7 +46,7 @@ def command(
     names = _here(device) if frameworks is None else open_frameworks(frameworks, device)
     cases = collect_cases([each.strip() for each in operators.split(",") if each.strip()], match)
     if not cases:
-        raise UsageError(f"node tests that match {match!r}", "there is none", "give a part of a test's name")
+        raise UsageError(f"node tests that match {match!r}", "there are none", "give a part of a test's name")
     tallies: list[NodeTestCounts] = []
     for name in names:
         with ProgressLine() as line:

@@ -26,7 +26,10 @@ _EVERY_BYTES = 4 * _MEBIBYTE
 @click.argument("action", metavar=f"[{'|'.join(ACTIONS)}]")
 @click.argument("name", required=False)
 @click.option(
-    "--data", "folder", type=click.Path(path_type=Path), help="Folder of the dataset's files; no other is looked into."
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the dataset's files; no other folder is searched.",
 )
 @shared.answer_options
 def command(action: str, name: str | None, folder: Path | None, as_json: bool) -> int:
@@ -96,13 +99,13 @@ def _facts(source: DatasetSource, folder: Path | None) -> dict[str, Any]:
 
 
 def _pairs(facts: dict[str, Any]) -> list[list[str]]:
-    told = {key: value for key, value in _cells(facts).items() if key != "to_download"}
-    return [[key, _words(value)] for key, value in told.items() if value is not None]
+    facts_known = {key: value for key, value in _cells(facts).items() if key != "to_download"}
+    return [[key, _words(value)] for key, value in facts_known.items() if value is not None]
 
 
 def _cells(facts: dict[str, Any]) -> dict[str, Any]:
     """As a table says it: no cell that says nothing of where the files are."""
-    lacks = "its files: to be downloaded at the first use" if facts["to_download"] else "nothing"
+    lacks = "its files, which are downloaded at first use" if facts["to_download"] else "nothing"
     return {**facts, "here": facts["here"] or "no", "lacks": facts["lacks"] or lacks}
 
 
@@ -138,8 +141,8 @@ def _progress(name: str, line: ProgressLine) -> Any:
     return progress
 
 
-def _load(source: DatasetSource, folder: Path | None, *, anew: bool = False) -> Dataset:
-    """What is here; nothing is downloaded behind the user's back. ``anew``: not of what was kept of it."""
+def _load(source: DatasetSource, folder: Path | None, *, reread: bool = False) -> Dataset:
+    """What is here; nothing is downloaded without being asked for. ``reread`` skips cached copies."""
     from levelbench.errors import MissingError
     from levelbench.training.datasets.places import FileSource, named_folder
 
@@ -147,22 +150,22 @@ def _load(source: DatasetSource, folder: Path | None, *, anew: bool = False) -> 
     if isinstance(source, FileSource) and named_folder(folder) is None and source.found(folder) is None:
         looked = ", ".join(str(place.folder) for place in source.places(folder))
         raise MissingError(f"the dataset {source.name}", f"its files are not in {looked}", source.ways)
-    return source.checked(folder) if anew else source.load(folder)
+    return source.checked(folder) if reread else source.load(folder)
 
 
 def _check(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.training.datasets.contents import faults
 
-    dataset = _load(source, folder, anew=True)
+    dataset = _load(source, folder, reread=True)
     place = source.where(folder)
     with ProgressLine() as line:
 
-        def told(done: int, total: int) -> None:
+        def progress(done: int, total: int) -> None:
             if line.live:
                 line.say(f"{source.name}: {done:,} of {total:,} examples")
 
-        found = faults(dataset, told)
+        found = faults(dataset, progress)
     if as_json:
         shared.emit_json({**_described(dataset), "place": place, "faults": found})
         return int(bool(found))
@@ -196,11 +199,11 @@ def _stat(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
     dataset = _load(source, folder)
     with ProgressLine() as line:
 
-        def told(done: int) -> None:
+        def progress(done: int) -> None:
             if line.live:
                 line.say(f"{source.name}: {done:,} of {len(dataset.train):,} training examples")
 
-        found = figures(dataset, told)
+        found = figures(dataset, progress)
     if as_json:
         shared.emit_json({**_described(dataset), **found})
     else:
@@ -211,10 +214,10 @@ def _stat(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
 _MOST_CLASSES = 20
 
 
-def figures(dataset: Dataset, told: Callable[[int], None]) -> dict[str, Any]:
+def figures(dataset: Dataset, progress: Callable[[int], None]) -> dict[str, Any]:
     """Class balance by split with its chi-squared test, moments of the inputs, equal inputs.
 
-    ``told`` hears how many training examples were read.
+    ``progress`` is called with the number of training examples read so far.
     """
     from levelbench.training.datasets import contents
 
@@ -225,7 +228,7 @@ def figures(dataset: Dataset, told: Callable[[int], None]) -> dict[str, Any]:
         if counts is not None:
             test = contents.evenness(counts)
             balance[name] = {"counts": counts.tolist(), "chi_squared": test.statistic, "p_value": test.p_value}
-    found = contents.moments(dataset.train, told)
+    found = contents.moments(dataset.train, progress)
     equal = contents.duplicates(dataset)
     inputs = dataset.train.inputs
     return {

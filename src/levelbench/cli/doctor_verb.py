@@ -13,7 +13,7 @@ __all__ = ["command"]
 
 
 @click.command("doctor")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure, about.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="Roughly how long to measure.")
 @shared.answer_options
 def command(seconds: float, as_json: bool) -> int:
     """Measure this machine, and test levelbench on it.
@@ -38,7 +38,7 @@ def command(seconds: float, as_json: bool) -> int:
 
 
 def _gemms() -> list[Any]:
-    """The matrix products of the frameworks that can run here, beside NumPy's own."""
+    """The matrix products of the frameworks that can run here, in addition to NumPy's own."""
     from levelbench import plugins
     from levelbench.operators.frameworks import load_framework
 

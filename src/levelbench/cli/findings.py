@@ -13,9 +13,10 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import MissingError, UsageError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
-    from levelbench.checks.findings import Report
+    from levelbench.checks.findings import Finding, Report
     from levelbench.report.tables import Table
 
 __all__ = ["finish", "installed", "open_frameworks", "summary"]
@@ -51,8 +52,7 @@ def finish(
 
 def summary(report: Report) -> str:
     """How many findings there are, in words."""
-    wrong = len(report.failed)
-    return f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
+    return plural(len(report.failed), "finding") if report.failed else "nothing found wrong"
 
 
 def _gaps(report: Report) -> str:
@@ -65,18 +65,23 @@ def _gaps(report: Report) -> str:
 
 
 def _table(report: Report) -> Table:
-    from levelbench.report.tables import Column, Table, Text
+    from levelbench.report.tables import Column, Table
 
-    columns = (Column("probe", "Probe"), Column("status", "Status"), Column("seen", "Seen"))
-    rows = []
-    for each in report.findings:
+    def seen(each: Finding) -> str:
         # What to do about a failure stands below.
         advice = f" ({each.do})" if each.do and each.status != "failed" else ""
-        seen = f"{each.found or each.case}{advice}"
-        short = seen if len(seen) <= _LONGEST else f"{seen[: _LONGEST - 3]}..."
-        rows.append((Text(each.probe), Text(each.status), Text(short)))
-    notes = ("noted: seen, and not judged; not tried: with the reason",)
-    return Table("check", report.title, columns, tuple(rows), notes)
+        text = f"{each.found or each.case}{advice}"
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+    return Table.of(
+        "check",
+        report.title,
+        report.findings,
+        (Column("probe", "Probe"), lambda each: each.probe),
+        (Column("status", "Status"), lambda each: each.status),
+        (Column("seen", "Seen"), seen),
+        notes=("noted: seen, and not judged; not tried: with the reason",),
+    )
 
 
 def open_frameworks(words: str, device: str) -> list[str]:

@@ -14,6 +14,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.claims.lint import Linted, LintReport, Settings
@@ -27,15 +28,19 @@ _FORMATS = ("text", "json", "sarif", "github")
 
 @click.command("lint")
 @click.argument("what", nargs=-1, metavar="RUNS|FILE|DIR...")
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules: LB107, LB2 or a name, by commas.")
+@click.option(
+    "--select", multiple=True, metavar="CODES", help="Only these rules, separated by commas: LB107, LB2 or a name."
+)
 @click.option(
     "--ignore", multiple=True, metavar="CODE=REASON", help="Set a rule's findings aside; the reason is shown."
 )
-@click.option("--show", type=click.Choice(_SEVERITIES), help="Print findings so severe and worse. [default: warning]")
+@click.option(
+    "--show", type=click.Choice(_SEVERITIES), help="Print findings of this severity and worse. [default: warning]"
+)
 @click.option(
     "--fail-on",
     type=click.Choice([*_SEVERITIES, "never"]),
-    help="Exit with 1 on a finding so severe or worse. [default: warning]",
+    help="Exit with 1 on a finding of this severity or worse. [default: warning]",
 )
 @click.option("--format", "layout", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("--config", type=click.Path(path_type=Path), help="Settings instead of lint.toml or pyproject.toml here.")
@@ -66,7 +71,7 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> int:
-    """Hold a performance claim to the rules: runs, a submission, a log of MLPerf's, or a claim written down.
+    """Check a performance claim against the rules: runs, a submission, an MLPerf log, or a claim file.
 
     \b
       levelbench lint digits
@@ -90,7 +95,7 @@ def command(
         return _list(layout)
     if not what:
         do = "give runs, a file or a folder; levelbench lint --template writes a claim to fill in"
-        raise UsageError("levelbench lint", "it names nothing to look at", do)
+        raise UsageError("levelbench lint", "nothing to check was named", do)
     settings = _settings(config)
     least, failing = _severities(show or settings.show, fail_on or settings.fail_on)
     report = _report(what, select or settings.select, {**settings.ignore}, ignore, store_path)
@@ -267,14 +272,14 @@ def _ignored_lines(report: LintReport) -> list[str]:
     lines = ["ignored"]
     for code, reason in sorted(report.ignored.items()):
         count = sum(each.finding.code == code for each in suppressed)
-        lines.append(f"  {code}: {_plural(count, 'finding')}, because: {reason}")
+        lines.append(f"  {code}: {plural(count, 'finding')}, because: {reason}")
     return [*lines, ""]
 
 
 def _summary(report: LintReport, show: Severity) -> str:
     counts = report.counts()
-    found = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
-    text = f"{_plural(len(report.linted), 'claim')} checked against {_plural(len(report.rules), 'rule')}"
+    found = [plural(counts["error"], "error"), plural(counts["warning"], "warning")]
+    text = f"{plural(len(report.linted), 'claim')} checked against {plural(len(report.rules), 'rule')}"
     text += f": {', '.join(found)}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
@@ -282,9 +287,5 @@ def _summary(report: LintReport, show: Severity) -> str:
     if suppressed := len(report.suppressed()):
         text += f", {suppressed} ignored"
     if report.unread:
-        text += f", {_plural(len(report.unread), 'file')} not read"
+        text += f", {plural(len(report.unread), 'file')} not read"
     return text
-
-
-def _plural(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -27,7 +27,7 @@ _AWAITS = "to_download"
 @click.option("--runnable", is_flag=True, help="Only what can run here.")
 @click.option("--sort", default="-started", show_default=True, help="Sort runs by a column; a minus sign reverses.")
 @click.option("--all", "with_superseded", is_flag=True, help="Also the runs that --fresh has replaced.")
-@click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show so many runs at most.")
+@click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show at most this many runs.")
 @shared.store_option
 @shared.answer_options
 def command(
@@ -49,7 +49,7 @@ def command(
       levelbench list inference 'digits[scenario=offline]' --sort samples_per_s
     """
     if kind is not None and kind not in KINDS:
-        raise UnknownNameError("kind of thing to list", kind, KINDS)
+        raise UnknownNameError("list", kind, KINDS)
     if kind == "runs":
         return _runs(store_path, selection, sort, limit, as_json, with_superseded)
     if kind == "inference":
@@ -276,7 +276,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
     else:
         shared.print_tables(rows_table(rows))
     if (store_path / "inference").is_dir():
-        click.echo("\nlevelbench list inference shows what was measured of inference")
+        click.echo("\nlevelbench list inference shows the measurements of inference")
     return 0
 
 

@@ -110,7 +110,7 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
     if not given["until_clear"]:
         for name in ("effect",) if budget_of_a_run else ("effect", "budget"):
             if given[name] is not None:
-                raise UsageError(f"--{name} without --until-clear", "nothing is planned for it", "add --until-clear")
+                raise UsageError(f"--{name} without --until-clear", "it has no effect", "add --until-clear")
         return None
     if click.get_current_context().get_parameter_source(counted) is not click.core.ParameterSource.DEFAULT:
         found = f"--until-clear decides itself how many {counted} there are"
@@ -160,9 +160,11 @@ def read_fail_on(text: str) -> frozenset[str]:
 def check_statistics(margin: float, level: float) -> None:
     """Refuse a margin or level that is no share."""
     if not 0 <= margin < 1:
-        raise UsageError(f"--margin {margin:g}", "it is no share", "give one from 0 to below 1: 0.02 is 2 per cent")
+        raise UsageError(f"--margin {margin:g}", "it is not a share", "give one from 0 to below 1: 0.02 is 2 per cent")
     if not 0.5 <= level < 1:
-        raise UsageError(f"--level {level:g}", "it is no confidence level", "give one from 0.5 to below 1, as in 0.95")
+        raise UsageError(
+            f"--level {level:g}", "it is not a confidence level", "give one from 0.5 to below 1, as in 0.95"
+        )
 
 
 def check_plot(path: Path | None) -> None:
@@ -238,8 +240,10 @@ def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:
         labels = ", ".join(group.label for group in groups)
         raise UsageError(f"one side {word!r}", f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
     if not groups:
-        found = f"of the {len(runs)} runs that it selects none came to an end: they run still, or were interrupted"
-        raise UsageError(f"one side {word!r}", found, "give the command that made them again: it finishes them")
+        found = (
+            f"none of the {len(runs)} runs that it selects has finished: they are still running, or were interrupted"
+        )
+        raise UsageError(f"one side {word!r}", found, "repeat the command that started them: it finishes them")
     return groups[0]
 
 
@@ -274,7 +278,7 @@ def as_far_as_read(err: bool = False) -> Iterator[None]:
 
 
 def mute(err: bool = False) -> None:
-    """Print nothing more on standard output or error: its reader is gone, and the flush at the exit would tell."""
+    """Print nothing more on standard output or error: its reader is gone, and the flush at exit would fail."""
     if err:
         sys.stderr = None
     else:

@@ -63,18 +63,18 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "a": comparison.a.label,
         "b": comparison.b.label,
-        "verdict": dataclasses.asdict(comparison.verdict) if comparison.verdict else None,
-        "attribution": dataclasses.asdict(comparison.attribution) if comparison.attribution else None,
-        "caveats": [dataclasses.asdict(each) for each in comparison.caveats],
+        "verdict": comparison.verdict,
+        "attribution": comparison.attribution,
+        "caveats": list(comparison.caveats),
         "machines_differ": comparison.machines_differ,
-        "differences": [dataclasses.asdict(each) for each in comparison.differences],
+        "differences": list(comparison.differences),
     }
 
 
 def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = ()) -> list[str]:
     """Each reason to doubt a run, once, with the number of runs that it concerns.
 
-    Those of groups that are in ``comparisons`` are said beside their verdicts.
+    Those of groups that are in ``comparisons`` are given with their verdicts.
     """
     from levelbench.records.comparable import doubts_of
 
@@ -104,9 +104,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "key": group.key,
         "n": group.n,
         "reached": group.reached,
-        "reached_interval": dataclasses.asdict(wilson(group.reached, group.n)),
-        "time_to_accuracy_s": dataclasses.asdict(found) if found else None,
-        "final_test": dataclasses.asdict(final) if final else None,
+        "reached_interval": wilson(group.reached, group.n),
+        "time_to_accuracy_s": found,
+        "final_test": final,
         "specification": group.specification,
     }
 
@@ -114,9 +114,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
 def exit_code(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], wrong: frozenset[str], *, refused: int = 0
 ) -> int:
-    """1 for a worse verdict or a missed target, 4 where nothing can be told, among the outcomes that are ``wrong``.
+    """1 for a worse verdict or a missed target, 4 where nothing can be concluded, of the outcomes that are ``wrong``.
 
-    Both at once are 1: what is known to be wrong outweighs what is not known. A ``refused`` comparison tells nothing.
+    Both at once are 1: what is known to be wrong outweighs what is unknown. A ``refused`` comparison is unclear.
     """
     kinds = {each.verdict.kind.value.lower() if each.verdict else "unclear" for each in comparisons}
     kinds |= {"unclear"} if refused else set()

@@ -1,4 +1,4 @@
-"""``levelbench rm``: remove runs with all that lies beside their records."""
+"""``levelbench rm``: remove runs with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import UsageError
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.records import Record, Store
@@ -24,7 +25,7 @@ _BEGINNING = 1 << 20
 @click.command("rm")
 @click.argument("runs", nargs=-1, metavar="[RUNS]...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--superseded", is_flag=True, help="Of the runs that --fresh has replaced, which nothing else shows.")
+@click.option("--superseded", is_flag=True, help="Only runs that --fresh has replaced, which no other command shows.")
 @shared.store_option
 @shared.answer_options
 def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path, as_json: bool) -> int:
@@ -35,7 +36,7 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
       levelbench rm 'digits[framework=jax,status=failed]' --yes
       levelbench rm --superseded
 
-    A path means the records there and no copies of them elsewhere. Asks first; what is removed cannot be had back.
+    A path means the records there, and not their copies elsewhere. Asks first; what is removed cannot be recovered.
     """
     if not runs and not superseded:
         raise UsageError("levelbench rm", "it names no run", "give an id, a task with settings, a path or latest")
@@ -58,7 +59,7 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
     with shared.as_far_as_read():
         for path in removed:
             click.echo(shared.visible(f"removed {path}"))
-        click.echo(f"{len(ids)} run{'s' * (len(ids) != 1)}, {len(removed)} file{'s' * (len(removed) != 1)} removed")
+        click.echo(f"{plural(len(ids), 'run')}, {plural(len(removed), 'file')} removed")
     return 0
 
 
@@ -71,12 +72,12 @@ def _damaged(store: Store, word: str) -> Path | None:
     inside = path.is_relative_to(store.path.resolve())
     if "/" in word and path.exists() and not inside:
         do = f"name its store: --store {path if path.is_dir() else path.parent}"
-        raise UsageError(f"levelbench rm {word}", f"it lies outside of the store {store.path}", do)
+        raise UsageError(f"levelbench rm {word}", f"it lies outside the store {store.path}", do)
     if path.suffix != ".jsonl" or not path.is_file() or not inside:
         return None
     with path.open("rb") as file:
         if b'"kind":"' not in file.read(_BEGINNING):
-            raise UsageError(f"levelbench rm {word}", "it is no record of a run", "remove it with rm")
+            raise UsageError(f"levelbench rm {word}", "it is not the record of a run", "remove it with rm")
     try:
         read_record(path)
     except RecordError:
@@ -104,7 +105,7 @@ def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Re
 
 
 def _files(store: Store, record: Record) -> list[Path]:
-    """The record, what lies beside it under its name, and the network that it trained."""
+    """The record, the files next to it that share its name, and the network that it trained."""
     from levelbench.experiments.inference.models import kept_facts, model_path
 
     header = record.header
@@ -116,9 +117,9 @@ def _files(store: Store, record: Record) -> list[Path]:
 
 
 def _confirmed(records: list[Record], files: list[Path]) -> bool:
-    count = f"{len(records)} record{'s' * (len(records) != 1)} ({len(files)} file{'s' * (len(files) != 1)})"
+    count = f"{plural(len(records), 'record')} ({plural(len(files), 'file')})"
     if not sys.stdin.isatty():
-        raise UsageError(f"removing {count}", "nobody can be asked here", "add --yes")
+        raise UsageError(f"removing {count}", "there is no terminal to ask on", "add --yes")
     names = _ids(records) or ", ".join(path.name for path in files[:_SHOWN])
     return click.confirm(f"remove {count}: {names}?", default=False, err=True)
 

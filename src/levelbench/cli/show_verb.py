@@ -167,7 +167,7 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
         click.echo(f"error: {run.error}")
     if with_environment:
         shared.emit_json(run.environment)
-    chain = "" if run.chained else " (written without checksums: damage to it may go unseen)"
+    chain = "" if run.chained else " (written without checksums: damage to it may go unnoticed)"
     if record.path.parent.name == SUPERSEDED:
         click.echo("superseded: a fresh run has taken its place, and no comparison counts it")
     click.echo(f"record: {run.path}{chain}")

@@ -177,7 +177,7 @@ def _draw_speed_ups(axes: Axes, found: Composition, bars: Sequence[_Bar]) -> Non
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
     axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in "25" else "")
     low, high = axes.get_xlim()
-    # Room for the words beside the longest bar.
+    # Room for the words next to the longest bar.
     axes.set_xlim(low, high * (high / low) ** 0.8)
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_yticks([])
@@ -193,7 +193,7 @@ _BANDS = {"quartiles": "the middle half of the runs", "range": "the lowest to th
 def write_target(curves: Curves, specification: Specification, path: Path, whose: str) -> Path:
     """Draw ``curves`` over samples and the target of ``specification`` to an ``.svg`` or ``.png`` file.
 
-    ``whose`` says beside it which target that is (``proposed``). Raises as ``drawing.draw``.
+    ``whose`` says in the legend which target that is (``proposed``). Raises as ``drawing.draw``.
     """
     return draw(
         path, "target", (6.4, 4.2), lambda figure: _draw_target(figure.add_subplot(), curves, specification, whose)
@@ -257,7 +257,7 @@ def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
         plain_axes(axes)
     for tolerance, whose in _tolerances(ways).items():
         right.axhline(tolerance, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        # Beside the axes, where no line is.
+        # Outside the axes, where there is no line.
         right.annotate(
             clean(f"{tolerance:.1e} allowed: {whose}"), (1, tolerance), (4, 0), ("axes fraction", "data"),
             "offset points", va="center", fontsize=8,
@@ -269,7 +269,7 @@ def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
 
 
 def _line(axes: Axes, at: int, count: int, problem: str, found: NDArray[np.float64]) -> None:
-    """The way of one problem, wide below and narrow above, so that those that lie over each other are all seen."""
+    """The curve of one problem, wide below and narrow above, so that curves that overlap are all seen."""
     # Zero has no place on a logarithmic axis; infinity, and what is on its way there, is the gap that it leaves.
     shown = np.where(found < _MOST, np.maximum(found, _LEAST), np.nan)
     colour, dash = SERIES[at % len(SERIES)][0], DASHES[at % len(DASHES)]

@@ -118,7 +118,7 @@ def ranks_table(record: Record) -> Table | None:
             lambda item: total(item[1], "sent_between"),
         ),
         notes=(
-            "Time per step: median. A server sends while it serves: per step that the workers made.",
+            "Time per step: median. A server sends while it serves; its figures are per step of the workers.",
             "Each rank has a clock of its own; times of two ranks are never subtracted.",
         ),
     )
@@ -258,7 +258,7 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
         ),
         (
             Column("epoch_s", "time per epoch", ColumnKind.TIME_S),
-            lambda point: estimate_cell(point.epoch_s, "no run came to an end"),
+            lambda point: estimate_cell(point.epoch_s, "no run has finished"),
         ),
         (
             Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),

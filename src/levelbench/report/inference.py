@@ -150,9 +150,9 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
         own = "it" if counts[-1] == 1 else "its own"
         notes.append(f"early stopping: LoadGen's estimate{largest}; with 99 % {where} {percentile} is not above {own}.")
     if scenario.name == "server":
-        notes.append("a latency counts from the scheduled arrival, so waiting is in it.")
+        notes.append("a latency counts from the scheduled arrival, so it includes waiting.")
         if counts[-1] == 1:
-            notes.append("queries wait for each other: intervals take latencies for independent, and are too narrow.")
+            notes.append("queries wait for each other: the intervals assume independent latencies, and are too narrow.")
     if summary.price is not None:
         source = f" ({summary.price.source})" if summary.price.source else " (no source given)"
         price = f"{number(summary.price.usd_per_hour)} $ an hour{source}"
@@ -164,7 +164,7 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
 
 
 def inference_lines(summary: InferenceSummary) -> list[str]:
-    """What to know besides the table: the model, the quality, broken rules, audits, verdicts, doubts."""
+    """What the table does not say: the model, the quality, broken rules, audits, verdicts, doubts."""
     lines = [_model(summary.specification)]
     for entry in summary.entries:
         name = entry.arm.title
@@ -174,12 +174,12 @@ def inference_lines(summary: InferenceSummary) -> list[str]:
             late = estimate_text(entry.lateness.estimate.value, None, None, TIME)
             lines.append(f"{name}: queries were issued up to {late} (p99) after their schedule")
         if entry.thinned > 1:
-            lines.append(f"{name}: of its latencies every {entry.thinned}th in order of size is kept")
+            lines.append(f"{name}: only every {entry.thinned}th of its latencies, in order of size, is kept")
         if entry.verdict is not None:
             lines.append(format_verdict(entry.verdict, summary.entries[0].arm.title, name))
     counts = {each.processes for each in summary.entries}
     if counts == {1}:
-        lines.append("one process: its interval says nothing of the next one; -n 5 does")
+        lines.append("one process: its interval says nothing about the next one; use -n 5")
     return [*lines, *(f"doubt: {each}" for each in summary.suspect)]
 
 
@@ -208,7 +208,7 @@ def _rule_lines(entry: InferenceEntry) -> list[str]:
     if entry.valid:
         return []
     if not entry.reasons:
-        return [f"not valid: {entry.reason}" if entry.reason else "not valid: a process came to no end"]
+        return [f"not valid: {entry.reason}" if entry.reason else "not valid: a process did not finish"]
     return [f"not valid: {each}" for each in entry.reasons]
 
 
@@ -334,7 +334,7 @@ def _steps(values: Vector) -> tuple[Vector, Vector]:
 
 
 def _nines(share: Vector, longest: int) -> Vector:
-    """0.9 as 1, 0.99 as 2; the last of all values, whose share is 1, a little above what they can tell."""
+    """0.9 as 1, 0.99 as 2; the last of all values, whose share is 1, is placed a little above what they can resolve."""
     return -np.log10(np.maximum(1 - share, 0.5 / longest))
 
 

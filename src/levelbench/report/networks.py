@@ -1,7 +1,7 @@
 """A network's measurements as tables and lines: latencies, operators, what transforms did.
 
-Operators and what the whole takes besides are shown together, so that the rows add up to the latency; an arm that
-cannot tell its operators apart says why and has no columns.
+Operators and the overhead around them are shown together, so that the rows add up to the latency; an arm that cannot
+time its operators one by one says why and has no columns.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def _no_share(entry: NetworkEntry) -> str:
 
 def _quantiles(latency: tuple[Quantile, ...], remark: str, level: float) -> list[Cell]:
     """Where there are too few samples, one reason for all cells; how many there were is in the records table."""
-    needed = " and ".join(f"p{q * 100:g} {values_needed(q, level)}" for q in QUANTILES[1:])
-    few = f"too few samples for an interval: of each process {needed} are needed; give a larger --budget-s"
+    needed = " and ".join(f"{values_needed(q, level)} for p{q * 100:g}" for q in QUANTILES[1:])
+    few = f"too few samples for an interval: each process needs {needed}; give a larger --budget-s"
     return [estimate_cell(each.estimate, few, remark if each.q == 0.5 else "") for each in latency]
 
 
@@ -140,7 +140,7 @@ def phases_table(summary: NetworkSummary) -> Table:
 
 
 def records_table(summary: NetworkSummary) -> Table:
-    """A row a case and arm with every figure in a column of its own: for CSV and for whoever computes on."""
+    """A row a case and arm with every figure in a column of its own: for CSV and further computation."""
     columns = [
         *(Column(each, each) for each in ("network", "framework", "mode", "device", "transforms", "status")),
         *(Column(each, each, ColumnKind.NUMBER) for each in ("batch", "processes", "samples")),
@@ -272,7 +272,7 @@ def _notes(summary: NetworkSummary) -> tuple[str, ...]:
     notes = [
         f"p50, p90, p99: quantiles of the latency of a call ({call}), over {processes} process"
         f"{'es' * (counts[-1] > 1)} an arm, one value each; intervals at {summary.level:.0%}.",
-        "compile: the first call less a warm one. cold start: from a Python that runs to the first result.",
+        "compile: the first call less a warm one. cold start: from a running Python to the first result.",
         "overhead: the whole less the sum of its operators timed one by one; below zero, the whole does better than "
         "its parts, because it fuses or overlaps them.",
         "of ceiling: the least time that the ceilings allow by the time taken; c: bound by arithmetic, m: by memory "
@@ -432,7 +432,7 @@ def profile_lines(summary: NetworkSummary) -> list[str]:
 
 
 def operators_table(summary: NetworkSummary, by: str = "node") -> Table:
-    """A row a case, arm and operator (or type of operator): for CSV and for whoever computes on."""
+    """A row a case, arm and operator (or type of operator): for CSV and further computation."""
     columns = (
         *(Column(each, each) for each in ("case", "framework", "operator", "output")),
         *(Column(each, each, ColumnKind.NUMBER) for each in ("index", "calls")),
@@ -472,7 +472,7 @@ def transform_lines(summary: NetworkSummary) -> list[str]:
 
 
 def _base(arms: tuple[NetworkArm, ...], arm: NetworkArm) -> int | None:
-    """The place of the arm without transforms that ``arm`` is measured beside."""
+    """The place of the arm without transforms that ``arm`` is compared with."""
     plain = NetworkArm(arm.framework, arm.mode, arm.device)
     return arms.index(plain) if arm.transforms and plain in arms else None
 

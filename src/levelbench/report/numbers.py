@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "Unit", "choose_unit", "decimals_for", "duration"]
-__all__ += ["estimate_text", "number", "with_interval"]
+__all__ += ["estimate_text", "number", "plural", "with_interval"]
 
 ABSENT = "–"
 _MOST_DIGITS = 6
@@ -140,6 +140,11 @@ def estimate_text(value: float, low: float | None, high: float | None, units: tu
     low, high = (None if each is None else each / unit.size for each in (low, high))
     head, bracket, tail = with_interval(value / unit.size, low, high).partition(" [")
     return f"{head} {unit.symbol}".rstrip() + bracket + tail
+
+
+def plural(count: int, one: str, several: str = "") -> str:
+    """``"1 run"``, ``"3 runs"``; ``several`` where the plural is not formed with an s."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def duration(seconds: float) -> str:

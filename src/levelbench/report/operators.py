@@ -246,7 +246,7 @@ def doctor_lines(diagnosis: Diagnosis) -> list[str]:
     doubts = [f"doubt: {doubt}" for doubt in diagnosis.doubts]
     return [
         *diagnosis.sentences(),
-        *(doubts or ["nothing to doubt: quiet, with the threads and settings it should have"]),
+        *(doubts or ["no doubts: the machine is quiet, with the threads and settings it should have"]),
     ]
 
 

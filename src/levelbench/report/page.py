@@ -32,7 +32,7 @@ from levelbench.report.markup import (
     tag,
     to_html,
 )
-from levelbench.report.numbers import number
+from levelbench.report.numbers import number, plural
 from levelbench.report.remarks import Remarks, lint_lines, lint_section, missing_line
 from levelbench.report.run_figures import Group, Plot, can_draw, figures_of
 from levelbench.report.runs import groups_table, phases_by_group, runs_table, target_text
@@ -130,7 +130,7 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
     specifications = [group.specification for group, _ in groups]
     items = ["The replicate is the run: every interval is over runs, never over the steps inside one."]
     items += [
-        f"Clock {name}: {policy(name).source}. Time that it leaves out is shown beside the score."
+        f"Clock {name}: {policy(name).source}. Time that it leaves out is shown next to the score."
         for name in dict.fromkeys(each.clock for each in specifications)
     ]
     items += [
@@ -308,7 +308,7 @@ def write_markdown(
 ) -> Path:
     """The verdicts and every table but the single evaluations as one Markdown file.
 
-    With ``linted`` every group has the rules that fired beside its figures, and the findings stand above.
+    With ``linted`` every group has the rules that fired next to its figures, and the findings stand above.
     """
     from levelbench.measure.verdict import format_verdict
 
@@ -350,7 +350,7 @@ def write_report(
 
     ``attributions`` are lines on where the difference comes from, ``caveats`` what speaks against the comparisons (by
     default the doubts of the runs), ``scalings`` how tasks scale with ranks, ``linted`` what the linter says of the
-    groups, shown beside each of them. The file appears whole or not at all; ``StoreError`` where it cannot be written.
+    groups, shown next to each of them. The file appears whole or not at all; ``StoreError`` where it cannot be written.
     """
     text = report_page(groups, verdicts, attributions=attributions, caveats=caveats, scalings=scalings, linted=linted)
     return write_whole(path, text)
@@ -372,7 +372,7 @@ def report_page(
     runs = all_runs(groups)
     days = sorted({run.started[:10] for run in runs})
     when = f", {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") if days else ""
-    lead = f"{len(groups)} group{'s' * (len(groups) != 1)}, {len(runs)} run{'s' * (len(runs) != 1)}{when}"
+    lead = f"{plural(len(groups), 'group')}, {plural(len(runs), 'run')}{when}"
     main = tag(
         "main",
         _verdict_section(verdicts, against, list(attributions)),
@@ -471,7 +471,7 @@ def _key(phase: str) -> Html:
 
 
 def _failures_section(groups: Sequence[Group]) -> Html:
-    """Failures with their errors, and runs that missed the target. Doubts stand beside the verdict."""
+    """Failures with their errors, and runs that missed the target. Doubts are shown with the verdict."""
     items = []
     for group, _ in groups:
         for run in (*group.runs, *group.unfinished):

@@ -51,7 +51,7 @@ class Remarks(Struct, frozen=True):
 
 
 def lint_words(linted: Sequence[Remarks], label: str, task: str) -> str:
-    """What stands beside the figure ``label`` of ``task``: codes, or that nothing was found; empty if none looked.
+    """What is shown next to the figure ``label`` of ``task``: codes, or that nothing was found; empty if not linted.
 
     A figure that is a point of a study and no side of its own has what is said of the study as a whole.
     """

@@ -119,7 +119,7 @@ def _finite(found: Estimate | None) -> Estimate | None:
 def mean_and_range(values: Sequence[float | None]) -> Spread:
     """The arithmetic mean with the lowest and highest value: for qualities and for what may be zero.
 
-    A figure that is not finite, as a diverged run may have, is none; how many there are is said if some are not.
+    A figure that is not finite, as of a diverged run, is left out; the remark says how many are there if some are not.
     """
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not known:

@@ -68,7 +68,7 @@ def test_a_store_has_its_runs_and_what_was_measured_of_inference(tmp_path):
 def test_one_file_of_them_is_a_claim_unless_it_did_not_end(tmp_path):
     (claim,) = read(measured(tmp_path, n=1)[0])
     assert claim.sides[0].runs_made == 1
-    with pytest.raises(UsageError, match="did not come to its end"):
+    with pytest.raises(UsageError, match="did not finish"):
         read(write(tmp_path, specification(), 9, n=200, end=False).path)
 
 

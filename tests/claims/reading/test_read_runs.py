@@ -259,7 +259,7 @@ def test_whatever_the_qualities_are_a_claim_is_made_and_linted(qualities):
 
 def test_runs_of_which_none_came_to_an_end_are_no_claim(tmp_path):
     write_run(tmp_path, 0, cut=True)
-    with pytest.raises(UsageError, match="none of 1 runs came to an end"):
+    with pytest.raises(UsageError, match="none of the 1 runs has finished"):
         claims(tmp_path)
 
 

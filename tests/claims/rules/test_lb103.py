@@ -63,9 +63,9 @@ def test_a_side_that_claims_nothing_is_not_asked():
     assert found(rule, changes(clean_claim(), planted)) == []
 
 
-def test_the_hours_of_the_search_stand_beside_those_that_are_shown():
+def test_the_hours_of_the_search_are_named_with_those_that_are_shown():
     (finding,) = rule.check(changes(clean_claim(), {"uncounted[0]": SEARCH}))
-    assert "400 runs (30 h, beside 5.76 min of those that are shown)" in finding.found
+    assert "400 runs (30 h, besides the 5.76 min of those that are shown)" in finding.found
     assert "only 48 trials of tuning" in finding.found
 
 

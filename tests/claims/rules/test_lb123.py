@@ -19,7 +19,7 @@ GUILTY = {
     "stated to be the best of five": ({REPORTED: "best", **FASTEST}, ("error", REPORTED)),
     "nobody says so, but it is the fastest run's": ({REPORTED: None, **FASTEST}, ("error", REPORTED)),
     "called the mean, but it is the fastest run's": (FASTEST, ("error", REPORTED)),
-    "one of five, and not said which": (
+    "one of five, and it is not said which": (
         {REPORTED: "single", "sides[0].time_s": sorted(TIMES)[1]},
         ("warning", REPORTED),
     ),

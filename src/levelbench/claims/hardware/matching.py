@@ -45,7 +45,7 @@ _EACH = re.compile(
 
 @dataclass(frozen=True)
 class Hit:
-    """``name`` of the table stands at ``start`` to ``end`` of the text; ``count`` is the number beside it, if any."""
+    """``name`` of the table stands at ``start`` to ``end`` of the text; ``count`` is the number next to it, if any."""
 
     name: str
     start: int
@@ -84,7 +84,7 @@ def _pattern(name: str, known: set[str]) -> str:
 
 
 def hits(text: str, pattern: re.Pattern[str]) -> list[Hit]:
-    """Where names stand in the text, from left to right, each with the number that stands beside it."""
+    """Where names stand in the text, from left to right, each with the number next to it."""
     found = []
     for match in pattern.finditer(text):
         if _NOT_A_DEVICE.match(text, match.end()):
@@ -260,7 +260,7 @@ def _plain(hit: Hit) -> str:
 
 
 def _credible(hit: Hit, text: str) -> bool:
-    """Whether a weak name ("T4") stands where a device would: beside a count, a maker's name, or alone."""
+    """Whether a weak name ("T4") stands where a device would: next to a count or a maker's name, or alone."""
     if _plain(hit) not in _device_names()[2]:
         return True
     alone = not re.search(r"[A-Za-z]", text[: hit.start] + text[hit.end :])
@@ -284,13 +284,13 @@ def _family(hit: Hit) -> list[Chip]:
 def _variants(chips: list[Hit]) -> list[Chip]:
     """The variants that the words after the names allow, the likeliest first; none where the words contradict."""
     allowed = _family(chips[0])
-    told = {mark for hit in chips for mark in _marks(f"{hit.name} {hit.rest}")}
-    told &= {mark for each in allowed for mark in each.marks}
-    return [each for each in allowed if told <= set(each.marks)]
+    stated = {mark for hit in chips for mark in _marks(f"{hit.name} {hit.rest}")}
+    stated &= {mark for each in allowed for mark in each.marks}
+    return [each for each in allowed if stated <= set(each.marks)]
 
 
 def _units(hit: Hit, device: Chip, text: str) -> float | None:
-    """How many chips stand at the name: a number beside it, or the cores of a name such as "v3-32"."""
+    """How many chips stand at the name: a number next to it, or the cores of a name such as "v3-32"."""
     each = device.cores_in_names
     cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
     if cores is not None:

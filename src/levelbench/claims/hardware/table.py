@@ -35,7 +35,7 @@ class Chip(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     ``tflops`` is the dense peak in 1e12 operations a second by precision, a multiply-add being two, products summed in
     float32 (int8: in int32); ``gb_per_s`` its memory's bandwidth in 1e9 bytes a second; ``watts`` its design power.
-    ``names`` are ways to write its ``family``; ``weak`` ones count only beside a number or a word such as GPU.
+    ``names`` are ways to write its ``family``; ``weak`` ones count only next to a number or a word such as GPU.
     ``marks`` ("pcie", "80gb") tell the variants of a family apart; the first in the table is taken where none is given.
     """
 

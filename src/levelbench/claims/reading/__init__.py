@@ -58,7 +58,7 @@ class EntryReader(Protocol):
 
 
 def _entries() -> EntryReader:
-    """Whoever owns the format of entries makes claims of it; the linter knows claims alone."""
+    """The room that owns the format of entries turns them into claims; the linter knows claims alone."""
     return cast(EntryReader, plugins.load("claim_reader", "entries"))
 
 
@@ -80,7 +80,7 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
     if kind == "inference":
         claims = _measured([path], problems)
         if not claims and not problems:
-            raise UsageError(f"levelbench lint {path}", "the measurement did not come to its end", "measure it again")
+            raise UsageError(f"levelbench lint {path}", "the measurement did not finish", "measure it again")
         return claims
     if kind == "claim":
         from levelbench.claims.reading.claim_file import read_claim
@@ -94,7 +94,7 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
 
 
 def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list[Claim]:
-    """The claims of files of inference, which a store may have beside its runs."""
+    """The claims of files of inference, which a store may hold in addition to its runs."""
     if not paths:
         return []
     from levelbench.claims.reading.inference_records import read_inference_files
@@ -114,8 +114,8 @@ def kind_of(path: Path) -> Kind:
         return "inference"
     if path.suffix == ".tsv":
         entry = path.with_suffix(".json")
-        do = f"give {entry}" if entry.is_file() else "give the entry's .json, with the curve beside it"
-        raise UsageError(f"levelbench lint {path}", "it is the curve of an entry of DAWNBench's, without the entry", do)
+        do = f"give {entry}" if entry.is_file() else "give the entry's .json, with the curve next to it"
+        raise UsageError(f"levelbench lint {path}", "it is the curve of a DAWNBench entry, without the entry", do)
     with path.open("rb") as file:
         head = file.read(_LOOKED_AT)
     if path.name.endswith(_ARCHIVES):
@@ -184,7 +184,7 @@ def read_folder(path: str | Path, problems: list[LevelbenchError] | None = None)
     """
     found = list(stream_folder(path, problems))
     if not found and not problems:
-        do = "give a leaderboard, entries of DAWNBench's, logs of MLPerf's, records or claim files"
+        do = "give a leaderboard, DAWNBench entries, MLPerf logs, records or claim files"
         raise UsageError(f"levelbench lint {path}", "the folder holds no claim", do)
     return found
 

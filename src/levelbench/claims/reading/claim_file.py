@@ -306,7 +306,7 @@ def read_claim(path: str | Path) -> Claim:
 
 
 def _is_empty(claim: Claim) -> bool:
-    """Whether nothing is stated but a title and what its sides are called: a template that nobody filled in."""
+    """Whether nothing is stated but a title and what its sides are called: a template that was never filled in."""
     named = [Side(each.name, where=each.where) for each in claim.sides]
     return claim == Claim(claim.title, named, where=claim.where)
 

@@ -1,8 +1,8 @@
 """Runs of a store as claims: a group of runs is a side, and groups that can be compared are one claim.
 
-A selection of runs is the claim. The first group is the base, as in ``levelbench compare``; what lies in the store
-beside the selection (other runs of the same specification, other settings of the same task) is what the claim does not
-count. A ratio is claimed only where every run of both groups reached its target.
+A selection of runs is the claim. The first group is the base, as in ``levelbench compare``; what the store
+holds besides the selection (other runs of the same specification, other settings of the same task) is what the claim
+does not count. A ratio is claimed only where every run of both groups reached its target.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def interleaved(groups: Sequence[RunGroup]) -> bool:
 
 
 def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row], shown: Collection[str] = frozenset()) -> list[Uncounted]:
-    """What ``rows`` hold beside the runs of ``groups``: first of the same specifications, then of other settings.
+    """What ``rows`` hold besides the runs of ``groups``: first of the same specifications, then of other settings.
 
     ``shown`` are the ids of all runs that are shown together, in whichever claim: those of another one are counted.
 
     Other settings are those of the same task on the same framework and device, for another framework is another side
-    and not a trial of this one. A run that still runs is none yet; one that was interrupted is one of the same
-    specification unless its seed was run again to the end.
+    and not a trial of this one. A run that is still running does not count yet; one that was interrupted counts as one
+    of the same specification unless its seed was run again to the end.
     """
     counted = {run.id for group in groups for run in group.runs} | set(shown)
     keys = {group.key for group in groups}
@@ -140,7 +140,7 @@ _STATISTICS = {"median": "median", "geometric mean": "geometric", "single value"
 
 
 def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | None = None) -> list[Claim]:
-    """The claims that the selected runs make, with what ``store`` holds beside them.
+    """The claims that the selected runs make, with what ``store`` holds besides them.
 
     ``problems`` takes what cannot be read; without it the first such file is an error. To select nothing is a
     ``UsageError`` that names the nearest.
@@ -154,8 +154,8 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
             problems += store.problems
         found = claims_of(_whole_groups(chosen, records, store), _beside(chosen, store), problems)
     if not found and not problems:
-        asked, do = f"levelbench lint {selector}", "finish them: the command that began them goes on where it stopped"
-        raise UsageError(asked, f"none of {len(records)} runs came to an end", do)
+        asked, do = f"levelbench lint {selector}", "finish them: repeat the command that started them"
+        raise UsageError(asked, f"none of the {len(records)} runs has finished", do)
     return found
 
 
@@ -172,7 +172,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _whole_groups(chosen: Selector, records: list[Record], store: Store) -> list[Record]:
-    """The groups of which the selected runs are members: who asks of the latest run leaves no others out by it."""
+    """The whole groups of the selected runs: selecting the latest run is not meant to leave out the others."""
     if chosen.filters or not (chosen.latest or chosen.is_id):
         return records
     kinds = {(record.header.key, record.header.source.whole) for record in records}

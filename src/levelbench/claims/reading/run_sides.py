@@ -103,7 +103,7 @@ def _is_count(value: object) -> bool:
 
 
 def digest_of(environment: Mapping[str, object]) -> str:
-    """What tells environments apart that a figure may depend on: machine, accelerators, libraries, threads."""
+    """The parts of an environment that a figure may depend on: machine, accelerators, libraries, threads."""
     names = _table(environment, "accelerators").get("names")
     safe = {"machine": _table(environment, "machine"), "accelerators": {"names": names}}
     machine = machine_of(safe) if isinstance(names, list) else str(safe["machine"].get("id", ""))

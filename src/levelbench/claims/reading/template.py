@@ -28,9 +28,9 @@ __all__ = ["template"]
 _HEAD = """\
 # A performance claim, written down for `levelbench lint claim.toml`.
 #
-# Remove the # before what you can answer. What you leave out is "not stated": that is counted, and never guilt.
-# Times are in seconds, rates per second, shares between 0 and 1. Beside a field stand the rules that read it:
-# levelbench lint --explain CODE prints one of them.
+# Remove the # before what you can answer. What you leave out is "not stated": that is counted, and never held
+# against you. Times are in seconds, rates per second, shares between 0 and 1. After a field come the rules that
+# read it: levelbench lint --explain CODE prints one of them.
 """
 _SAMPLES: dict[tuple[type, str], str] = {
     (Claim, "title"): '"What is claimed, in one sentence"',
@@ -41,7 +41,7 @@ _SAMPLES: dict[tuple[type, str], str] = {
 }
 _PLAIN = {int: "0", float: "0.0", str: '"..."', bool: "false"}
 _WIDTH = 118
-# What a reader of the file knows better than its author.
+# Filled in by the reader of the file, not by its author.
 _LEFT_OUT = {(Claim, "read_from"), (Claim, "where")}
 
 

@@ -13,7 +13,7 @@ from levelbench.claims.rule import Diagnostic, Severity
 from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPoint, Side
 
 __all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "direction_of", "guilty", "is_training", "level_of"]
-__all__ += ["misses", "not_stated", "number", "pairs", "percent", "plural", "seconds", "sides"]
+__all__ += ["misses", "not_stated", "number", "pairs", "percent", "seconds", "sides"]
 __all__ += ["times"]
 
 
@@ -100,11 +100,6 @@ def seconds(value: float) -> str:
         if abs(value) >= limit:
             return f"{number(value / unit)} {name}"
     return f"{number(value / 1e-6)} µs" if value else "0 s"
-
-
-def plural(count: int, one: str, several: str = "") -> str:
-    """``"1 run"``, ``"3 runs"``."""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 TRAINING_TIMES = ("target", "epoch", "step", "run")

@@ -105,7 +105,7 @@ def _match(hardware: HardwareView) -> Identification | None:
         found = lookup(name) if name else None
         if found is None:
             continue
-        # Where the figures are not of one system (a processor beside accelerators), they say nothing.
+        # Where the figures are not of one system (a processor next to accelerators), they say nothing.
         if hardware.accelerators and not found.is_accelerator:
             continue
         if hardware.accelerators:

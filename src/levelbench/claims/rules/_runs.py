@@ -1,6 +1,6 @@
 """What the runs of a side show: their times, whether these may be normal, what their curves say of the target.
 
-Normality is rejected only at the 1 % level and only from eight values on: below that no test can tell. A crossing is
+Normality is rejected only at the 1 % level and only from eight values on: with fewer, no test can. A crossing is
 computed again from the evaluations, as ``measure.crossing`` has it, and never believed.
 """
 

@@ -1,4 +1,4 @@
-"""LB101: the time falls as ranks are added, and so does the quality, or nobody says what became of it."""
+"""LB101: the time falls as ranks are added, and so does the quality, or what became of it is not stated."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from levelbench.claims.rules._common import (
     not_stated,
     number,
     pairs,
-    plural,
 )
 from levelbench.claims.view import Claim, QualityView, ScalingPoint
+from levelbench.report.numbers import plural
 
 _RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
 _Indexed = tuple[int, ScalingPoint]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, is_training, not_stated, plural, sides
+from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
 from levelbench.claims.view import Claim, Side
+from levelbench.report.numbers import plural
 
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
 _DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"

@@ -1,4 +1,4 @@
-"""LB103: the runs that found the settings are not counted, or nobody says how many there were."""
+"""LB103: the runs that found the settings are not counted, or their number is not stated."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
+from levelbench.claims.rules._common import guilty, not_stated, number, seconds, sides
 from levelbench.claims.view import Claim, Side, Uncounted
+from levelbench.report.numbers import plural
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     yield from _left_out(claim)
-    yield from _beside(claim)
+    yield from _other_settings(claim)
     for field, side in sides(claim):
         if side.time_s is not None or side.quality.value is not None:
             yield from _unsaid(f"{field}.tuning", side)
@@ -23,12 +24,12 @@ def _shown_h(claim: Claim) -> float:
 
 
 def _amount(claim: Claim, runs: int, hours: list[float]) -> str:
-    """``"7 runs (12.0 h, beside 0.1 h of those that are shown)"``."""
+    """``"7 runs (12.0 h, besides the 0.1 h of those that are shown)"``."""
     if not hours:
         return plural(runs, "run")
     shown = _shown_h(claim)
-    beside = f", beside {seconds(3600 * shown)} of those that are shown" if shown else ""
-    return f"{plural(runs, 'run')} ({seconds(3600 * sum(hours))}{beside})"
+    besides = f", besides the {seconds(3600 * shown)} of those that are shown" if shown else ""
+    return f"{plural(runs, 'run')} ({seconds(3600 * sum(hours))}{besides})"
 
 
 def _hours(group: list[Uncounted]) -> list[float]:
@@ -45,7 +46,7 @@ def _left_out(claim: Claim) -> Iterator[Diagnostic]:
             yield guilty(f"uncounted[{at}]", found, do, each.where)
 
 
-def _beside(claim: Claim) -> Iterator[Diagnostic]:
+def _other_settings(claim: Claim) -> Iterator[Diagnostic]:
     """Runs of the task with other settings are tuning, unless as many trials are stated.
 
     A store states nothing: its other runs may be a search, or a comparison, or a first try. Whoever publishes says.

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural, times
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
+from levelbench.report.numbers import plural
 
 _SKIPPED = {"quality", "operations", "cost"}
 """A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""
@@ -75,7 +76,7 @@ def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) ->
 def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
     """The ratio of the peaks in the precisions that are used; where that is not said, in the widest that both have.
 
-    What one machine could do in a precision that nobody says was used explains nothing.
+    What a machine could do in a precision that is not stated to have been used explains nothing.
     """
     ours, theirs = precision_of(pair.new), precision_of(pair.base)
     if not new.peaks.get(ours or "") or not base.peaks.get(theirs or ""):

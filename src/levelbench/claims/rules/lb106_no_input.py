@@ -35,7 +35,7 @@ def _before(field: str, side: Side) -> Iterator[Diagnostic]:
     data = side.data
     if data.in_memory is True:
         found = f"the data of '{side.name}' lay in memory, prepared, before the clock began"
-        do = f"{_DO}; or give the time of preparing beside the claim"
+        do = f"{_DO}; or state the time of preparing with the claim"
         yield guilty(f"{field}.data.in_memory", found, do, side.where, "warning")
     elif data.in_memory is None:
         what = f"whether the data of '{side.name}' lay in memory before the clock began"

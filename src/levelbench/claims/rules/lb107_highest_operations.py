@@ -1,4 +1,4 @@
-"""LB107: a rate of operations is the result, and nobody can tell of which operations, or what they achieved."""
+"""LB107: a rate of operations is the result, without saying of which operations, or what they achieved."""
 
 from __future__ import annotations
 

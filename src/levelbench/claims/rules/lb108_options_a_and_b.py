@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, pairs, plural, sides
+from levelbench.claims.rules._common import guilty, not_stated, pairs, sides
 from levelbench.claims.view import Claim, Setup, Side
+from levelbench.report.numbers import plural
 
 _DO = "take the time and the quality from the same runs, and give that pair; a second set of options is a second pair"
 _SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")

@@ -26,7 +26,7 @@ _FAR = 4.0
 _FAR_BATCH = 8.0
 _EXCESSIVE = 1e12
 """Operations a sample for which Hoefler asks for a good argument."""
-_DO = "show what the size gains: the quality and the cost beside those of the usual size on the same data"
+_DO = "show what the size gains: the quality and the cost next to those of the usual size on the same data"
 _SIZES = {
     "flops_per_sample": "operations a sample",
     "input_size": "elements a sample",

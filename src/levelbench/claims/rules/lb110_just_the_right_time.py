@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, plural, seconds, sides
+from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, seconds, sides
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
+from levelbench.report.numbers import plural
 
 _TO_TARGET = "train to the target and compare the times until it was reached"
 _GO_ON = "go on for some evaluations after the target, or fix the length before and judge the last evaluation"
@@ -110,7 +111,7 @@ def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
 
 
 def _by_rule(side: Side, seen: list[Seen], ends: list[Seen]) -> bool:
-    """Whether nobody chose the moment: a rule ends every run at its first touch, and the luckiest does not count."""
+    """Whether the moment was not chosen: a rule ends every run at its first touch, and the luckiest does not count."""
     ruled = side.clock.crossing == "first" and side.reported == "olympic"
     return ruled and len(ends) == len(seen) >= _SEVERAL
 
@@ -178,10 +179,10 @@ def _figures(claim: Claim) -> Iterator[Diagnostic]:
         return
     unknown = [(place, other) for place, other in enumerate(claim.figures) if other.y is None]
     if unknown:
-        what = f"what the figure '{unknown[0][1].what}' shows, beside convergence by time"
+        what = f"what the figure '{unknown[0][1].what}' shows, besides convergence by time"
         yield not_stated(f"figures[{unknown[0][0]}].y", what, _BY_SAMPLES, unknown[0][1].where)
     else:
-        found = f"convergence is drawn by time alone ('{each.what}'): nobody can tell faster steps from fewer"
+        found = f"convergence is drawn by time alone ('{each.what}'): faster steps cannot be told from fewer"
         yield guilty(f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
 
 

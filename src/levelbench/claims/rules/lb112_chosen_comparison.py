@@ -23,7 +23,7 @@ _BOTH = "give time and quality of both sides, each with its interval"
 _ALIKE = "compare on one metric, split, target and clock"
 _SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
 _NEVER_ALONE = {"epoch", "step", "throughput", "latency", "operations", "cost"}
-"""Figures that say nothing of quality: a time to a target has it in, and of a kernel nobody asks for it."""
+"""Figures that say nothing of quality: a time to a target includes it, and a kernel has none."""
 
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
@@ -95,7 +95,7 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     elif of == "quality" and not any(each.of in _SPEED for each in others):
         yield from _quality_only(pair)
     elif of is None and pair.new.quality.value is None and pair.new.time_s is not None:
-        what = f"the quality of '{pair.new.name}' beside '{pair.base.name}'"
+        what = f"the quality of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
 
 
@@ -113,7 +113,7 @@ def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
         found = f"'{pair.new.name}' and '{pair.base.name}' are compared in {comparison.of}, and not in quality"
         yield guilty(field, found, _BOTH, pair.where)
     elif comparison.quality_compared is None and (level is None or known is None) and not elsewhere:
-        what = f"the quality of '{pair.new.name}' beside that of '{pair.base.name}', whose {comparison.of} is compared"
+        what = f"the quality of '{pair.new.name}' next to that of '{pair.base.name}', whose {comparison.of} is compared"
         yield not_stated(field, what, _BOTH, pair.where)
 
 
@@ -148,7 +148,7 @@ def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
         found = f"'{pair.new.name}' and '{pair.base.name}' are compared in quality, and not in what it takes"
         yield guilty(field, found, _BOTH, pair.where)
     else:
-        what = f"the time or cost of '{pair.new.name}' beside that of '{pair.base.name}', whose quality is compared"
+        what = f"the time or cost of '{pair.new.name}' next to that of '{pair.base.name}', whose quality is compared"
         yield not_stated(field, what, _BOTH, pair.where)
 
 

@@ -1,4 +1,4 @@
-"""LB121: a few iterations were timed and multiplied; nobody trained to the end."""
+"""LB121: a few iterations were timed and multiplied; nothing was trained to the end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, percent, plural, sides
+from levelbench.claims.rules._common import guilty, not_stated, percent, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
+from levelbench.report.numbers import plural
 
 _DO = "train to the target, or claim the time of an iteration and nothing of the time to accuracy"
 

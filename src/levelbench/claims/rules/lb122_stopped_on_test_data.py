@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, plural, sides
+from levelbench.claims.rules._common import guilty, not_stated, sides
 from levelbench.claims.view import Claim, Side
+from levelbench.report.numbers import plural
 
 _DO = "decide on a validation split that was cut from the training data, and open the test data once, at the end"
 

@@ -14,17 +14,17 @@ from levelbench.claims.rules._common import (
     not_stated,
     number,
     percent,
-    plural,
     seconds,
     sides,
 )
 from levelbench.claims.rules._runs import side_qualities
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.distributions import normal_cdf
+from levelbench.report.numbers import plural
 
 __all__ = ["expected_extreme", "rule"]
 
-_DO = "report the median or mean of all runs with its interval, and the best beside it if you like"
+_DO = "report the median or mean of all runs with its interval, and add the best if you like"
 _SAME = 1e-3
 """A claimed figure is a run's if they agree within the rounding of print, and the runs differ by far more."""
 
@@ -106,7 +106,7 @@ def _chosen(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
         return
     stated = "" if side.reported in {"best", "single", None} else f", though called the {side.reported}"
     if single and not _is_best(side):
-        found = f"the figure of '{side.name}' is one of {plural(n, 'run')}, and not said which: {_bias(side, n)}"
+        found = f"the figure of '{side.name}' is one of {plural(n, 'run')}, and it is not said which: {_bias(side, n)}"
         yield guilty(f"{field}.reported", found, _DO, side.where, "warning")
         return
     found = f"the figure of '{side.name}' is the best of {plural(n, 'run')}{stated}: {_bias(side, n)}"

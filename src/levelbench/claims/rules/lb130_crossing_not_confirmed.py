@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, Severity, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
+from levelbench.claims.rules._common import guilty, not_stated, number, seconds, sides
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
+from levelbench.report.numbers import plural
 
 _DO = "count the target as reached at the second evaluation in a row that has it, and give the curve past it"
 _KEPT = {"confirmed": "confirmed", "sustained": "kept to the end", "final": "there at the end"}

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
+from levelbench.report.numbers import plural
 
 _TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
 _NEWER = "add the best entry of today, or say why this one still is it"
@@ -49,7 +50,7 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
             found = f"'{new.name}' had {plural(trials, 'trial')} of tuning and '{base.name}' {base_trials:,}"
             yield guilty(f"{pair.base_field}.tuning.trials", found, _TUNE, pair.where, "warning")
     elif new.tuning.budget_equal is False or base.tuning.budget_equal is False:
-        # Unequal in the baseline's favour is nobody's fault.
+        # Effort that favours the baseline misleads nobody.
         if not (trials is not None and base_trials is not None and base_trials >= trials):
             at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
             found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"

@@ -1,4 +1,4 @@
-"""LB201: a ratio is claimed, and nobody can tell what of."""
+"""LB201: a ratio is claimed without saying of what."""
 
 from __future__ import annotations
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
+from levelbench.claims.rules._common import guilty, not_stated, number, percent, seconds, sides
 from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
+from levelbench.report.numbers import plural
 
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
-_ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, beside the share"
+_ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, with the share"
 _SAME = 1e-6
 """Runs whose times agree to six digits are no evidence of variation."""
 

@@ -1,4 +1,4 @@
-"""LB205: an interval or a test that needs normal values was used on values that nobody checked, or that are not."""
+"""LB205: an interval or a test that needs normal values was used on values that were not checked, or are not normal."""
 
 from __future__ import annotations
 

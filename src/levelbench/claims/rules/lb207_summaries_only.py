@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, plural, sides
+from levelbench.claims.rules._common import guilty, not_stated, sides
 from levelbench.claims.view import Claim, Side, Summarised
+from levelbench.report.numbers import plural
 
 _DO = "publish the value of every run with its seed and settings, so that others can summarise them in their way"
 _SUMMARIES = ("best", "median", "mean", "olympic")

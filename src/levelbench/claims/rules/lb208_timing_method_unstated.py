@@ -39,7 +39,7 @@ def _timed(side: Side, field: str) -> Iterator[Diagnostic]:
 
 
 def _is_asynchronous(side: Side) -> bool:
-    """Whether the host goes on before the work is done: on an accelerator, or beside other ranks."""
+    """Whether the host goes on before the work is done: on an accelerator, or with other ranks."""
     return (side.workload.ranks or 1) > 1 or machine_of(side.hardware).accelerated is True
 
 

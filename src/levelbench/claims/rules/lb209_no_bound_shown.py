@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, plural, sides
+from levelbench.claims.rules._common import guilty, not_stated, number, sides
 from levelbench.claims.view import Claim
+from levelbench.report.numbers import plural
 
 _BOUNDED = ("speed-up", "throughput", "operations")
-_DO = "show the limit beside it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
+_DO = "show the limit with it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:

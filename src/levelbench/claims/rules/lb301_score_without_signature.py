@@ -52,7 +52,7 @@ def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Di
     elif "tok" not in parts:
         found = f"'{quality.signature}' does not say how the {quality.metric} of '{name}' was tokenised"
     elif parts["tok"] == "none":
-        found = f"the {quality.metric} of '{name}' is of text that was tokenised before (tok: none), nobody knows how"
+        found = f"the {quality.metric} of '{name}' is of text tokenised beforehand (tok: none), and it is not known how"
     else:
         return
     yield guilty(field, found, _DO, where, "warning")

@@ -1,4 +1,4 @@
-"""LB302: the implementation that is compared with does not reach what it is known for, or nobody looked."""
+"""LB302: the implementation that is compared with does not reach what it is known for, or that was not checked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _short(side: Side) -> str:
 
 
 def _shown(side: Side) -> bool:
-    """Whether the figures show what nobody says: a quality not below the usual one."""
+    """Whether the figures show what is not stated: a quality not below the usual one."""
     quality, sign, level = side.quality, direction_of(side.quality), level_of(side.quality)
     if quality.standard is None or sign is None or level is None:
         return False
