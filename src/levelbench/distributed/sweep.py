@@ -1,12 +1,9 @@
 """Times the operations of a communicator over sizes, as all ranks see them, and fits the α-β model to the times.
 
-After a barrier each rank times its own call, and the slowest one's time is the value (Hoefler & Belli, "Scientific
-benchmarking of parallel computing systems", SC15, 4.2.1): no clock of one rank is compared with another's. How far
-apart ranks leave the barrier is therefore part of a value. ``nbytes`` means what it means in NCCL's tests (nccl-tests,
-doc/PERFORMANCE.md): the whole buffer, of which each rank gives or keeps a part where the operation cuts it.
-
-In the model a message takes t = α + n β. Times span seven decades, so each counts with its own uncertainty, and where
-the line misses the points by more than those say, as where a library changes its protocol, the intervals widen.
+After a barrier each rank times its own call, and the slowest one's time is the value (Hoefler & Belli 2015, 4.2.1), so
+no clock of one rank is compared with another's. ``nbytes`` is the whole buffer, as in NCCL's tests (nccl-tests,
+doc/PERFORMANCE.md). In the model t = α + n β each time counts with its own uncertainty, and where the line misses the
+points by more than those say, as where a library changes its protocol, the intervals widen.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """From a split to batches on a backend: gathered on the device, or made by the host in blocks, with threads ahead.
 
-Where nothing is done to an example, batches are one gather a column on the device. Else blocks of many batches are made
-at once; what an example becomes follows from the seed, the epoch and its index alone, so neither the block, the number
-of workers nor where in an epoch one begins changes a bit. Pixels travel as bytes and are normalised at the end:
-subtracted first, then multiplied, each rounded once, so that all frameworks see the same bits.
+What an example becomes follows from the seed, the epoch and its index alone, so neither the block that it is made in,
+the number of workers nor where in an epoch one begins changes a bit. Pixels travel as bytes and are normalised at the
+end: subtracted first, then multiplied, each rounded once, so that all frameworks see the same bits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+from tests.distributed.simulation.simulated import run_simulated
 
 from levelbench.distributed.communicators.meeting import LocalCommunicator
 from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.probes.communicators import check_communicator
-from levelbench.distributed.simulation.cluster import Cluster, run_simulated
+from levelbench.distributed.simulation.cluster import Cluster
 from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.errors import CommunicationError
 

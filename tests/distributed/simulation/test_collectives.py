@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from tests.distributed.simulation.simulated import run_simulated
 
 from levelbench.distributed.communicators.algorithmic import Algorithmic
-from levelbench.distributed.simulation.cluster import run_simulated
 from levelbench.distributed.simulation.networks import ALL_REDUCE, Interconnect, collective_s, parse
 from levelbench.errors import UnknownNameError
 

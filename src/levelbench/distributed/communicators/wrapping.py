@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from time import sleep
 from typing import TypeVar, cast, final
 
@@ -172,13 +172,7 @@ class Count:
     time_ns: int = 0
 
     def __add__(self, other: Count) -> Count:
-        return Count(
-            self.calls + other.calls,
-            self.sent_bytes + other.sent_bytes,
-            self.messages + other.messages,
-            self.payload_bytes + other.payload_bytes,
-            self.time_ns + other.time_ns,
-        )
+        return Count(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from heapq import heappop, heappush
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,6 @@ from levelbench.distributed.communicators.meeting import (
     Collective,
     CollectiveCall,
     Combine,
-    LocalCommunicator,
     Meeting,
     Parcel,
     Receipt,
@@ -272,8 +270,6 @@ def replay(
             waited += ranks * amount if kind == ENCODE else 0.0
     return Replayed(now.max(axis=1), waited / now.sum(axis=1))
 
-
-T = TypeVar("T")
 
 CONTROL = 4
 FREE_LOOKS = 8
@@ -526,19 +522,3 @@ class Cluster(Meeting):
         """Refuse what needs a rank that is not there: a root, or any that may be the other end of a message."""
         if len(self.played) < self.size and root not in self.played:
             raise NotPlayed
-
-
-def run_simulated(
-    size: int,
-    work: Callable[[LocalCommunicator], T],
-    network: Interconnect,
-    *,
-    scale: float = 1.0,
-    algorithm: str = "auto",
-) -> list[T]:
-    """``work`` on ``size`` simulated ranks; the results by rank.
-
-    The first exception of a rank ends all; a deadlock is a ``CommunicationError`` that says where each rank waits.
-    """
-    cluster = Cluster(size, network, scale=scale, algorithm=algorithm)
-    return cluster.scheduler.run([partial(work, LocalCommunicator(cluster, rank)) for rank in range(size)])

@@ -1,18 +1,13 @@
 """What a message, and a collective made of messages, takes on a network: latency, bandwidth, and shared links.
 
-A message of n bytes takes alpha + n / beta (Hockney 1994), and where several cross one link at the same time, its
-bandwidth is shared. Two questions are answered from one description: which links a single message uses
-(:meth:`Interconnect.route`), and what a round takes in which every rank sends to the one ``distance`` further on
-(:meth:`Interconnect.round_s`). A collective is a list of such rounds, so one formula holds for every topology, and
-4,096 ranks take as long as two. The rounds are those of Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and
-4), the ring of Patarasuk & Yuan 2009, the double tree of Sanders, Speck & Träff 2009; the time of adding numbers is
-left out.
+A message of n bytes takes alpha + n / beta (Hockney 1994), and several on one link share its bandwidth. A collective is
+a list of rounds in which every rank sends to the one ``distance`` further on, so one formula holds for every topology:
+those of Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and 4), the ring of Patarasuk & Yuan 2009, the double
+tree of Sanders, Speck & Träff 2009; the time of adding numbers is left out.
 
-Modelled: latency a message and a switch, bandwidth, the link of a host shared by its ranks, both directions of a link
-at once, and the sharing of links inside the topology: exactly for messages one by one, and in a round to first order,
-as the number of messages on its busiest link. Where links differ (several ranks on a host) a rank may run ahead of its
-neighbours within a collective, and the sum of the rounds is an upper bound. Not modelled: packets, lost ones and
-congestion control, adaptive routing, the time of the processor for a message, other jobs on the network.
+Links inside the topology are shared exactly for messages one by one, and in a round to first order, as the number of
+messages on its busiest link; where several ranks share a host the sum of the rounds is an upper bound. Not modelled:
+packets, lost ones and congestion control, adaptive routing, the processor's time for a message, other jobs.
 """
 
 from __future__ import annotations

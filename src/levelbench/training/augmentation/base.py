@@ -1,8 +1,7 @@
 """What an augmentation is, and the fast ways to draw for and to move many images at once.
 
 An augmentation depends on each image and its own seed alone, made of the run's seed, the epoch and the example's index.
-So neither the batch, the block, the number of workers nor the framework changes a bit of it. NumPy copies an item of
-any size in one go: a row of an image seen as one item makes a crop of a block one indexed copy of rows.
+NumPy copies an item of any size in one go: a row of an image seen as one item makes a crop one indexed copy of rows.
 """
 
 from __future__ import annotations

