@@ -18,9 +18,9 @@ __all__ = ["TORCH", "WARM"]
 MODULES = (
     "levelbench.measure.forking",
     "levelbench.experiments.child",
-    "levelbench.experiments.network_child",
-    "levelbench.experiments.operator",
-    "levelbench.experiments.inference.child",
+    "levelbench.experiments.networks",
+    "levelbench.experiments.operators",
+    "levelbench.experiments.inference.processes",
     "levelbench.experiments.inference.training",
     "levelbench.checks.isolation",
 )

@@ -14,8 +14,8 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.analysis.targets import Runs, TaskProposal
-    from levelbench.experiments.plan import Plan
     from levelbench.experiments.request import Arm
+    from levelbench.experiments.training import RunPlan
     from levelbench.records import Record, Store
     from levelbench.report.tables import Table
 
@@ -65,8 +65,8 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     """
     from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.campaign import Extras, carry_out
-    from levelbench.experiments.plan import make_plan
+    from levelbench.experiments.kernel import carry_out, make_plan
+    from levelbench.experiments.training import Extras, Training
     from levelbench.measure.environment import capture
 
     check_shares(given["cost"], given["width"])
@@ -75,11 +75,12 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     _check_evaluations(arm, given["data"])
     store = shared.open_store(store_path)
     seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan([arm], seeds, store, capture(), fresh=given["fresh"])
+    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
+    plan = make_plan(kind, [arm], seeds, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=True):
         _say(plan, store)
     with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
-        found = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
+        found = carry_out(plan, kind, watcher)
     records = [record for _, record in sorted(found.items()) if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
     lines = _lines(task, arm, tuning, given)
@@ -132,10 +133,10 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
     check_evaluations(-(-last // min(every.steps(per_epoch, examples), last)), specification.evaluate_every, epochs)
 
 
-def _say(plan: Plan, store: Store) -> None:
+def _say(plan: RunPlan, store: Store) -> None:
     for line in plan.lines():
         click.echo(line, err=True)
-    if plan.steps:
+    if plan.to_go:
         click.echo(f"records: {store.path}", err=True)
 
 

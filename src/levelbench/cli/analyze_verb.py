@@ -15,8 +15,8 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
-    from levelbench.experiments.plan import Plan
     from levelbench.experiments.request import Arm
+    from levelbench.experiments.training import RunPlan
     from levelbench.records import Record, RunGroup
     from levelbench.training.task import Setting
 
@@ -87,8 +87,8 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     tell.
     """
     from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.campaign import Extras, carry_out
-    from levelbench.experiments.plan import make_plan
+    from levelbench.experiments.kernel import carry_out, make_plan
+    from levelbench.experiments.training import Extras, Training
     from levelbench.measure.environment import capture
 
     shared.check_statistics(given["margin"], given["level"])
@@ -97,14 +97,15 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     arms, off = _arms(task, factors, given)
     store = shared.open_store(store_path)
     seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
+    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
+    plan = make_plan(kind, arms, seeds, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):
         for line in (f"{len(arms)} arms of {', '.join(off)}", *plan.lines()):
             click.echo(line, err=as_json)
-        if plan.steps:
+        if plan.to_go:
             click.echo(f"records: {store.path}", err=as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
+        records = carry_out(plan, kind, watcher)
     return _conclude(plan, records, off, as_json, given)
 
 
@@ -168,7 +169,7 @@ def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dic
 
 
 def _conclude(
-    plan: Plan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
+    plan: RunPlan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
 ) -> int:
     """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.composition import CompositionKind, compose

@@ -19,7 +19,7 @@ import click
 from levelbench.errors import LevelbenchError, MissingError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.looking import Looked, UntilClear
+    from levelbench.experiments.kernel import Looked, UntilClear
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
@@ -106,7 +106,7 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
     Refuses what contradicts it. ``--budget`` without it is refused, too, unless it is also that of a run.
     """
     from levelbench.cli.infer.words import seconds
-    from levelbench.experiments.looking import CLEAR_WITHIN_S, UntilClear
+    from levelbench.experiments.kernel import CLEAR_WITHIN_S, UntilClear
 
     budget_s = None if given["budget"] is None else seconds("--budget", given["budget"])
     if not given["until_clear"]:

@@ -4,7 +4,7 @@ import pytest
 
 from levelbench.experiments.child import boundary
 from levelbench.experiments.inference import training
-from levelbench.experiments.inference.making import Wanted, kept_model
+from levelbench.experiments.inference.making import TrainingRun, kept_model
 from levelbench.experiments.inference.models import basis_of
 from levelbench.experiments.jobs import Job
 from levelbench.experiments.members import AloneMember
@@ -27,7 +27,7 @@ def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path
     task = load_task("digits")
     network = task.assemble(arm.specification.recipe, arm.specification.settings).network
     basis = basis_of(arm.specification, capture()["libraries"], network, task.data.load(None).checksums)
-    kept = kept_model(tmp_path, Wanted("digits", arm.specification, arm.key, 3, arm.source.digest, basis))
+    kept = kept_model(tmp_path, TrainingRun("digits", arm.specification, arm.key, 3, arm.source.digest, basis))
     (run,) = Store(tmp_path).records()
     assert kept is not None
     assert (kept.facts.run, kept.facts.quality) == (run.header.id, run.end.quality)

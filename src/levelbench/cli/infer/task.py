@@ -12,7 +12,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.inference.making import Wanted
+    from levelbench.experiments.inference.making import TrainingRun
     from levelbench.experiments.inference.models import Basis, KeptModel
     from levelbench.records.inference import Data, Model
     from levelbench.training.task import Task
@@ -71,7 +71,7 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     return TaskModel(model, data, given["data"], specification.framework)
 
 
-def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
+def _basis(task: Task, wanted: TrainingRun, checksums: dict[str, str]) -> Basis:
     """What the network would be trained from now."""
     from levelbench.experiments.inference.models import basis_of
     from levelbench.measure.environment import capture
@@ -81,8 +81,8 @@ def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
     return basis_of(specification, capture().get("libraries", {}), network, checksums)
 
 
-def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
-    from levelbench.experiments.inference.making import Wanted
+def _wanted(word: str, store: Path, given: dict[str, Any]) -> TrainingRun:
+    from levelbench.experiments.inference.making import TrainingRun
     from levelbench.experiments.request import Options, load_task, resolve, source_of
     from levelbench.records.selection import parse_item
 
@@ -100,14 +100,14 @@ def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
         if header.specification.distribution is not None or header.source.whole != now:
             found = "the task's source has changed since" if header.source.whole != now else "it had several ranks"
             raise UsageError(f"the network of --run {given['run_word']}", found, "leave --run out: it is trained anew")
-        return Wanted(reference, header.specification, header.key, header.seed, now)
+        return TrainingRun(reference, header.specification, header.key, header.seed, now)
     arm = resolve(reference, dict(settings), Options(recipe=given["recipe"], data=given["data"]))
     if arm.specification.distribution is not None:
         raise UsageError(f"infer {word}", "its training is of several ranks", "train it in one process")
-    return Wanted(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.whole)
+    return TrainingRun(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.whole)
 
 
-def _trained(store: Path, wanted: Wanted, as_json: bool, data: Path | None, description: str) -> KeptModel:
+def _trained(store: Path, wanted: TrainingRun, as_json: bool, data: Path | None, description: str) -> KeptModel:
     """Train, having said so with the time that it took before, where that is known."""
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.experiments.inference.making import expected_s, train_model, why_not_kept

@@ -12,19 +12,19 @@ from pathlib import Path
 from statistics import median
 
 from levelbench.errors import StoreError
-from levelbench.experiments.children import listen, need_folder, raise_told
 from levelbench.experiments.inference.models import Basis, KeptModel, find_model, kept_facts, stale
 from levelbench.experiments.inference.training import TrainingNote
 from levelbench.experiments.jobs import Job
+from levelbench.experiments.processes import listen, need_folder, raise_told
 from levelbench.records import Record, Store, new_id
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
 
-__all__ = ["Wanted", "expected_s", "kept_model", "train_model", "why_not_kept"]
+__all__ = ["TrainingRun", "expected_s", "kept_model", "train_model", "why_not_kept"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TrainingRun:
     """The run whose trained network is asked for. ``reference`` is how its task is found, ``source`` the task's text.
 
     An empty ``source`` takes any, and so does a ``basis`` of ``None``.
@@ -38,18 +38,18 @@ class Wanted:
     basis: Basis | None = None
 
 
-def kept_model(store: Path, wanted: Wanted) -> KeptModel | None:
+def kept_model(store: Path, wanted: TrainingRun) -> KeptModel | None:
     """The trained network, if the store keeps it."""
     return find_model(store, wanted.key, wanted.seed, wanted.source, wanted.basis)
 
 
-def why_not_kept(store: Path, wanted: Wanted) -> str:
+def why_not_kept(store: Path, wanted: TrainingRun) -> str:
     """Why a network that lies there does not count; empty where there is none."""
     facts = kept_facts(store, wanted.key, wanted.seed)
     return "" if facts is None else stale(facts, wanted.source, wanted.basis) or "it is damaged"
 
 
-def expected_s(store: Store, wanted: Wanted) -> float | None:
+def expected_s(store: Store, wanted: TrainingRun) -> float | None:
     """How long such a run took here before: the median in seconds over those of any seed; ``None`` if none is known."""
     chosen = Selector("", word=wanted.specification.task, filters=(("key", wanted.key),))
     times = [_seconds(record) for record in store.records(chosen)]
@@ -62,7 +62,7 @@ def _seconds(record: Record) -> float | None:
 
 
 def train_model(
-    store: Path, wanted: Wanted, data: Path | None, on_phase: Callable[[str], None] = lambda phase: None
+    store: Path, wanted: TrainingRun, data: Path | None, on_phase: Callable[[str], None] = lambda phase: None
 ) -> KeptModel:
     """Make the run in a process of its own and keep its network. Raises what the run told, or how it died."""
     need_folder(store)

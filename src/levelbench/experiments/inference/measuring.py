@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.experiments.inference.audits import audit_answers, audit_cache
 from levelbench.experiments.inference.driving import drive, scenario_of
+from levelbench.experiments.inference.processes import check_threads
 from levelbench.experiments.inference.subject import Subject, make_subject
-from levelbench.experiments.inference.threads import check_threads
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.scenarios import ScenarioResult

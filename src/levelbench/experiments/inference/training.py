@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import LevelbenchError
-from levelbench.experiments.children import Telling, serve
 from levelbench.experiments.execution import execute
 from levelbench.experiments.inference.models import TrainedModel, basis_of, keep_facts, kept_facts, model_path
 from levelbench.experiments.jobs import Job, Message
 from levelbench.experiments.members import AloneMember, Member, Together, Written
+from levelbench.experiments.processes import Telling, serve
 from levelbench.experiments.request import load_task
 from levelbench.measure.meters import Reading
 from levelbench.networks.files import save

@@ -15,14 +15,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper, shape_inference
 
-from levelbench.checks.arrays import is_float
+from levelbench.checks.arrays import Correctness, is_float
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.caches import Flusher
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
-from levelbench.operators.benchmark.checking import Correctness, Results, check
+from levelbench.operators.benchmark.checking import Results, check
 from levelbench.operators.contract import Array, Operator, OperatorBackend
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode, structural
