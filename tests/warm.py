@@ -21,7 +21,7 @@ MODULES = (
     "levelbench.experiments.networks",
     "levelbench.experiments.operators",
     "levelbench.experiments.inference.processes",
-    "levelbench.experiments.inference.training",
+    "levelbench.experiments.inference.making",
     "levelbench.checks.isolation",
 )
 """What is run in this way, and imported before."""

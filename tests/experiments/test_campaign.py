@@ -329,7 +329,7 @@ def test_nothing_is_imported_on_the_clock(store, framework):
     arm = resolve("digits", {}, Options(framework=framework))
     job = Job(arm.reference, arm.specification, arm.key, 0, new_id(), str(store.path))
     code = (
-        "import msgspec, sys\nfrom levelbench.experiments import execution as child\n"
+        "import msgspec, sys\nfrom levelbench.experiments import child\n"
         "job = msgspec.json.decode(sys.stdin.buffer.read(), type=child.Job)\nrun, before = child.Trainer.run, set()\n"
         "start = child.Timeline.__init__\n"
         "def init(self, *a, **k): before.update(sys.modules); start(self, *a, **k)\n"

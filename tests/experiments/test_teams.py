@@ -9,9 +9,8 @@ from tests.experiments.team_jobs import job, left_of, of_engine, said
 
 from levelbench.distributed.launching import Failure
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.experiments.distribution import TeamOptions
 from levelbench.experiments.jobs import Job, Message
-from levelbench.experiments.request import Options, resolve
+from levelbench.experiments.request import Options, TeamOptions, resolve
 from levelbench.experiments.teams import _error, run_team
 from levelbench.measure.environment import capture
 from levelbench.records import new_id

@@ -11,9 +11,8 @@ from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 import levelbench.experiments.training as training
 from levelbench.errors import RecordError
-from levelbench.experiments.jobs import Message
+from levelbench.experiments.jobs import Message, Parent, Sights, held, no_parent
 from levelbench.experiments.request import resolve
-from levelbench.experiments.witness import Parent, Sights, held, no_parent
 from levelbench.measure import clocks
 from levelbench.measure.clocks import SECOND, FakeClock, uptime_ns
 from levelbench.measure.timeline import Timeline
@@ -87,7 +86,7 @@ def test_a_library_that_fakes_all_clocks_of_all_processes_is_refused(task_file, 
 
 def test_a_team_is_watched_by_its_launcher(task_file, store):
     pytest.importorskip("torch")
-    from levelbench.experiments.distribution import TeamOptions
+    from levelbench.experiments.request import TeamOptions
 
     options = type(NUMPY)(framework="numpy", team=TeamOptions(ranks=2))
     arm = resolve(str(task_file), {}, options)

@@ -11,7 +11,7 @@ import click
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.distribution import TeamOptions
+    from levelbench.experiments.request import TeamOptions
 
 __all__ = ["listed_schemes", "team", "team_options"]
 
@@ -43,7 +43,7 @@ def team_options(command: Command) -> Command:
 
 def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
     """What was said about the team."""
-    from levelbench.experiments.distribution import TeamOptions
+    from levelbench.experiments.request import TeamOptions
 
     return TeamOptions(
         ranks, given["scheme"], given["engine"], given["communicator"], given["scaling"], given["lr_scale"]

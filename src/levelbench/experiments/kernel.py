@@ -25,19 +25,8 @@ from levelbench.measure.clocks import HOST
 if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
 
-__all__ = [
-    "CLEAR_WITHIN_S",
-    "Kind",
-    "Looked",
-    "MadeRecord",
-    "Make",
-    "Place",
-    "Plan",
-    "Standing",
-    "Turn",
-    "UntilClear",
-    "Watcher",
-]
+__all__ = ["CLEAR_WITHIN_S", "Kind", "Looked", "MadeRecord", "Make", "Place", "Plan", "Standing", "Turn"]
+__all__ += ["UntilClear", "Watcher"]
 __all__ += ["carry_out", "disagreement", "go_on", "make_plan", "need_frameworks"]
 
 Place = tuple[int, int]

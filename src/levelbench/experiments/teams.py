@@ -21,8 +21,7 @@ from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
 from levelbench.distributed.launching.torchrun import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
-from levelbench.experiments.jobs import Job, Message, phase_text
-from levelbench.experiments.witness import Parent
+from levelbench.experiments.jobs import Job, Message, Parent, phase_text
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left

@@ -22,12 +22,11 @@ import msgspec
 
 from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import LevelbenchError, RecordError, UsageError
-from levelbench.experiments.jobs import Job, Message, phase_text
+from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.processes import Starter, spawn
 from levelbench.experiments.request import Arm, load_task
 from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts
-from levelbench.experiments.witness import Parent, held
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child

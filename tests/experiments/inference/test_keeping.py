@@ -3,7 +3,7 @@
 import pytest
 
 from levelbench.experiments.child import boundary
-from levelbench.experiments.inference import training
+from levelbench.experiments.inference import making
 from levelbench.experiments.inference.making import TrainingRun, kept_model
 from levelbench.experiments.inference.models import basis_of
 from levelbench.experiments.jobs import Job
@@ -38,7 +38,7 @@ def test_what_onnx_raises_is_no_fault_of_the_task_and_its_run_is_done(job, tmp_p
     def broken(*given):
         raise TypeError("a field of another kind")
 
-    monkeypatch.setattr(training, "save", broken)
+    monkeypatch.setattr(making, "save", broken)
     told = []
     assert boundary(job, told.append) == 3
     asked, found, do = told[-1].error

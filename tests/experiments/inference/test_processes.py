@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
-from levelbench.experiments.inference.audits import audit_cache
-from levelbench.experiments.inference.data import Examples, digest_of_data
-from levelbench.experiments.inference.driving import _thinned, drive, scenario_of
-from levelbench.experiments.inference.measuring import make_inference_record
+from levelbench.experiments.inference.measuring import _thinned, audit_cache, drive, make_inference_record, scenario_of
 from levelbench.experiments.inference.processes import InferenceBenchmarks
-from levelbench.experiments.inference.subject import Subject, make_subject, refuse_quality
+from levelbench.experiments.inference.subject import Examples, Subject, digest_of_data, make_subject, refuse_quality
 from levelbench.experiments.kernel import make_plan
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture

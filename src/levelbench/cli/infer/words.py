@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.inference.data import Examples
+    from levelbench.experiments.inference.subject import Examples
     from levelbench.networks.network import Network
     from levelbench.records.inference import Data, InferenceArm, Model, ScenarioSettings
 
@@ -159,7 +159,7 @@ def foreign(
     """
     from levelbench import plugins
     from levelbench.cli.network.words import make_cases, name_network
-    from levelbench.experiments.inference.data import check_examples, digest_of_data, file_examples
+    from levelbench.experiments.inference.subject import check_examples, digest_of_data, file_examples
     from levelbench.records.inference import Data, Model
 
     try:
