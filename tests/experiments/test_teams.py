@@ -14,7 +14,7 @@ from levelbench.experiments.request import Options, TeamOptions, resolve
 from levelbench.experiments.teams import _error, run_team
 from levelbench.measure.environment import capture
 from levelbench.records import new_id
-from levelbench.records.teamwork import teamwork
+from levelbench.records.ranks import teamwork
 
 pytest.importorskip("torch")
 

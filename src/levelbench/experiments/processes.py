@@ -35,7 +35,7 @@ import msgspec
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
 from levelbench.measure.forking import Child, ForkServer, Start, can_fork
 from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
-from levelbench.records.faults import store_fault
+from levelbench.records.locks import store_fault
 
 __all__ = ["ROUNDS", "CrashError", "Starter", "Telling", "listen", "need_folder", "raise_told", "serve", "spawn"]
 __all__ += ["survived"]

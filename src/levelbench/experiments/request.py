@@ -26,8 +26,7 @@ from levelbench.experiments.task_files import Importing, is_ours, own_modules, r
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
-from levelbench.records.digest import key_of
-from levelbench.records.schema import Distribution, Source, Specification
+from levelbench.records.schema import Distribution, Source, Specification, key_of
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality import Quality
 from levelbench.training.schedules import has_fixed_length

@@ -41,10 +41,10 @@ from levelbench.records import (
     read_record,
     summarise,
 )
-from levelbench.records.groups import labels_of
 from levelbench.records.locks import claimed
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
+from levelbench.records.summary import labels_of
 from levelbench.training.checkpoints import checkpoint_of
 from levelbench.training.pulse import Pulse
 

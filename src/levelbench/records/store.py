@@ -12,7 +12,7 @@ from pathlib import Path
 
 from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records import lines
-from levelbench.records.faults import store_fault
+from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, ids_in, read_header, read_record
 from levelbench.records.rows import ORDERS, Row, ordered, row_of_run, two_of_one_id
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
@@ -185,7 +185,7 @@ class Store:
 
     def _in_order(self, folder: Path) -> list[Path]:
         """The records in ``folder`` and the folders in it, oldest first, by their headers alone; no index."""
-        from levelbench.records.survey import records_below
+        from levelbench.records.index import records_below
 
         aside: frozenset[str] = frozenset()
         if SUPERSEDED not in folder.parts:
@@ -212,7 +212,7 @@ class Store:
             yield record
 
     def _summarised(self, records: Iterable[Record]) -> Iterator[tuple[Record, RunSummary]]:
-        from levelbench.records.survey import summary_of
+        from levelbench.records.index import summary_of
 
         for record in records:
             try:
@@ -249,7 +249,7 @@ class Store:
 
 def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]]:
     """All records in ``folder`` and the folders in it, oldest first, and why others could not be read; no index."""
-    from levelbench.records.survey import records_below
+    from levelbench.records.index import records_below
 
     store = Store(folder)
     records = list(store._read(records_below(Path(folder), store.problems)))

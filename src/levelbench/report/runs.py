@@ -26,9 +26,8 @@ from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, R
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
-    from levelbench.records.groups import RunGroup
     from levelbench.records.schema import Target
-    from levelbench.records.summary import RunSummary
+    from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = ["Spread", "curve_table", "groups_table", "listing", "mean_and_range", "phase_seconds", "phases_by_group"]
 __all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
