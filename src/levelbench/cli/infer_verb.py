@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.infer.words import SCENARIOS
+from levelbench.cli.infer_words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
-    from levelbench.cli.infer.words import scenario_settings
+    from levelbench.cli.infer_words import scenario_settings
     from levelbench.report.drawing import check_ending
 
     shared.check_statistics(given["margin"], given["level"])
@@ -163,14 +163,14 @@ def _specifications(
     what: str, store: Path, as_json: bool, given: dict[str, Any]
 ) -> tuple[list[InferenceSpecification], Path | None]:
     """What each arm measures, and the folder of the task's data; trains the network where none is kept."""
-    from levelbench.cli.infer.words import foreign, frameworks_of, is_task, scenario_settings
+    from levelbench.cli.infer_words import foreign, frameworks_of, is_task, scenario_settings
     from levelbench.records.inference import InferenceSpecification
 
     if given["frameworks"] is not None:
         # Before a network is trained for a framework that is not here.
         frameworks_of(given["frameworks"], given["device"], None, "")
     if is_task(what):
-        from levelbench.cli.infer.task import task_model
+        from levelbench.cli.infer_words import task_model
 
         found = task_model(what, store, as_json, given)
         model, data, folder, fixed, default = found.model, found.data, found.folder, None, found.framework

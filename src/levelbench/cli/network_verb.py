@@ -125,7 +125,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
-    from levelbench.cli.network.writing import check_figures
+    from levelbench.cli.network_words import check_figures
 
     shared.check_statistics(given["margin"], given["level"])
     if given["processes"] is not None and given["processes"] < 1:
@@ -141,8 +141,7 @@ def _check(given: dict[str, Any]) -> None:
 
 def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpecification]]]:
     """How many processes, and the specification of each case on each arm."""
-    from levelbench.cli.network.arms import make_arms, transform_lists
-    from levelbench.cli.network.words import make_cases, name_network
+    from levelbench.cli.network_words import make_arms, make_cases, name_network, transform_lists
     from levelbench.records.networks import NetworkSpecification
 
     named = name_network(word, given["options"])
@@ -181,7 +180,7 @@ def _say(plan: NetworkPlan, changes: list[str], store: Path, as_json: bool) -> N
 
 def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.cli.network.writing import write_all
+    from levelbench.cli.network_words import write_all
     from levelbench.report.networks import (
         breakdown_tables,
         facts_lines,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import traceback
 import unicodedata
@@ -43,7 +44,7 @@ __all__ += [
     "view_options",
     "visible",
 ]
-__all__ += ["each_run"]
+__all__ += ["each_run", "seconds"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,6 +64,8 @@ store_option = click.option(
 effect_option = click.option(
     "--effect", type=float, help="The difference that --until-clear is planned for.  [default: 0.05]"
 )
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PART = 500
 """Elements of a long list that are printed at a time."""
 _VERDICTS = ("slower", "unclear", "missed", "never")
@@ -105,7 +108,6 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
 
     Refuses what contradicts it. ``--budget`` without it is refused, too, unless it is also that of a run.
     """
-    from levelbench.cli.infer.words import seconds
     from levelbench.experiments.kernel import CLEAR_WITHIN_S, UntilClear
 
     budget_s = None if given["budget"] is None else seconds("--budget", given["budget"])
@@ -121,6 +123,18 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
     if not (math.isfinite(effect) and effect > 0):
         raise UsageError(f"--effect {effect}", "it is not above zero", "give a share: 0.05 is 5 %")
     return UntilClear(effect, CLEAR_WITHIN_S if budget_s is None else budget_s)
+
+
+def seconds(option: str, text: str, *, bare: bool = True) -> float:
+    """``15ms``, ``2min`` or, where ``bare`` numbers are seconds, ``0.5``; above zero."""
+    found = _TIME.fullmatch(text.strip())
+    value = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {text}", "it is no time above zero", f"write it as in {option} 15ms or {option} 2s")
+    if found and not found[2] and not bare:
+        number = text.strip()
+        raise UsageError(f"{option} {text}", "it has no unit", f"write {option} {number}ms or {option} {number}s")
+    return value
 
 
 def need_two(until: UntilClear | None, arms: int) -> None:

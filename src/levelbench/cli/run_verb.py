@@ -88,7 +88,6 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
     Runs that the store already holds are not run again: the same command resumes.
     """
-    from levelbench.cli.infer.words import seconds
     from levelbench.cli.watching import LiveWatcher, measure
     from levelbench.experiments.training import Training
 
@@ -99,7 +98,9 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
     until = shared.until_clear(given, "runs", budget_of_a_run=True)
-    given["budget"] = None if until is not None or given["budget"] is None else seconds("--budget", given["budget"])
+    given["budget"] = (
+        None if until is not None or given["budget"] is None else shared.seconds("--budget", given["budget"])
+    )
     arms = _arms(tasks, given)
     shared.need_two(until, len(arms))
     if given["keep_model"] and any(arm.specification.distribution for arm in arms):
