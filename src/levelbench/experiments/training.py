@@ -20,7 +20,6 @@ from typing import Any, final
 
 import msgspec
 
-from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
@@ -282,6 +281,8 @@ def _disagreement(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
 
 def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
     """What the engine would set for each rank where the user has set nothing: its share of this machine's cores."""
+    from levelbench.distributed.launching.environment import THREADS
+
     options = parse_item(team.engine)[1]
     here = max(1, team.ranks // int(options.get("nodes", 1)))
     share = max(1, (now.get("machine", {}).get("cores_allowed") or 1) // here)
