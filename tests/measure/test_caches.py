@@ -19,7 +19,7 @@ from levelbench.measure.caches import (
     prove_flush_with,
 )
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.environment.files import Roots
+from levelbench.measure.environment.machine import Roots
 
 
 class NoFlusher:

@@ -7,7 +7,7 @@ import pytest
 from levelbench.errors import UnknownNameError
 from levelbench.measure import ceilings as c
 from levelbench.measure.clocks import FakeClock
-from levelbench.measure.environment.files import Roots
+from levelbench.measure.environment.machine import Roots
 from levelbench.measure.statistics import Estimate
 
 MS = 1_000_000

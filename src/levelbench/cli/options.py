@@ -21,30 +21,16 @@ from levelbench.errors import LevelbenchError, MissingError, StoreError, Unknown
 
 if TYPE_CHECKING:
     from levelbench.experiments.kernel import Looked, UntilClear
+    from levelbench.experiments.request import TeamOptions
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = [
-    "apply_view",
-    "as_far_as_read",
-    "check_plot",
-    "check_statistics",
-    "check_writable",
-    "debug_option",
-    "effect_option",
-]
-__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "mute", "need_two"]
-__all__ += ["open_store", "print_tables", "read_fail_on", "say_error", "say_look", "select_group", "select_runs"]
-__all__ += [
-    "spawn_option",
-    "statistics_options",
-    "store_option",
-    "until_clear",
-    "until_clear_options",
-    "view_options",
-    "visible",
-]
-__all__ += ["each_run", "seconds"]
+__all__ = ["apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable", "debug_option"]
+__all__ += ["each_run", "effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option"]
+__all__ += ["listed_schemes", "mute", "need_two", "open_store", "print_tables", "read_fail_on", "say_error"]
+__all__ += ["say_look", "seconds", "select_group", "select_runs", "spawn_option", "statistics_options"]
+__all__ += ["store_option", "team", "team_options", "until_clear", "until_clear_options", "view_options", "visible"]
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -349,3 +335,45 @@ def print_tables(*tables: Table) -> None:
         if at:
             console.print()
         print_table(table, console)
+
+
+def team_options(command: Command) -> Command:
+    """By which scheme, engine and communicator; not how many."""
+    for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=1),
+            default=300.0,
+            show_default=True,
+            help="Seconds after which a rank that does not answer is taken for lost.",
+        ),
+        click.option("--lr-scale", help="Weak scaling: learning rate times the workers: none, linear, sqrt."),
+        click.option("--scaling", help="strong: the batch stays; weak: each worker's part of it stays."),
+        click.option("--communicator", help="What ranks talk through: gloo, mpi, nccl; default: the engine's own."),
+        click.option(
+            "--engine",
+            help="What starts the ranks: process, torchrun, mpi, slurm, 'hosts[rate=100mbit,delay=5ms]', ...",
+        ),
+        click.option("--scheme", help="How ranks keep together: all-reduce, 'top-k[ratio=0.01]', FILE.py:NAME, ..."),
+    ):
+        command = option(command)
+    return command
+
+
+def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
+    """What was said about the team."""
+    from levelbench.experiments.request import TeamOptions
+
+    return TeamOptions(
+        ranks, given["scheme"], given["engine"], given["communicator"], given["scaling"], given["lr_scale"]
+    )
+
+
+def listed_schemes(text: str | None) -> list[str | None]:
+    """The schemes of a list with commas, but for those inside brackets."""
+    if text is None:
+        return [None]
+    words = [word.strip() for word in re.split(r",(?![^\[]*\])", text)]
+    if not all(words):
+        raise UsageError(f"--scheme {text!r}", "it names none", "give one scheme, or several with commas between them")
+    return list(words)

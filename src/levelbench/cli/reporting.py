@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
     from levelbench.records import Record, RunGroup
-    from levelbench.records.rows import Row
+    from levelbench.records.store import Row
 
 __all__ = [
     "attribution_lines",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.team_options import listed_schemes, team, team_options
+from levelbench.cli.options import listed_schemes, team, team_options
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:

@@ -26,22 +26,30 @@ import numpy as np
 
 from levelbench import __version__
 from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError, UsageError
-from levelbench.experiments.jobs import Hear, Job, Message, Recorder, Sights, Tell, no_parent
-from levelbench.experiments.members import AloneMember, Member, Written
+from levelbench.experiments.jobs import (
+    AloneMember,
+    Hear,
+    Job,
+    Member,
+    Message,
+    Recorder,
+    Sights,
+    Tell,
+    Written,
+    no_parent,
+)
 from levelbench.experiments.request import file_of, load_watched, source_of
 from levelbench.experiments.task_files import Importing, import_doubts, is_ours, refuse_data, replaced_code, watched
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.measure.forking import how_started
-from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
+from levelbench.measure.forking import die_with_parent, end_on_interrupt, how_started
 from levelbench.measure.meters import Meter, meters
 from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
-from levelbench.records.redaction import fault, redact
-from levelbench.records.schema import Between, DatasetFacts, Source
+from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
 from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
@@ -431,14 +439,15 @@ def boundary(
 
 def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
     """The same, and its network is kept; ``StoreError`` where that fails, though the run is done and counts."""
-    from levelbench.experiments.inference.making import KeepingMember, keep_network
+    from levelbench.experiments.inference.making import LastWeights, keep_network
 
     if member is not None:
         raise UsageError("the network of one of several ranks", "each rank has its own", "train it in one process")
-    keeper = KeepingMember()
+    weights = LastWeights()
+    keeper = AloneMember(weights)
     execute(job, tell, keeper, pulse, hear)
     try:
-        keep_network(job, keeper, for_inference=False)
+        keep_network(job, keeper.path, weights, for_inference=False)
     except Exception as error:  # what ONNX raises is not ours, and no fault of the task
         found, do = f"{type(error).__name__}: {error}", ""
         if isinstance(error, LevelbenchError):

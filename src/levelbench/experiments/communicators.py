@@ -22,7 +22,8 @@ from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
 from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.sweep import SweepPoint, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
-from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
+from levelbench.experiments.processes import told_error
+from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 
@@ -82,7 +83,8 @@ def measure_communicator(
         own = [each for each in told if not each.lost]
         # That a rank was lost is told by those who waited for it: how it ended says more.
         if own or (told and failure.code == PEER_LOST):
-            raise _error((own or told)[0])
+            first = (own or told)[0]
+            raise told_error((first.asked, first.found, first.do), first.exit_code, first.trace)
         error = failure.error(f"{job.communicator} on {ranks} ranks started by {engine.name}")
         # The log goes with the folder; its end is kept.
         error.do = "see the end of its log with --debug"
@@ -107,12 +109,6 @@ def _told(path: Path) -> list[Told]:
     """The errors of ranks, in the order in which they came."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return [msgspec.json.decode(line, type=Told) for line in lines]
-
-
-def _error(told: Told) -> LevelbenchError:
-    error = LevelbenchError(told.asked, told.found, told.do)
-    error.exit_code, error.trace = told.exit_code, told.trace
-    return error
 
 
 JOB, POINTS, TOLD = "job.json", "points.jsonl", "told.jsonl"

@@ -17,7 +17,15 @@ import msgspec
 from msgspec import structs
 
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
-from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve, survived
+from levelbench.experiments.processes import (
+    Telling,
+    framework_ceilings,
+    listen,
+    need_folder,
+    raise_told,
+    serve,
+    survived,
+)
 from levelbench.records import key_of, new_id
 from levelbench.records.networks import FOLDER, NetworkArm, NetworkOutcome, NetworkRecord, NetworkSpecification
 
@@ -62,7 +70,8 @@ def main(arguments: list[str]) -> int:
 
 def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
     if job.purpose == "ceilings":
-        tell(NetworkNote(ceilings=_own_ceilings(job)))
+        arm = job.specification.arm
+        tell(NetworkNote(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
     elif job.purpose == "reference":
         from levelbench.networks.benchmark import reference
 
@@ -81,16 +90,6 @@ def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
             job.crashed,
             job.planned,
         )
-
-
-def _own_ceilings(job: NetworkJob) -> dict[str, Any]:
-    from levelbench.operators.benchmark.run import backend_ceilings
-    from levelbench.operators.frameworks import load_framework
-
-    arm = job.specification.arm
-    framework = load_framework(arm.framework)
-    found = backend_ceilings(framework, framework.open(arm.device), arm.device, job.dtype)
-    return {**found.to_dict(), "framework": arm.framework}
 
 
 @final

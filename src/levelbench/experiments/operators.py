@@ -18,7 +18,16 @@ import msgspec
 from msgspec import structs
 
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
-from levelbench.experiments.processes import Starter, Telling, listen, need_folder, raise_told, serve, survived
+from levelbench.experiments.processes import (
+    Starter,
+    Telling,
+    framework_ceilings,
+    listen,
+    need_folder,
+    raise_told,
+    serve,
+    survived,
+)
 from levelbench.operators.benchmark.run import merged
 from levelbench.records import key_of, new_id
 from levelbench.records.benchmarks import FOLDER, BenchmarkRecord, BenchmarkSpecification, Case
@@ -57,7 +66,8 @@ def main(arguments: list[str]) -> int:
 
 def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
     if job.seed is None:
-        tell(Note(ceilings=_ceilings(job)))
+        arm = job.specification
+        tell(Note(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
         return
     from levelbench.operators.benchmark.run import make_record
 
@@ -72,17 +82,6 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
         crashed=job.crashed,
         planned=job.planned,
     )
-
-
-def _ceilings(job: BenchmarkJob) -> dict[str, Any]:
-    from levelbench.operators.benchmark.run import backend_ceilings
-    from levelbench.operators.frameworks import load_framework
-
-    specification = job.specification
-    framework = load_framework(specification.framework)
-    backend = framework.open(specification.device)
-    found = backend_ceilings(framework, backend, specification.device, job.dtype)
-    return {**found.to_dict(), "framework": specification.framework}
 
 
 _CHILD = "levelbench.experiments.operators"

@@ -33,12 +33,11 @@ from typing import Any, Final, TypeVar, final
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
-from levelbench.measure.forking import Child, ForkServer, Start, can_fork
-from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
+from levelbench.measure.forking import Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
 from levelbench.records.locks import store_fault
 
 __all__ = ["ROUNDS", "CrashError", "Starter", "Telling", "listen", "need_folder", "raise_told", "serve", "spawn"]
-__all__ += ["survived"]
+__all__ += ["death", "framework_ceilings", "survived", "told_error"]
 
 ROUNDS: Final = 5
 """After so many processes of each arm the servers are new."""
@@ -177,6 +176,27 @@ def listen(
         return notes, process.wait(), output.read().decode(errors="replace")
 
 
+def told_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
+    """An error that another process told in its three parts."""
+    error = LevelbenchError(*parts)
+    error.exit_code, error.trace = exit_code, trace
+    return error
+
+
+def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = False) -> LevelbenchError:
+    """How a process died that told nothing, and what it printed last; ``at`` names what it was at.
+
+    With ``crash`` it is a ``CrashError`` where the signal is one that nobody sends.
+    """
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    last = output.strip().splitlines()[-1:] or ["nothing printed"]
+    do = "run the same command again to resume; --debug shows all that it printed"
+    kind = CrashError if crash and -code in _CRASHES else LevelbenchError
+    error = kind(asked, f"its process {ended}{at} ({last[0]})", do)
+    error.exit_code, error.trace = 3, output
+    return error
+
+
 def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:
     """Raise what a process told, or how it died; nothing, where it came to its end.
 
@@ -185,20 +205,12 @@ def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at:
     """
     told = next((note for note in notes if note.error is not None), None)
     if told is not None and told.error is not None:
-        said = LevelbenchError(*told.error)
-        said.exit_code, said.trace = told.exit_code, told.trace
-        raise said
+        raise told_error(told.error, told.exit_code, told.trace)
     if code == 0 and any(note.done for note in notes):
         return
-    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    last = output.strip().splitlines()[-1:] or ["nothing printed"]
-    began = any(note.path for note in notes)
-    kind = CrashError if -code in _CRASHES and at and began else LevelbenchError
-    do = "run the same command again to resume; --debug shows all that it printed"
-    error = kind(asked, f"its process {ended}{at} ({last[0]})", do)
+    error = death(asked, code, output, at, crash=bool(at) and any(note.path for note in notes))
     if isinstance(error, CrashError):
         error.index = index
-    error.exit_code, error.trace = 3, output
     raise error
 
 
@@ -243,6 +255,15 @@ def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callab
         tell(Telling(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
         return failure.exit_code
     return 0
+
+
+def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, Any]:
+    """What a framework reaches at best on a device, as records have it; in the process that measures it."""
+    from levelbench.operators.benchmark.run import backend_ceilings
+    from levelbench.operators.frameworks import load_framework
+
+    found = load_framework(framework)
+    return {**backend_ceilings(found, found.open(device), device, dtype).to_dict(), "framework": framework}
 
 
 def need_folder(folder: Path) -> None:

@@ -42,10 +42,9 @@ from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DataError, DefinitionError, LevelbenchError, UsageError
 from levelbench.experiments.child import boundary, message_of
 from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, messages_of, paths_told
-from levelbench.experiments.jobs import Hear, Job, Message, Tell
-from levelbench.experiments.members import Member, Together, Written
+from levelbench.experiments.jobs import Hear, Job, Member, Message, Tell, Together, Written
 from levelbench.measure.clocks import HOST
-from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
+from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.measure.meters import Reading
 from levelbench.measure.meters.memory import NAME as PEAK_MEMORY
 from levelbench.measure.meters.utilisation import own_cpu_s

@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from levelbench import plugins
-from levelbench.errors import (
-    DefinitionError,
-    MissingError,
-    UnknownNameError,
-    UnsupportedError,
-    UsageError,
-)
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.experiments.task_files import Importing, is_ours, own_modules, refuse_data, watched
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework

@@ -32,7 +32,7 @@ from levelbench.checks.findings import Report
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.utilisation import own_cpu_s
-from levelbench.records.redaction import redact
+from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
 __all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "replaced_code"]

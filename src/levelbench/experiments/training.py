@@ -23,23 +23,13 @@ import msgspec
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
-from levelbench.experiments.processes import Starter, spawn
+from levelbench.experiments.processes import Starter, death, spawn, told_error
 from levelbench.experiments.request import Arm, load_task
 from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
-from levelbench.records import (
-    Distribution,
-    Event,
-    Follower,
-    Record,
-    Store,
-    new_id,
-    parse_item,
-    read_record,
-    summarise,
-)
+from levelbench.records import Distribution, Event, Follower, Record, Store, new_id, parse_item, read_record, summarise
 from levelbench.records.locks import claimed
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
@@ -469,19 +459,8 @@ def _finished(code: int, messages: list[Message], output: str, job: Job) -> Fini
     path = next((Path(message.path) for message in messages if message.path), None)
     told = next((message for message in messages if message.error), None)
     if told is not None and told.error is not None:
-        error = LevelbenchError(*told.error)
-        error.exit_code = told.exit_code
-        error.trace = told.trace
-        return Finished(path, error)
+        return Finished(path, told_error(told.error, told.exit_code, told.trace))
     if code == 0 and any(message.phase == "done" for message in messages):
         return Finished(path, None)
-    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} before the run was done"
-    last = output.strip().splitlines()[-1:] or ["nothing printed"]
-    error = LevelbenchError(
-        f"a run of {job.specification.task}, seed {job.seed}",
-        f"its process {ended} ({last[0]})",
-        "run the same command again to resume; --debug shows all that it printed",
-    )
-    error.exit_code = 3
-    error.trace = output
-    return Finished(path, error)
+    asked, early = f"a run of {job.specification.task}, seed {job.seed}", "" if code < 0 else " before the run was done"
+    return Finished(path, death(asked, code, output, early))

@@ -15,8 +15,7 @@ import numpy as np
 
 from levelbench.errors import MissingError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.environment.files import HERE, Roots
-from levelbench.measure.environment.machine import last_level_cache_bytes
+from levelbench.measure.environment.machine import HERE, Roots, last_level_cache_bytes
 from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
 
 FALLBACK_BYTES: Final = 64 << 20

@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from levelbench.errors import UnknownNameError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.environment.files import HERE, Roots
-from levelbench.measure.environment.machine import cache_bytes, memory_left_bytes
+from levelbench.measure.environment.machine import HERE, Roots, cache_bytes, memory_left_bytes
 from levelbench.measure.loops import time_ns
 from levelbench.measure.meters.utilisation import available_cores
 from levelbench.measure.statistics import Estimate, estimate

@@ -21,10 +21,9 @@ from levelbench.measure.design import Between, Sessions, Span, order_bias, sched
 from levelbench.measure.statistics.accelerated import CensoredTimes, log_rank_p, log_rank_sign, time_ratio
 from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
-from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.planning import more_runs, settling_error
 from levelbench.measure.statistics.survival import expected_time_with_restarts
-from levelbench.measure.statistics.values import Interval, check_share, exponential, positive, watched
+from levelbench.measure.statistics.values import Interval, check_share, exponential, geometric_mean, positive, watched
 
 __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "verdict"]
 

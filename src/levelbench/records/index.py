@@ -33,9 +33,9 @@ import msgspec
 from levelbench.errors import LevelbenchError, RecordError, UnknownNameError
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, ids_in, is_record_name, read_record
-from levelbench.records.rows import COLUMNS, ORDERS, TABLES, Row, column_values, differing, each_once, row_of
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
+from levelbench.records.store import COLUMNS, ORDERS, TABLES, Row, column_values, differing, each_once, row_of
 from levelbench.records.summary import RunSummary, summarise
 
 __all__ = ["Index", "Survey", "summary_of"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.values import RANGE
 from levelbench.records.reader import Record
-from levelbench.records.rows import Row
 from levelbench.records.schema import Distribution
 from levelbench.records.selection import format_item
+from levelbench.records.store import Row
 from levelbench.records.summary import RunSummary
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import estimate_text, number

@@ -6,8 +6,7 @@ from levelbench.experiments.child import boundary
 from levelbench.experiments.inference import making
 from levelbench.experiments.inference.making import TrainingRun, kept_model
 from levelbench.experiments.inference.models import basis_of
-from levelbench.experiments.jobs import Job
-from levelbench.experiments.members import AloneMember
+from levelbench.experiments.jobs import AloneMember, Job
 from levelbench.experiments.request import Options, load_task, resolve
 from levelbench.measure.environment import capture
 from levelbench.records import Store

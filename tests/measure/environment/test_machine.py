@@ -2,8 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.measure.environment.files import Roots, count_cpus, fields, integer, text
-from levelbench.measure.environment.machine import accelerators, cache_bytes, machine
+from levelbench.measure.environment.machine import (
+    Roots,
+    accelerators,
+    cache_bytes,
+    count_cpus,
+    fields,
+    integer,
+    machine,
+    text,
+)
 
 CPUINFO = """processor\t: 0
 model name\t: Fast Processor 9000

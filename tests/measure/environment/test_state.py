@@ -7,7 +7,7 @@ from tests.measure.environment.trees import with_
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.environment import doubts, state
-from levelbench.measure.environment.files import Roots
+from levelbench.measure.environment.machine import Roots
 from levelbench.measure.environment.state import frequency, load, others_cores, steal_share, throttling
 
 A_SECOND = os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
 import pytest
 
 from levelbench.measure.meters import NullMeter
-from levelbench.measure.meters.network import interface_bytes, loopback_meter, network_meter
+from levelbench.measure.meters.utilisation import interface_bytes, loopback_meter, network_meter
 
 HEAD = "Inter-|   Receive    |  Transmit\n face |bytes packets ...\n"
 

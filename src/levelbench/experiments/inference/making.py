@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -32,19 +32,17 @@ from levelbench.experiments.inference.models import (
     model_path,
     stale,
 )
-from levelbench.experiments.jobs import Job, Message
-from levelbench.experiments.members import AloneMember, Member, Together, Written
+from levelbench.experiments.jobs import AloneMember, Job, Message
 from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve
 from levelbench.experiments.request import load_task
-from levelbench.measure.meters import Reading
 from levelbench.networks.files import save
-from levelbench.records import Header, Record, Store, new_id, read_record
+from levelbench.records import Record, Store, new_id, read_record
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
 from levelbench.training.observers.base import Context, Observer, Progress
 
-__all__ = ["KeepingMember", "TrainingNote", "TrainingRun", "expected_s", "keep_network", "kept_model", "main"]
-__all__ += ["train_model", "why_not_kept"]
+__all__ = ["TrainingNote", "TrainingRun", "expected_s", "keep_network", "kept_model", "main"]
+__all__ += ["LastWeights", "train_model", "why_not_kept"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class TrainingNote(Telling, frozen=True, kw_only=True):
     phase: str = ""
 
 
-class _Weights(Observer):
+class LastWeights(Observer):
     """Takes a copy of the weights after the last evaluation, on the clock, as a run that saves its network would."""
 
     def __init__(self) -> None:
@@ -127,47 +125,17 @@ class _Weights(Observer):
         self.values: dict[str, NDArray[Any]] = {}
 
     def on_prepared(self, context: Context) -> None:
+        """Remember where they are."""
         self.context = context
 
     def on_end(self, progress: Progress) -> None:
+        """Copy them."""
         assert self.context is not None
         executor, host = self.context.executor, self.context.backend.host
         held = {**executor.parameters, **executor.buffers}
         wanted = [each.name for each in self.context.recipe.network.parameters]
         # Copies: what is live goes back to the weights that are trained, where an average was evaluated.
         self.values = {name: np.array(host(held[name])) for name in wanted}
-
-
-class KeepingMember(Member):
-    """The one process of a run, with the observer that takes the weights."""
-
-    def __init__(self) -> None:
-        self._alone = AloneMember()
-        self.team, self.first = self._alone.team, True
-        self.weights = _Weights()
-        self.path = Path()
-
-    def begin(self, store: Path, header: Header) -> Written:
-        """Its record."""
-        written = self._alone.begin(store, header)
-        self.path = written.path
-        return written
-
-    def ready(self) -> None:
-        """It waits for nobody."""
-        self._alone.ready()
-
-    def observers(self) -> Sequence[Observer]:
-        """The one that takes the weights."""
-        return (self.weights,)
-
-    def end(self, readings: Sequence[Reading]) -> Together:
-        """Nothing to bring together."""
-        return self._alone.end(readings)
-
-    def leave(self) -> None:
-        """Nobody to leave."""
-        self._alone.leave()
 
 
 def main(arguments: list[str]) -> int:
@@ -179,20 +147,21 @@ def _carry_out(job: Job, tell: Callable[[Telling], None]) -> None:
     def relay(message: Message) -> None:
         tell(TrainingNote(path=message.path, phase=message.phase or ""))
 
-    member = KeepingMember()
+    weights = LastWeights()
+    member = AloneMember(weights)
     execute(job, relay, member)
-    keep_network(job, member)
+    keep_network(job, member.path, weights)
 
 
-def keep_network(job: Job, member: KeepingMember, *, for_inference: bool = True) -> Path:
-    """Keep the network of the run that ``member`` has carried out in the run's store; the model's path.
+def keep_network(job: Job, record_path: Path, weights: LastWeights, *, for_inference: bool = True) -> Path:
+    """Keep the network of the run with this record in the run's store; the model's path.
 
     ``for_inference`` says that the run was made for that alone, so that it is no trial and no entry of a leaderboard.
 
     Raises ``StoreError`` where it cannot be written, ``LevelbenchError`` for a run that came to no end.
     """
-    context = member.weights.context
-    record = read_record(member.path)
+    context = weights.context
+    record = read_record(record_path)
     if context is None or record.end is None:
         raise LevelbenchError("a trained network", "its run came to no end", "run the same command again")
     path = model_path(Path(job.store), job.key, job.seed)
@@ -200,13 +169,13 @@ def keep_network(job: Job, member: KeepingMember, *, for_inference: bool = True)
     data = record.end.dataset.checksums if record.end.dataset is not None else {}
     recipe = load_task(job.reference).assemble(job.specification.recipe, job.specification.settings)
     basis = basis_of(job.specification, record.header.environment.get("libraries", {}), recipe.network, data)
-    save(context.recipe.network.for_inference, path, member.weights.values)
+    save(context.recipe.network.for_inference, path, weights.values)
     facts = TrainedModel(
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         key=job.key,
         seed=job.seed,
         run=job.id,
-        run_digest=hashlib.sha256(member.path.read_bytes()).hexdigest(),
+        run_digest=hashlib.sha256(record_path.read_bytes()).hexdigest(),
         source=record.header.source.whole,
         specification=job.specification,
         quality=record.end.quality,

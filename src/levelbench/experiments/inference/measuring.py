@@ -58,8 +58,7 @@ from levelbench.records.inference import (
     ScenarioSettings,
 )
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.redaction import redact
-from levelbench.records.schema import Measurement
+from levelbench.records.schema import Measurement, redact
 
 __all__ = ["BELOW_PEAK", "STAGES", "audit_answers", "audit_cache", "audit_seeds", "audited", "drive"]
 __all__ += ["make_inference_record", "scenario_of"]

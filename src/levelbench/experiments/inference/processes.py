@@ -23,13 +23,7 @@ from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
 from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve, survived
 from levelbench.records import key_of, new_id
-from levelbench.records.inference import (
-    FOLDER,
-    InferenceArm,
-    InferenceOutcome,
-    InferenceRecord,
-    InferenceSpecification,
-)
+from levelbench.records.inference import FOLDER, InferenceArm, InferenceOutcome, InferenceRecord, InferenceSpecification
 
 __all__ = ["InferenceBenchmarks", "InferenceJob", "InferenceNote", "check_cores", "check_threads", "limit_cores"]
 __all__ += ["main", "told_by_environment", "with_threads", "with_variables"]

@@ -17,8 +17,7 @@ from levelbench.measure.environment.compare import (
     same_machine,
     system_of,
 )
-from levelbench.measure.environment.files import Facts
-from levelbench.measure.environment.machine import accelerators, machine
+from levelbench.measure.environment.machine import Facts, accelerators, machine
 from levelbench.measure.environment.software import git, libraries, malloc, threads
 from levelbench.measure.environment.state import doubts, frequency, load, others_cores, throttling
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from levelbench.measure.environment.files import HERE, Facts, Roots, text
+from levelbench.measure.environment.machine import HERE, Facts, Roots, text
 
 # fmt: off
 THREAD_NAMES = frozenset((

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator
 
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.environment.files import HERE, Facts, Roots, fields, integer, text
+from levelbench.measure.environment.machine import HERE, Facts, Roots, fields, integer, text
 from levelbench.measure.meters import utilisation
 from levelbench.measure.meters.base import NoReading
 from levelbench.measure.meters.utilisation import cpu_ticks, own_cpu_s

@@ -10,8 +10,14 @@ from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.energy import energy_meter
 from levelbench.measure.meters.memory import memory_meter
-from levelbench.measure.meters.network import loopback_meter, network_meter
-from levelbench.measure.meters.utilisation import busy_meter, other_load_meter, steal_meter, utilisation_meter
+from levelbench.measure.meters.utilisation import (
+    busy_meter,
+    loopback_meter,
+    network_meter,
+    other_load_meter,
+    steal_meter,
+    utilisation_meter,
+)
 
 __all__ = [
     "Meter",

@@ -36,7 +36,12 @@ from levelbench.measure.statistics.intervals import (
     median_interval_ranks_normal,
     wilson,
 )
-from levelbench.measure.statistics.means import (
+from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
+from levelbench.measure.statistics.survival import KaplanMeier, expected_time_with_restarts, kaplan_meier
+from levelbench.measure.statistics.values import (
+    RANGE,
+    Estimate,
+    Interval,
     amdahl_bound,
     arithmetic_mean,
     coefficient_of_variation,
@@ -44,9 +49,6 @@ from levelbench.measure.statistics.means import (
     harmonic_mean,
     olympic_mean,
 )
-from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
-from levelbench.measure.statistics.survival import KaplanMeier, expected_time_with_restarts, kaplan_meier
-from levelbench.measure.statistics.values import RANGE, Estimate, Interval
 
 __all__ = [
     "RANGE",

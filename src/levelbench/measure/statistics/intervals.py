@@ -16,8 +16,16 @@ from functools import lru_cache
 import numpy as np
 
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
-from levelbench.measure.statistics.means import geometric_mean
-from levelbench.measure.statistics.values import RANGE, Estimate, Interval, check_share, exponential, finite, positive
+from levelbench.measure.statistics.values import (
+    RANGE,
+    Estimate,
+    Interval,
+    check_share,
+    exponential,
+    finite,
+    geometric_mean,
+    positive,
+)
 
 INTERVAL_FROM = 6
 """Values from which a typical value has an interval."""

@@ -65,8 +65,7 @@ from levelbench.records.networks import (
     ProfileShares,
 )
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.redaction import redact
-from levelbench.records.schema import Measurement, Samples
+from levelbench.records.schema import Measurement, Samples, redact
 
 _MOST = 50_000
 _FEW = 6

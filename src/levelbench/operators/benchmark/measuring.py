@@ -28,7 +28,7 @@ from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
 from levelbench.records.benchmarks import Case, Problem
-from levelbench.records.redaction import redact
+from levelbench.records.schema import redact
 
 __all__ = ["TrialSettings", "input_signatures", "measure_problem", "output_signatures", "refuse_unfit", "signature"]
 
