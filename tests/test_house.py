@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -248,6 +249,34 @@ def test_a_run_on_numpy_never_imports_torch():
         "resolve('digits', {}, Options(framework='numpy'))\nimport levelbench.experiments.child"
     )
     assert "torch" not in modules_after(code)
+
+
+_COUNTING = """
+import os, sys
+log = os.open(os.environ["LOADED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def note(event, given):
+    if event == "exec" and given[0].co_name == "<module>":
+        os.write(log, (given[0].co_filename + "\\n").encode())
+sys.addaudithook(note)
+"""
+
+
+def test_a_run_on_numpy_loads_at_most_150_of_our_modules_in_both_processes(tmp_path):
+    """The command and the process of its run united; the report's linter has a file a rule, and is left out."""
+    (tmp_path / "sitecustomize.py").write_text(_COUNTING)
+    words = ["run", "digits[framework=numpy]", "-n", "1", "--epochs", "1", "--no-report", "--store", tmp_path / "store"]
+    environment = {**os.environ, "LOADED": str(tmp_path / "loaded"), "PYTHONPATH": f"{tmp_path}:{SOURCE.parent}"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from levelbench.cli import main\nmain()", *map(str, words)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    paths = {Path(line) for line in (tmp_path / "loaded").read_text().splitlines()}
+    ours = {name_of(path) for path in paths if path.is_relative_to(SOURCE)}
+    assert {"cli/run_verb.py", "training/trainer.py", "frameworks/numpy/executor.py"} <= ours
+    assert len(ours) <= 150, sorted(ours)
 
 
 STEPS = re.findall(r"^ *-? *run: (.*)$", (ROOT / ".github" / "workflows" / "ci.yml").read_text(), re.MULTILINE)

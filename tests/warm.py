@@ -18,10 +18,10 @@ __all__ = ["TORCH", "WARM"]
 MODULES = (
     "levelbench.measure.forking",
     "levelbench.experiments.child",
-    "levelbench.experiments.network_child",
-    "levelbench.experiments.operator",
-    "levelbench.experiments.inference.child",
-    "levelbench.experiments.inference.training",
+    "levelbench.experiments.networks",
+    "levelbench.experiments.operators",
+    "levelbench.experiments.inference.processes",
+    "levelbench.experiments.inference.making",
     "levelbench.checks.isolation",
 )
 """What is run in this way, and imported before."""

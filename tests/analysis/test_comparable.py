@@ -8,7 +8,7 @@ import pytest
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
-from levelbench.records.digest import around_recipes
+from levelbench.records.schema import around_recipes
 
 FACTS = DatasetFacts(
     "digits", {"train": 100, "validation": 30, "test": 30}, {"x": "aa"}, "by index", "CC0", digests={"validation": "1f"}

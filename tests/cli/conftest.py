@@ -7,8 +7,7 @@ import pytest
 
 from levelbench.cli import main
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
-from levelbench.records.digest import key_of
-from levelbench.records.schema import Sight, Source, Target, Witness
+from levelbench.records.schema import Sight, Source, Target, Witness, key_of
 
 MS = 1_000_000
 

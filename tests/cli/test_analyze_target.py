@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import UsageError
-from levelbench.experiments import campaign
+from levelbench.experiments import kernel, training
 from levelbench.records.reader import Record
 from levelbench.records.schema import Evaluation, Header, Source, Specification, Target
 
@@ -36,14 +36,14 @@ def record(qualities, seed):
 def in_this_process(monkeypatch):
     """Make runs here: ten processes would take most of a minute, and that they work is tested elsewhere."""
     from levelbench.experiments.child import execute
-    from levelbench.experiments.launch import Finished
+    from levelbench.experiments.training import Finished
 
     def launch(job, watch, starter=None):
         told = []
         execute(job, told.append)
         return Finished(next(Path(message.path) for message in told if message.path), None)
 
-    monkeypatch.setattr(campaign, "launch", launch)
+    monkeypatch.setattr(training, "launch", launch)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def climbing(monkeypatch):
     luck = np.random.default_rng(0).normal(0, 0.002, (10, 20))
     curves = 0.95 - 0.85 * np.exp(-np.arange(1, 21) / 3) + luck
     found = {seed: record(curve.tolist(), seed) for seed, curve in enumerate(curves)}
-    monkeypatch.setattr(campaign, "carry_out", lambda *_, **__: found)
+    monkeypatch.setattr(kernel, "carry_out", lambda *_, **__: found)
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def planned(call, monkeypatch):
     def parse(command):
         found = []
 
-        def stop(arms, seeds, *_, **__):
+        def stop(kind, arms, seeds, *_, **__):
             found.append((arms, len(seeds)))
             raise UsageError("a plan", "it is seen", "stop")
 
-        monkeypatch.setattr("levelbench.experiments.plan.make_plan", stop)
+        monkeypatch.setattr("levelbench.cli.watching.make_plan", stop)
         words = shlex.split(command)
         assert words[:2] == ["levelbench", "run"]
         call(*words[1:])
@@ -136,7 +136,7 @@ def test_the_dots_of_the_figure_are_where_the_runs_confirmed_the_proposed_target
 def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(call, tmp_path, monkeypatch):
     # Curves that are at their end from the second evaluation on.
     qualities = [0.1, *[0.9 + 0.001 * at for at in range(7)]]
-    monkeypatch.setattr(campaign, "carry_out", lambda *_, **__: {seed: record(qualities, seed) for seed in range(10)})
+    monkeypatch.setattr(kernel, "carry_out", lambda *_, **__: {seed: record(qualities, seed) for seed in range(10)})
     code, out, _ = call(*WORDS[:-1], "8", "--store", tmp_path)
     assert code == 4
     assert "target: none: no knee" in out

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from levelbench import __version__
-from levelbench.experiments.launch import Finished
+from levelbench.experiments.training import Finished
 from levelbench.measure.environment import capture
 from levelbench.records import SCHEMA, End, Evaluation, Header, RecordWriter, Samples, Store, read_record
 from levelbench.records.schema import Source
@@ -61,7 +61,7 @@ def study(tmp_path, monkeypatch, machine):
         return Finished(record_of(job, round(seconds * luck * 1000) * MS, machine), None)
 
     launch.together = None
-    monkeypatch.setattr("levelbench.experiments.campaign.launch", launch)
+    monkeypatch.setattr("levelbench.experiments.training.launch", launch)
     return path, jobs, launch
 
 

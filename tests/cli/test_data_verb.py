@@ -28,7 +28,7 @@ class Pets(FileSource):
         return folder / "pets" if (folder / "pets").is_file() else None
 
     def download(self, progress):
-        from levelbench.records.places import cache_folder
+        from levelbench.training.datasets.places import cache_folder
 
         path = cache_folder() / "pets" / "pets"
         path.parent.mkdir(parents=True)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from tests.records.inference_records import specification, write
 
-from levelbench.cli.infer.words import frameworks_of, scenario_settings, seconds
 from levelbench.cli.infer_verb import _code
+from levelbench.cli.infer_words import frameworks_of, scenario_settings
+from levelbench.cli.options import seconds
 from levelbench.errors import UsageError
-from levelbench.experiments.inference.child import _carry_out
+from levelbench.experiments.inference.processes import _carry_out
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records import Store

@@ -5,8 +5,7 @@ import json
 import pytest
 from onnx import TensorProto, helper
 
-from levelbench.cli.network.arms import transform_lists
-from levelbench.cli.network.words import make_cases, name_network
+from levelbench.cli.network_words import make_cases, name_network, transform_lists
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments import networks
 from levelbench.networks import zoo

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from levelbench.experiments import operator as benchmarks
+from levelbench.experiments import operators as benchmarks
 from levelbench.records.benchmarks import BenchmarkRecord
 
 RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
@@ -98,8 +98,8 @@ def test_until_clear_looks_and_its_records_keep_the_wider_interval(call, tmp_pat
 WITH_CEILINGS = """
 import sys
 from levelbench.cli import main
-from levelbench.experiments import operator as benchmarks
-from levelbench.experiments.operator import Note
+from levelbench.experiments import operators as benchmarks
+from levelbench.experiments.operators import Note
 
 process = benchmarks._process
 

@@ -3,10 +3,10 @@
 import pytest
 
 from levelbench.errors import StoreError
-from levelbench.experiments import campaign
+from levelbench.experiments import training
 from levelbench.experiments.child import boundary
 from levelbench.experiments.inference.models import model_path
-from levelbench.experiments.launch import Finished
+from levelbench.experiments.training import Finished
 from levelbench.records import Store
 
 RUN = ("run", "digits[hidden=4]", "--framework", "numpy", "--epochs", "1", "-n", "1", "--no-report", "--keep-model")
@@ -23,7 +23,7 @@ def run(call, monkeypatch, tmp_path):
         error = next((each.error for each in told if each.error), None)
         return Finished(path, StoreError(*error) if error else None)
 
-    monkeypatch.setattr(campaign, "launch", launch)
+    monkeypatch.setattr(training, "launch", launch)
     return lambda *words: call(*RUN, "--store", tmp_path, *words)
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.experiments.team_jobs import DYING, alike, left_of
 
 from levelbench.records import Store
-from levelbench.records.teamwork import teamwork
+from levelbench.records.ranks import teamwork
 from levelbench.training.checkpoints import checkpoint_of, part_of
 
 

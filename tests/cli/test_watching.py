@@ -6,8 +6,7 @@ import pytest
 
 from levelbench.cli import watching
 from levelbench.cli.watching import LiveWatcher
-from levelbench.experiments.launch import Finished
-from levelbench.experiments.plan import Plan, Step
+from levelbench.experiments.kernel import Plan, Turn
 from levelbench.experiments.request import Arm
 from levelbench.records import Evaluation, Specification, read_record
 from levelbench.records.schema import Source, Target
@@ -37,7 +36,7 @@ class Closed(io.StringIO):
 def watch(monkeypatch):
     def make(stream):
         monkeypatch.setattr(watching, "live_line", lambda _: PlainLines(stream, every_s=0))
-        return LiveWatcher(Plan((ARM,), (0, 1), {}, (Step(0, 0), Step(0, 1))), on_stderr=False)
+        return LiveWatcher(Plan((ARM,), (0, 1), {}, (Turn(0, 0), Turn(0, 1))), on_stderr=False)
 
     return make
 
@@ -45,10 +44,11 @@ def watch(monkeypatch):
 def test_the_phase_that_the_run_tells_is_shown(watch):
     stream = io.StringIO()
     watcher = watch(stream)
-    watcher.started(Step(0, 0), ARM)
-    watcher.progress([], 1.0, "prepare")
-    watcher.progress([Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 1.0, {"forward": 1})], 2.0, "train")
-    watcher.progress([], 3.0, "test")
+    watcher.started(Turn(0, 0), 1, 2)
+    watcher.progress(Turn(0, 0), "prepare", 1.0)
+    evaluation = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 1.0, {"forward": 1})
+    watcher.progress(Turn(0, 0), "train", 2.0, [evaluation])
+    watcher.progress(Turn(0, 0), "test", 3.0)
     phases = [line.split(" · ")[1] for line in stream.getvalue().splitlines()]
     assert phases == ["start", "prepare", "train", "test"]
     assert "0.900" in stream.getvalue()
@@ -57,24 +57,24 @@ def test_the_phase_that_the_run_tells_is_shown(watch):
 def test_the_estimate_is_over_the_finished_runs(watch, store):
     stream = io.StringIO()
     watcher = watch(stream)
-    watcher.started(Step(0, 0), ARM)
+    watcher.started(Turn(0, 0), 1, 2)
     path = next(iter(store.rglob("*aaaa0000.jsonl")))
-    watcher.finished(Step(0, 0), ARM, Finished(path, None), read_record(path))
-    watcher.started(Step(0, 1), ARM)
+    watcher.finished(Turn(0, 0), read_record(path))
+    watcher.started(Turn(0, 1), 2, 2)
     assert "n=1" not in stream.getvalue().splitlines()[0]
     assert "n=1" in stream.getvalue().splitlines()[-1]
 
 
 def test_a_closed_display_is_left_alone(watch):
     watcher = watch(Closed())
-    watcher.started(Step(0, 0), ARM)
-    watcher.progress([], 1.0, "train")
-    watcher.finished(Step(0, 0), ARM, Finished(None, None), None)
+    watcher.started(Turn(0, 0), 1, 2)
+    watcher.progress(Turn(0, 0), "train", 1.0)
+    watcher.finished(Turn(0, 0), None)
     watcher.close()
 
 
 def test_with_no_standard_output_at_all_nothing_is_shown(monkeypatch):
     monkeypatch.setattr("sys.stdout", None)
-    watcher = LiveWatcher(Plan((ARM,), (0,), {}, (Step(0, 0),)), on_stderr=False)
-    watcher.started(Step(0, 0), ARM)
+    watcher = LiveWatcher(Plan((ARM,), (0,), {}, (Turn(0, 0),)), on_stderr=False)
+    watcher.started(Turn(0, 0), 1, 2)
     watcher.close()

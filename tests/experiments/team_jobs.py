@@ -2,10 +2,9 @@
 
 import msgspec
 
-from levelbench.experiments.distribution import TeamOptions
 from levelbench.experiments.jobs import Job, Message
-from levelbench.experiments.launch import launch
-from levelbench.experiments.request import Options, resolve
+from levelbench.experiments.request import Options, TeamOptions, resolve
+from levelbench.experiments.training import launch
 from levelbench.records import Store, new_id, read_record
 from levelbench.records.schema import Distribution, Specification, Target
 

@@ -9,15 +9,14 @@ import sys
 
 import msgspec
 import pytest
-from tests.experiments.campaigns import HERE, NUMPY, Quiet, losses, plan_of
+from tests.experiments.campaigns import HERE, NUMPY, Quiet, carry_out, losses, plan_of
 from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.experiments.campaign import carry_out
 from levelbench.experiments.jobs import Job
-from levelbench.experiments.launch import launch
-from levelbench.experiments.plan import Step
+from levelbench.experiments.kernel import Turn
 from levelbench.experiments.request import Options, resolve
+from levelbench.experiments.training import launch
 from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
 
 
@@ -39,12 +38,12 @@ def done(done_once, tmp_path):
 
 def test_runs_of_two_arms_are_interleaved_and_share_their_seeds(task_file, store):
     arms = [resolve(str(task_file), {"lr": lr}, NUMPY) for lr in (0.05, 0.1)]
-    steps = plan_of(arms, range(4), store).steps
+    steps = plan_of(arms, range(4), store).to_go
     assert [step.seed for step in steps] == [0, 0, 1, 1, 2, 2, 3, 3]
     first = [step.arm for step in steps[::2]]
     assert first in ([0, 0, 1, 1], [1, 1, 0, 0])
     assert [step.arm for step in steps[1::2]] == [1 - arm for arm in first]
-    assert plan_of(arms, range(2), store).steps == steps[:4]
+    assert plan_of(arms, range(2), store).to_go == steps[:4]
 
 
 def test_the_same_run_twice_in_one_command_is_refused(arm, store):
@@ -57,7 +56,7 @@ def test_what_is_done_is_not_run_again(done):
     arm = resolve(str(task_file), {}, NUMPY)
     first = carry_out(plan_of([arm], range(2), store), store, None, Quiet())
     plan = plan_of([arm], range(3), store)
-    assert [step.seed for step in plan.steps] == [2]
+    assert [step.seed for step in plan.to_go] == [2]
     assert {place: record.header.id for place, record in plan.done.items()} == {
         place: record.header.id for place, record in first.items()
     }
@@ -67,8 +66,8 @@ def test_what_is_done_is_not_run_again(done):
 def test_fresh_runs_everything_again(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
-    assert plan_of([arm], range(1), store).steps == ()
-    assert len(plan_of([arm], range(1), store, fresh=True).steps) == 1
+    assert plan_of([arm], range(1), store).to_go == ()
+    assert len(plan_of([arm], range(1), store, fresh=True).to_go) == 1
 
 
 @pytest.mark.parametrize(
@@ -89,14 +88,14 @@ def test_fresh_runs_everything_again(done):
 def test_a_run_made_elsewhere_or_otherwise_does_not_count_and_the_plan_says_why(done, changed, why):
     task_file, store = done
     plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store, environment={**HERE, **changed})
-    assert plan.steps == (Step(0, 0, why),)
+    assert plan.to_go == (Turn(0, 0, why),)
     assert plan.lines()[1] == f"  again: 1 run (seed 0): {why}"
 
 
 def test_another_clock_is_another_reading_and_no_new_run(done):
     task_file, store = done
     other = resolve(str(task_file), {}, Options(framework="numpy", clock="dawnbench"))
-    assert plan_of([other], range(1), store).steps == ()
+    assert plan_of([other], range(1), store).to_go == ()
 
 
 class Enough(Exception):
@@ -184,10 +183,10 @@ def test_a_run_is_made_again_when_a_module_beside_its_task_file_has_changed(tmp_
     path.write_text(start + task_text.replace("target=0.9", "target=TARGET"))
     beside.write_text("TARGET = 0.9\n")
     first = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, Quiet())[0, 0]
-    assert not plan_of([resolve(str(path), {}, NUMPY)], range(1), store).steps
+    assert not plan_of([resolve(str(path), {}, NUMPY)], range(1), store).to_go
     beside.write_text("TARGET = 0.9  # and more\n")
     plan = plan_of([resolve(str(path), {}, NUMPY)], range(1), store)
-    assert [step.why for step in plan.steps] == ["what the task's source imports has changed since: beside_it"]
+    assert [step.why for step in plan.to_go] == ["what the task's source imports has changed since: beside_it"]
     second = carry_out(plan, store, None, Quiet())[0, 0]
     assert len(group_runs([summarise(first), summarise(second)])) == 2
     assert (summarise(first).contradictions, summarise(second).contradictions) == ([], [])
@@ -204,7 +203,7 @@ def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(do
     assert [record.header.id for record in store.superseded()] == [before.header.id]
     assert plan_of([arm], range(1), store).done[0, 0].header.id == fresh.header.id
     assert (fresh.header.planned_runs, fresh.header.replaced) == (1, 1)
-    (third,) = plan_of([arm], range(1), store, fresh=True).steps
+    (third,) = plan_of([arm], range(1), store, fresh=True).to_go
     assert third.replaced == 2
 
 
@@ -212,17 +211,17 @@ def test_fresh_runs_since_a_moment_count_as_done(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     (before,) = store.records()
-    assert plan_of([arm], range(1), store, fresh=True, since=before.header.started).steps == ()
-    assert len(plan_of([arm], range(1), store, fresh=True, since="9999").steps) == 1
+    assert plan_of([arm], range(1), store, fresh=True, since=before.header.started).to_go == ()
+    assert len(plan_of([arm], range(1), store, fresh=True, since="9999").to_go) == 1
 
 
 def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     elsewhere = {**HERE, "machine": {**HERE["machine"], "id": "other"}}
-    assert plan_of([arm], range(1), store, environment=elsewhere, fresh=True).steps[0].replaces == ()
+    assert plan_of([arm], range(1), store, environment=elsewhere, fresh=True).to_go[0].replaces == ()
     edited = dataclasses.replace(arm, source=msgspec.structs.replace(arm.source, digest="0" * 64))
-    assert plan_of([edited], range(1), store, fresh=True).steps[0].replaces == ()
+    assert plan_of([edited], range(1), store, fresh=True).to_go[0].replaces == ()
 
 
 def test_between_two_evaluations_the_steps_of_a_run_are_seen(arm, store):
@@ -268,7 +267,7 @@ def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task
     task_file.write_text(task_file.read_text() + "\n# changed\n")
     changed = resolve(str(task_file), {}, NUMPY)
     assert changed.key == arm.key
-    assert plan_of([changed], range(1), store).steps[0].why == "the task's source has changed since"
+    assert plan_of([changed], range(1), store).to_go[0].why == "the task's source has changed since"
 
 
 def test_a_run_leaves_everything_a_reader_needs(done):
@@ -327,7 +326,7 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
     assert record.status == "failed"
     assert "KeyError" in record.end.error
     plan = plan_of([arm], [0], store)
-    assert plan.steps[0].why == "the run before failed"
+    assert plan.to_go[0].why == "the run before failed"
     assert [(at, each.header.id) for at, each in plan.failed] == [(0, record.header.id)]
     assert plan_of([arm], [1], store).failed == ()
 
@@ -355,7 +354,7 @@ def test_nothing_is_imported_on_the_clock(store, framework):
     arm = resolve("digits", {}, Options(framework=framework))
     job = Job(arm.reference, arm.specification, arm.key, 0, new_id(), str(store.path))
     code = (
-        "import msgspec, sys\nfrom levelbench.experiments import execution as child\n"
+        "import msgspec, sys\nfrom levelbench.experiments import child\n"
         "job = msgspec.json.decode(sys.stdin.buffer.read(), type=child.Job)\nrun, before = child.Trainer.run, set()\n"
         "start = child.Timeline.__init__\n"
         "def init(self, *a, **k): before.update(sys.modules); start(self, *a, **k)\n"

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
-from tests.experiments.campaigns import NUMPY, Quiet, losses, plan_of
+from tests.experiments.campaigns import NUMPY, Quiet, carry_out, losses, plan_of
 
 from levelbench.errors import LevelbenchError
-from levelbench.experiments.campaign import Extras, carry_out
 from levelbench.experiments.jobs import Job
 from levelbench.experiments.request import resolve
+from levelbench.experiments.training import Extras
 from levelbench.records import new_id
 from levelbench.training.checkpoints import checkpoint_of
 
@@ -29,7 +29,7 @@ def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
     (tmp_path / "job.json").write_bytes(msgspec.json.encode(job))
     code = (
         "import msgspec, sys\nfrom levelbench.experiments.jobs import Job\n"
-        "from levelbench.experiments.launch import launch\n"
+        "from levelbench.experiments.training import launch\n"
         "launch(msgspec.json.decode(open(sys.argv[1], 'rb').read(), type=Job))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "job.json")])
@@ -49,7 +49,7 @@ def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
 
 @pytest.mark.usefixtures("cold")
 def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
-    def kill(events, elapsed_s, phase):
+    def kill(turn, stage, elapsed_s=0.0, events=()):
         subprocess.run(["pkill", "-KILL", "-n", "-P", str(os.getpid())], check=False)
 
     class Killer(Quiet):
@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(ta
     job = Job(arm.reference, arm.specification, arm.key, 6, new_id(), str(store.path), checkpoint="1 epoch")
     _kill_after_evaluations(job, store, 3)
     plan = plan_of([arm], [6], store)
-    assert [step.resume is not None for step in plan.steps] == [True]
+    assert [step.resume is not None for step in plan.to_go] == [True]
     assert "goes on from its checkpoint" in plan.lines()[1]
     resumed = carry_out(plan, store, None, Quiet(), extras)[0, 6]
     straight = carry_out(plan_of([arm], [6], store, fresh=True), store, None, Quiet(), extras)[0, 6]

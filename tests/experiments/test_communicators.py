@@ -9,8 +9,16 @@ from levelbench.distributed.launching import PEER_LOST
 from levelbench.distributed.launching.base import Failure
 from levelbench.distributed.sweep import SweepPoint
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
-from levelbench.experiments.communicator_child import JOB, POINTS, TOLD, SweepJob, Told
-from levelbench.experiments.communicators import default_communicator, engine_for, measure_communicator
+from levelbench.experiments.communicators import (
+    JOB,
+    POINTS,
+    TOLD,
+    SweepJob,
+    Told,
+    default_communicator,
+    engine_for,
+    measure_communicator,
+)
 
 SWEEP = SweepJob("gloo", ("all-reduce",), (4,), 1.0, 1.0)
 POINT = SweepPoint("all-reduce", 4, (1e-3, 2e-3), 0, "", "done")

@@ -10,8 +10,7 @@ from levelbench.errors import (
     UnsupportedError,
     UsageError,
 )
-from levelbench.experiments.distribution import TeamOptions, resolve_distribution
-from levelbench.experiments.request import Options, resolve
+from levelbench.experiments.request import Options, TeamOptions, resolve, resolve_distribution
 from levelbench.records import Distribution
 
 MINE = """

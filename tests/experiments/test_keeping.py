@@ -15,8 +15,8 @@ from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.base import BaseStepper
 from levelbench.errors import CommunicationError, DataError, StoreError, UnsupportedError
-from levelbench.experiments import keeping
-from levelbench.experiments.keeping import Keeper
+from levelbench.experiments import rank
+from levelbench.experiments.rank import Keeper
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Builder
@@ -161,17 +161,17 @@ def test_what_a_rank_observed_before_is_still_known_afterwards(tmp_path):
 
 def test_a_checkpoint_that_one_rank_could_not_write_does_not_count(tmp_path, monkeypatch):
     path = tmp_path / "cut.checkpoint.npz"
-    real = keeping.save
+    real = rank.save
 
     def full(where, snapshot):
         if where == part_of(path, 6, 1):
             raise StoreError("a checkpoint", "no space left", "make room")
         real(where, snapshot)
 
-    monkeypatch.setattr(keeping, "save", full)
+    monkeypatch.setattr(rank, "save", full)
     with pytest.raises(StoreError, match="no space left"):
         train(AllReduce(), path)
-    assert keeping.load(path).facts.step == 3
+    assert rank.load(path).facts.step == 3
     assert part_of(path, 3, 1).is_file()
 
 
@@ -187,8 +187,8 @@ def test_a_part_of_another_step_is_refused(tmp_path):
     part = part_of(path, 8, 1)
     train(AllReduce(), path, every="5 steps")
     part_of(path, 5, 1).rename(part)
-    kept = keeping.load(path)
-    keeping.save(path, Snapshot(msgspec.structs.replace(kept.facts, step=8), kept.arrays))
+    kept = rank.load(path)
+    rank.save(path, Snapshot(msgspec.structs.replace(kept.facts, step=8), kept.arrays))
     with pytest.raises(DataError, match="another step"):
         train(AllReduce(), path, resume=True)
 

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from levelbench.experiments.looking import UntilClear, go_on
+from levelbench.experiments.kernel import UntilClear, go_on
 from levelbench.measure.sequential import looks_at
 from levelbench.measure.verdict import verdict
 

@@ -1,12 +1,11 @@
 """What a benchmark of networks has still to run, and why."""
 
 import pytest
-from tests.experiments.network_runs import NOW, specification
+from tests.experiments.network_runs import NOW, plan_of, specification
 
 from levelbench import __version__
 from levelbench.errors import MissingError, UsageError
-from levelbench.experiments import replicates
-from levelbench.experiments.networks import plan_networks
+from levelbench.operators import frameworks
 from levelbench.records import key_of
 from levelbench.records.networks import NetworkArm, NetworkHeader, NetworkOutcome, NetworkRecord, NetworkWriter
 from levelbench.records.processes import ProcessEnd
@@ -29,23 +28,24 @@ def write(store, spec, seed=0, end=True, **more):
 @pytest.fixture
 def anything_is_here(monkeypatch):
     here = type("Here", (), {"lacks": lambda self, device: None})
-    monkeypatch.setattr(replicates, "load_framework", lambda name: here())
+    monkeypatch.setattr(frameworks, "load_framework", lambda name: here())
 
 
 @pytest.mark.usefixtures("anything_is_here")
 def test_without_records_all_is_to_go_and_arms_take_turns_at_each_case(tmp_path):
     grid = [[specification(name, batch) for name in ("a", "b")] for batch in (1, 8)]
-    plan = plan_networks(grid, 2, tmp_path, NOW)
-    places = [step.place for step in plan.steps]
-    assert places == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 1, 1), (0, 0, 1), (1, 1, 1), (1, 0, 1)]
-    assert plan.specification(plan.steps[3]) == specification("b", 8)
+    plan = plan_of(grid, 3, tmp_path)
+    orders = [[turn.arm for turn in plan.to_go if turn.seed == seed] for seed in range(3)]
+    assert orders in ([[0, 1, 2, 3]] * 2 + [[1, 0, 3, 2]], [[1, 0, 3, 2]] * 2 + [[0, 1, 2, 3]])
+    assert [plan.case_of(turn) for turn in plan.to_go[:4]] == [0, 0, 1, 1]
+    assert [(each.case.batch, each.arm.framework) for each in plan.arms] == [(1, "a"), (1, "b"), (8, "a"), (8, "b")]
 
 
 def test_a_process_that_is_done_is_not_made_again(tmp_path):
     write(tmp_path, specification(), 1)
-    plan = plan_networks([[specification()]], 3, tmp_path, NOW)
-    assert list(plan.done) == [(0, 0, 1)]
-    assert [step.seed for step in plan.steps] == [0, 2]
+    plan = plan_of([[specification()]], 3, tmp_path)
+    assert list(plan.done) == [(0, 1)]
+    assert [step.seed for step in plan.to_go] == [0, 2]
     assert plan.lines() == ["3 processes wanted · 1 done · 2 to go"]
 
 
@@ -60,22 +60,22 @@ def test_a_process_that_is_done_is_not_made_again(tmp_path):
 )
 def test_a_process_that_does_not_count_is_made_again_and_the_plan_says_why(tmp_path, record, why):
     write(tmp_path, specification(), **record)
-    plan = plan_networks([[specification()]], 1, tmp_path, NOW)
+    plan = plan_of([[specification()]], 1, tmp_path)
     assert not plan.done
     assert why in plan.lines()[1]
 
 
 def test_fresh_counts_nothing_as_done(tmp_path):
     write(tmp_path, specification())
-    assert len(plan_networks([[specification()]], 1, tmp_path, NOW, fresh=True).steps) == 1
+    assert len(plan_of([[specification()]], 1, tmp_path, fresh=True).to_go) == 1
 
 
 def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
     with begin(tmp_path, specification()), pytest.raises(UsageError, match="right now"):
-        plan_networks([[specification()]], 1, tmp_path, NOW)
+        plan_of([[specification()]], 1, tmp_path)
 
 
 def test_a_device_that_is_not_here_is_missing_before_anything_is_measured(tmp_path):
     elsewhere = specification(arm=NetworkArm("numpy", "", "cuda"))
     with pytest.raises(MissingError, match="numpy runs on cpu only"):
-        plan_networks([[elsewhere]], 1, tmp_path, NOW)
+        plan_of([[elsewhere]], 1, tmp_path)

@@ -7,13 +7,13 @@ import sys
 import time
 
 import pytest
-from tests.experiments.network_runs import NOW, specification
+from tests.experiments.network_runs import plan_of, specification
 
 from levelbench.errors import LevelbenchError
-from levelbench.experiments import networks
-from levelbench.experiments.children import CrashError
-from levelbench.experiments.network_child import NetworkJob, NetworkNote
-from levelbench.experiments.networks import NetworkWatcher, carry_out_networks, plan_networks
+from levelbench.experiments import kernel, networks
+from levelbench.experiments.kernel import carry_out
+from levelbench.experiments.networks import NetworkBenchmarks, NetworkJob, NetworkNote
+from levelbench.experiments.processes import CrashError
 from levelbench.networks.files import save
 from levelbench.networks.zoo import cnn
 from levelbench.records.network_summary import summarise_networks
@@ -67,35 +67,32 @@ def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
 
 def test_a_reference_whose_process_dies_costs_the_comparison_only(monkeypatch, tmp_path):
     monkeypatch.setattr(networks, "listen", lambda *given: ([], -11, "Segmentation fault"))
-    job = networks._reference(NetworkJob(specification(), "."), tmp_path / "r.npz", NetworkWatcher())
+    job = networks._reference(NetworkJob(specification(), "."), tmp_path / "r.npz", kernel.Watcher())
     assert (job.reference, job.no_reference) == ("", "the process of the reference was killed by signal 11")
 
 
 def test_a_network_that_cannot_be_made_ends_the_benchmark_with_its_reason(tmp_path):
     spec = specification(path=tmp_path / "nowhere.onnx")
-    plan = plan_networks([[spec]], 1, tmp_path, NOW)
+    plan = plan_of([[spec]], 1, tmp_path)
     with pytest.raises(LevelbenchError, match=r"nowhere\.onnx"):
-        networks._reference(NetworkJob(plan.grid[0][0], str(tmp_path)), tmp_path / "r.npz", NetworkWatcher())
+        networks._reference(NetworkJob(plan.arms[0], str(tmp_path)), tmp_path / "r.npz", kernel.Watcher())
 
 
-class Watcher(NetworkWatcher):
+class Watcher(kernel.Watcher):
     def __init__(self):
         self.seen, self.stages = [], []
 
-    def ceilings(self, framework):
-        self.seen.append(f"ceilings {framework}")
+    def preparing(self, what):
+        self.seen.append(what)
 
-    def reference(self, specification):
-        self.seen.append("reference")
+    def started(self, turn, number, total):
+        self.seen.append(f"{number} of {total}")
 
-    def started(self, step, at, total):
-        self.seen.append(f"{at} of {total}")
-
-    def stage(self, step, stage):
+    def progress(self, turn, stage, elapsed_s=0.0, events=()):
         self.stages.append(stage)
 
-    def finished(self, step, outcome):
-        self.seen.append(outcome.status)
+    def finished(self, turn, record):
+        self.seen.append(record.outcome.status)
 
 
 @pytest.fixture
@@ -111,10 +108,10 @@ def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, 
 
     grid = [[specification(name, path=model_file) for name in ("numpy", "torch")]]
     environment, watcher = capture(), Watcher()
-    plan = plan_networks(grid, 1, tmp_path, environment)
-    records = carry_out_networks(plan, tmp_path, watcher)
+    plan = plan_of(grid, 1, tmp_path, environment)
+    records = carry_out(plan, NetworkBenchmarks(tmp_path), watcher)
     summary = summarise_networks(plan.arranged(records))
-    assert watcher.seen == ["reference", "1 of 2", "measured", "2 of 2", "measured"]
+    assert watcher.seen == ["computing the reference of small batch=1", "1 of 2", "measured", "2 of 2", "measured"]
     assert "latency" in watcher.stages
     for entry in summary.rows[0][1]:
         assert entry.status == "measured"
@@ -125,7 +122,7 @@ def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, 
         assert sum(row.share for row in entry.operators) == pytest.approx(1.0)
         assert entry.overhead.estimate is not None
     assert summary.rows[0][1][1].verdict.ratio > 0
-    assert not plan_networks(grid, 1, tmp_path, environment).steps
+    assert not plan_of(grid, 1, tmp_path, environment).to_go
 
 
 CRASHING = """
@@ -156,9 +153,9 @@ def test_a_framework_that_crashes_has_a_record_that_says_so_and_the_rest_is_meas
     path.write_text(CRASHING)
     cases = [NetworkCase("model", "native", 1, path=f"{path}:{name}") for name in ("build", "sound")]
     grid = [[specification("torch", case=case)] for case in cases]
-    plan = plan_networks(grid, 1, tmp_path, NOW)
-    records = carry_out_networks(plan, tmp_path, NetworkWatcher())
-    crashed, sound = (records[case, 0, 0] for case in range(2))
+    plan = plan_of(grid, 1, tmp_path)
+    records = carry_out(plan, NetworkBenchmarks(tmp_path), kernel.Watcher())
+    crashed, sound = (records[case, 0] for case in range(2))
     assert (crashed.status, crashed.outcome.status) == ("done", "failed")
     assert "killed by signal 11 at first" in crashed.outcome.reason
     assert sound.outcome.status == "measured"
@@ -177,8 +174,8 @@ def test_ceilings_are_measured_once_a_framework_and_dtype(tmp_path, monkeypatch)
 
     monkeypatch.setattr(networks, "_process", process)
     arms = [NetworkArm("numpy"), NetworkArm("numpy", transforms=("precision:bfloat16", "dead-nodes"))]
-    plan = plan_networks([[specification(batch=batch, arm=arm) for arm in arms] for batch in (1, 8)], 2, tmp_path, NOW)
-    found = networks._ceilings(plan, tmp_path, NetworkWatcher())
+    plan = plan_of([[specification(batch=batch, arm=arm) for arm in arms] for batch in (1, 8)], 2, tmp_path)
+    found = networks._ceilings(plan, tmp_path, kernel.Watcher())
     assert asked == [("numpy", "float32"), ("numpy", "bfloat16")]
     assert {name: limit["value"] for name, limit in found["flop_s"].items()} == {"float32": 1.0, "bfloat16": 2.0}
 
@@ -189,13 +186,14 @@ from pathlib import Path
 import msgspec
 from levelbench.measure.environment import capture
 from levelbench.records.networks import NetworkSpecification
-from levelbench.experiments import networks
+from levelbench.experiments import kernel, networks
 
 networks._ceilings = lambda plan, store, watcher: {"flop_s": {}, "bandwidth_b_s": {}}
 spec, store = msgspec.json.decode(sys.argv[1], type=NetworkSpecification), Path(sys.argv[2])
-plan = networks.plan_networks([[spec]], 2, store, capture())
-print(len(plan.steps), flush=True)
-networks.carry_out_networks(plan, store, networks.NetworkWatcher())
+kind = networks.NetworkBenchmarks(store)
+plan = kernel.make_plan(kind, [spec], range(2), capture())
+print(len(plan.to_go), flush=True)
+kernel.carry_out(plan, kind, kernel.Watcher())
 """
 
 

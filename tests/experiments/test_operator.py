@@ -5,9 +5,10 @@ from msgspec.structs import replace
 
 from levelbench import __version__
 from levelbench.errors import LevelbenchError, MissingError, UsageError
-from levelbench.experiments import operator as benchmarks
-from levelbench.experiments import replicates
-from levelbench.experiments.operator import BenchmarkJob, Note, plan_benchmark
+from levelbench.experiments import operators as benchmarks
+from levelbench.experiments.kernel import make_plan
+from levelbench.experiments.operators import BenchmarkJob, Note, OperatorBenchmarks
+from levelbench.operators import frameworks
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records import key_of
 from levelbench.records.benchmarks import BenchmarkHeader, BenchmarkSpecification, BenchmarkWriter, Case
@@ -36,18 +37,25 @@ def write(store, spec, seed=0, end=True, **more):
             writer.add(ProcessEnd())
 
 
+def plan_of(arms, count, store, **options):
+    return make_plan(OperatorBenchmarks(store, "float32"), arms, range(count), NOW, **options)
+
+
 def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkeypatch):
     here = type("Here", (), {"lacks": lambda self, device: None})
-    monkeypatch.setattr(replicates, "load_framework", lambda name: here())
-    plan = plan_benchmark([specification("a"), specification("b")], 3, tmp_path, NOW)
-    assert [(step.arm, step.seed) for step in plan.steps] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
+    monkeypatch.setattr(frameworks, "load_framework", lambda name: here())
+    plan = plan_of([specification("a"), specification("b")], 3, tmp_path)
+    assert [turn.seed for turn in plan.to_go] == [0, 0, 1, 1, 2, 2]
+    first = [turn.arm for turn in plan.to_go[::2]]
+    assert first in ([0, 0, 1], [1, 1, 0])
+    assert [turn.arm for turn in plan.to_go[1::2]] == [1 - arm for arm in first]
 
 
 def test_a_process_that_is_done_is_not_made_again(tmp_path):
     write(tmp_path, specification(), 1)
-    plan = plan_benchmark([specification()], 3, tmp_path, NOW)
-    assert list(plan.done) == [(0, 0, 1)]
-    assert [step.seed for step in plan.steps] == [0, 2]
+    plan = plan_of([specification()], 3, tmp_path)
+    assert list(plan.done) == [(0, 1)]
+    assert [step.seed for step in plan.to_go] == [0, 2]
     assert plan.lines() == ["3 processes wanted · 1 done · 2 to go"]
 
 
@@ -62,29 +70,29 @@ def test_a_process_that_is_done_is_not_made_again(tmp_path):
 )
 def test_a_process_that_does_not_count_is_made_again_and_the_plan_says_why(tmp_path, record, why):
     write(tmp_path, specification(), **record)
-    plan = plan_benchmark([specification()], 1, tmp_path, NOW)
+    plan = plan_of([specification()], 1, tmp_path)
     assert not plan.done
     assert why in plan.lines()[1]
 
 
 def test_another_specification_counts_for_nothing(tmp_path):
     write(tmp_path, specification(cache="cold"))
-    assert not plan_benchmark([specification()], 1, tmp_path, NOW).done
+    assert not plan_of([specification()], 1, tmp_path).done
 
 
 def test_fresh_counts_nothing_as_done(tmp_path):
     write(tmp_path, specification())
-    assert len(plan_benchmark([specification()], 1, tmp_path, NOW, fresh=True).steps) == 1
+    assert len(plan_of([specification()], 1, tmp_path, fresh=True).to_go) == 1
 
 
 def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
     with begin(tmp_path, specification()), pytest.raises(UsageError, match="right now"):
-        plan_benchmark([specification()], 1, tmp_path, NOW)
+        plan_of([specification()], 1, tmp_path)
 
 
 def test_a_device_that_is_not_here_is_missing_before_anything_is_measured(tmp_path):
     with pytest.raises(MissingError, match="numpy runs on cpu only"):
-        plan_benchmark([specification(device="cuda")], 1, tmp_path, NOW)
+        plan_of([specification(device="cuda")], 1, tmp_path)
 
 
 def test_what_a_process_told_is_raised_as_it_told_it():

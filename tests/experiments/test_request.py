@@ -7,6 +7,7 @@ from tests.experiments.campaigns import plan_of
 
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
 from levelbench.experiments.request import Options, load_task, meant_recipes, own_recipes, resolve
+from levelbench.experiments.training import labels
 
 NUMPY = Options(framework="numpy")
 
@@ -139,7 +140,7 @@ def test_a_file_cannot_take_the_place_of_a_recipe_that_the_task_has(adding):
 
 def test_a_recipe_that_is_not_the_tasks_default_is_in_the_label_of_its_runs(adding, store):
     plans = [plan_of([resolve(each, {}, NUMPY)], range(1), store) for each in (adding("wide"), "digits")]
-    assert [plan.labels for plan in plans] == [["digits[recipe=wide]"], ["digits"]]
+    assert [labels(plan.arms) for plan in plans] == [["digits[recipe=wide]"], ["digits"]]
 
 
 @pytest.fixture

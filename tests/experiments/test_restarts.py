@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from levelbench.errors import DataError
-from levelbench.experiments import restarts
+from levelbench.experiments import rank
 from levelbench.experiments.jobfolder import messages_of
 from levelbench.experiments.jobs import Message
-from levelbench.experiments.restarts import began, count_start, last_checkpoint, lost_ns, restarts_of
+from levelbench.experiments.rank import began, count_start, last_checkpoint, lost_ns, restarts_of
 from levelbench.training.checkpoints import checkpoint_of
 
 
@@ -15,7 +15,7 @@ from levelbench.training.checkpoints import checkpoint_of
 def at(monkeypatch):
     """Sets the machine's clock."""
     clock = type("Clock", (), {"now_ns": lambda self: self.ns})()
-    monkeypatch.setattr(restarts, "HOST", clock)
+    monkeypatch.setattr(rank, "HOST", clock)
 
     def set_to(ns):
         clock.ns = ns
@@ -51,7 +51,7 @@ def test_nothing_is_lost_where_the_ranks_were_never_ready(tmp_path):
 def test_the_clock_of_another_machine_says_nothing(tmp_path, at, monkeypatch):
     at(1000)
     began(tmp_path, 0)
-    monkeypatch.setattr(restarts, "machine", lambda: "elsewhere")
+    monkeypatch.setattr(rank, "machine", lambda: "elsewhere")
     with pytest.raises(DataError, match="another machine"):
         lost_ns(tmp_path, 0)
 

@@ -4,11 +4,11 @@ import os
 import tempfile
 
 import pytest
-from tests.experiments.campaigns import NUMPY, Quiet, plan_of
+from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
-from levelbench.experiments.campaign import Extras, carry_out
+from levelbench.experiments.processes import ROUNDS, Starter
 from levelbench.experiments.request import resolve
-from levelbench.experiments.starting import ROUNDS, Starter
+from levelbench.experiments.training import Extras
 from levelbench.measure.forking import can_fork
 from levelbench.operators.frameworks import load_framework
 

@@ -6,10 +6,9 @@ import signal
 import sys
 
 import pytest
-from tests.experiments.campaigns import NUMPY, Quiet, plan_of
+from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 from levelbench.errors import DefinitionError, LevelbenchError, RecordError
-from levelbench.experiments.campaign import carry_out
 from levelbench.experiments.request import load_task, load_watched, resolve
 from levelbench.experiments.task_files import Importing, import_doubts, is_ours, quick_doubts
 from levelbench.records import summarise

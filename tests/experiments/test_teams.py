@@ -4,19 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.experiments.campaigns import Quiet, carry_out, plan_of
 from tests.experiments.team_jobs import job, left_of, of_engine, said
 
 from levelbench.distributed.launching import Failure
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.experiments.campaign import carry_out
-from levelbench.experiments.distribution import TeamOptions
 from levelbench.experiments.jobs import Job, Message
-from levelbench.experiments.plan import make_plan
-from levelbench.experiments.request import Options, resolve
+from levelbench.experiments.request import Options, TeamOptions, resolve
 from levelbench.experiments.teams import _error, run_team
 from levelbench.measure.environment import capture
 from levelbench.records import new_id
-from levelbench.records.teamwork import teamwork
+from levelbench.records.ranks import teamwork
 
 pytest.importorskip("torch")
 
@@ -43,13 +41,6 @@ class Enough(Exception):
     """What was to be seen has been seen."""
 
 
-class Quiet:
-    def doubted(self, doubts): ...
-    def started(self, step, arm): ...
-    def progress(self, events, elapsed_s, phase): ...
-    def finished(self, step, arm, finished, record): ...
-
-
 @pytest.fixture(autouse=True)
 def one_thread_a_rank(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -57,7 +48,7 @@ def one_thread_a_rank(monkeypatch):
 
 def run(reference, store, **team):
     arm = resolve(str(reference), {}, Options(framework="numpy", budget_epochs=2, team=TeamOptions(**team)))
-    plan = make_plan([arm], [0], store, capture())
+    plan = plan_of([arm], [0], store, capture())
     return plan, carry_out(plan, store, None, Quiet())
 
 
@@ -81,7 +72,7 @@ def test_two_ranks_leave_one_record_with_both_in_it(task_file, store):
     assert peak.value == max(team["peak_memory_bytes_by_rank"])
     assert "the largest of 2 ranks" in peak.method
     again, _ = run(task_file, store, ranks=2)
-    assert not again.steps
+    assert not again.to_go
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.experiments.together import Share, gather_shares, own_share, threads_of, together
+from levelbench.experiments.rank import Share, gather_shares, own_share, threads_of, together
 from levelbench.measure.meters import Reading
 
 PEAK = Reading("peak_memory", "B", 5.0, "vmhwm-reset")

@@ -7,14 +7,12 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.experiments.campaigns import NUMPY, Quiet, plan_of
+from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
-import levelbench.experiments.campaign as campaign
+import levelbench.experiments.training as training
 from levelbench.errors import RecordError
-from levelbench.experiments.campaign import carry_out
-from levelbench.experiments.jobs import Message
+from levelbench.experiments.jobs import Message, Parent, Sights, held, no_parent
 from levelbench.experiments.request import resolve
-from levelbench.experiments.witness import Parent, Sights, held, no_parent
 from levelbench.measure import clocks
 from levelbench.measure.clocks import SECOND, FakeClock, uptime_ns
 from levelbench.measure.timeline import Timeline
@@ -71,7 +69,7 @@ def test_a_task_that_slows_its_clock_is_refused(task_text, tmp_path, store, tric
     assert "its record contradicts itself: " in done.stderr
     assert "reached" not in done.stdout
     again = plan_of([resolve(str(path), {}, replace(NUMPY, target=0.999))], range(1), store)
-    assert [(step.why, step.replaces) for step in again.steps] == [
+    assert [(step.why, step.replaces) for step in again.to_go] == [
         ("the run before contradicts itself", (record.path,))
     ]
 
@@ -88,7 +86,7 @@ def test_a_library_that_fakes_all_clocks_of_all_processes_is_refused(task_file, 
 
 def test_a_team_is_watched_by_its_launcher(task_file, store):
     pytest.importorskip("torch")
-    from levelbench.experiments.distribution import TeamOptions
+    from levelbench.experiments.request import TeamOptions
 
     options = type(NUMPY)(framework="numpy", team=TeamOptions(ranks=2))
     arm = resolve(str(task_file), {}, options)
@@ -99,7 +97,7 @@ def test_a_team_is_watched_by_its_launcher(task_file, store):
 
 
 def test_a_record_without_its_parents_words_is_set_aside(arm, store, monkeypatch):
-    monkeypatch.setattr(campaign, "held", lambda witness, testimony: False)
+    monkeypatch.setattr(training, "held", lambda witness, testimony: False)
     with pytest.raises(RecordError, match="does not hold what the process that started it saw"):
         carry_out(plan_of([arm], range(1), store), store, None, Quiet())
     assert store.records() == []

@@ -104,7 +104,7 @@ def test_it_has_the_threads_and_the_memory_of_a_new_interpreter_and_random_numbe
 
 def test_a_killed_one_says_so_and_an_interrupt_ends_it_and_not_the_server(server, folder):
     text = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    text += "from levelbench.measure.lifetime import end_on_interrupt\nend_on_interrupt()\n"
+    text += "from levelbench.measure.forking import end_on_interrupt\nend_on_interrupt()\n"
     (folder / "sleeper.py").write_text(text + "print('up', flush=True)\ntime.sleep(60)\n")
     for number in (signal.SIGKILL, signal.SIGINT):
         read, write = os.pipe()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from levelbench.records import Source, Store, Target, group_runs, parse_item
-from levelbench.records.groups import labels_of
+from levelbench.records.summary import labels_of
 
 
 @pytest.fixture

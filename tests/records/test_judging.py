@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from levelbench.records.judging import pair, planned_effect, verdicts
+from levelbench.records.figures import pair, planned_effect, verdicts
 
 
 def values(factor, spread=0.01, count=9):

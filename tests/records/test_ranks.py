@@ -14,7 +14,6 @@ from levelbench.records import (
     read_record,
     summarise,
 )
-from levelbench.records.groups import labels_of
 from levelbench.records.ranks import (
     RankWriter,
     end_failed,
@@ -23,8 +22,9 @@ from levelbench.records.ranks import (
     remove_old_rank_files,
     remove_rank_files,
     remove_rank_files_if_left,
+    teamwork,
 )
-from levelbench.records.teamwork import teamwork
+from levelbench.records.summary import labels_of
 
 TEAM = Distribution(2, "all-reduce", {"bucket_mb": 25.0}, "process", "gloo")
 

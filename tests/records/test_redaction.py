@@ -4,9 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import levelbench.records.redaction
-from levelbench.records.redaction import fault, outline, redact, redacted
-from levelbench.records.schema import End
+import levelbench.records.schema
+from levelbench.records.schema import End, fault, outline, redact, redacted
 
 SECRETS = {
     "https://ada:S3CRET@example.org/data?sig=S3CRET": "https://...",
@@ -123,12 +122,12 @@ def test_of_an_exception_its_type_and_the_last_line_of_the_users_own_file_are_ke
 def test_an_exception_within_a_package_is_named_by_the_file_below_it():
     error, names = ValueError("S3CRET"), {}
     text = "def redact_at_fault(error): raise error"
-    exec(compile(text, levelbench.records.redaction.__file__, "exec"), names)
+    exec(compile(text, levelbench.records.schema.__file__, "exec"), names)
     try:
         names["redact_at_fault"](error)
     except ValueError:
         error.__traceback__ = error.__traceback__.tb_next
-    assert fault(error) == "ValueError in levelbench/records/redaction.py, line 1, in redact_at_fault"
+    assert fault(error) == "ValueError in levelbench/records/schema.py, line 1, in redact_at_fault"
 
 
 def test_an_exception_that_was_never_raised_has_a_type_alone():

@@ -11,10 +11,9 @@ import sys
 import pytest
 from tests.records.stores import edit, seeds
 
-from levelbench.records import RecordWriter, Store, read_record, survey
-from levelbench.records.index import Index
+from levelbench.records import RecordWriter, Store, index, read_record
+from levelbench.records.index import Index, Survey
 from levelbench.records.lines import sealed
-from levelbench.records.survey import Survey
 
 LISTS = (
     "import sys; from pathlib import Path; from levelbench.records import Store; print(len(Store(sys.argv[1]).rows()))"
@@ -30,15 +29,15 @@ def reads(monkeypatch):
         opened.append(str(path))
         return read_record(path)
 
-    monkeypatch.setattr(survey, "read_record", read)
+    monkeypatch.setattr(index, "read_record", read)
     return opened
 
 
 @pytest.fixture
 def settled(monkeypatch):
     """Let every folder and file count as long unchanged, as they are in a store that nobody has just written to."""
-    monkeypatch.setattr(survey, "_UNSETTLED_NS", -(1 << 62))
-    monkeypatch.setattr(survey, "_SETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(index, "_UNSETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(index, "_SETTLED_NS", -(1 << 62))
 
 
 def test_finished_records_in_unchanged_folders_are_read_once(fill, reads, settled, make_header, make_run):
@@ -64,10 +63,10 @@ def test_an_edit_in_place_that_keeps_size_and_time_is_noticed(fill, settled):
 
 
 def test_a_file_that_has_just_changed_is_read_again_for_a_time_that_does_not_move(fill, reads, monkeypatch):
-    monkeypatch.setattr(survey, "_SETTLED_NS", 1 << 62)
+    monkeypatch.setattr(index, "_SETTLED_NS", 1 << 62)
     store = fill(1)
     assert len(store.rows()) == len(reads) == 1
-    monkeypatch.setattr(survey, "_SETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(index, "_SETTLED_NS", -(1 << 62))
     assert len(store.rows()) == 1
     assert len(reads) == 2
 
@@ -171,7 +170,7 @@ def test_a_survey_that_is_stopped_half_way_is_completed_by_the_next(fill, settle
             raise KeyboardInterrupt
         whole_flush(self)
 
-    monkeypatch.setattr(survey, "_BATCH", 1)
+    monkeypatch.setattr(index, "_BATCH", 1)
     monkeypatch.setattr(Survey, "_flush", stop)
     with pytest.raises(KeyboardInterrupt):
         store.rows()

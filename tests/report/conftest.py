@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from levelbench.records.groups import group_runs
 from levelbench.records.network_summary import summarise_networks
 from levelbench.records.networks import (
     NetworkArm,
@@ -22,6 +21,7 @@ from levelbench.records.networks import (
 from levelbench.records.processes import ProcessEnd
 from levelbench.records.reader import Record
 from levelbench.records.schema import End, Evaluation, Header, Measurement, Samples, Source, Specification, Target
+from levelbench.records.summary import group_runs
 from levelbench.report import run_figures as figures
 
 TARGET = Target("accuracy", 0.97)

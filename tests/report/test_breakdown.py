@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from levelbench.errors import UsageError
-from levelbench.records.breakdown import ProfileRow
+from levelbench.records.network_summary import ProfileRow
 from levelbench.records.networks import NetworkArm
 from levelbench.report.network_figures import write_breakdown, write_latency, write_memory_curve
 from levelbench.report.networks import breakdown_tables, memory_limit, operators_table, profile_lines

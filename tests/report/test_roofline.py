@@ -11,7 +11,7 @@ from levelbench.measure.statistics import estimate
 from levelbench.measure.verdict import verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
 from levelbench.records.benchmarks import Problem, Tensor
-from levelbench.records.judging import ArmTotal, CeilingShare
+from levelbench.records.figures import ArmTotal, CeilingShare
 from levelbench.report.operators import (
     ceilings_line,
     details_table,

@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.measure.statistics import estimate, wilson
 from levelbench.records import Distribution
-from levelbench.records.teamwork import Teamwork
+from levelbench.records.ranks import Teamwork
 from levelbench.report.distributed import predictions_table, scaling_table, teamwork_table, write_scaling
 from levelbench.report.tables import Absent, Number, lay_out
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from levelbench.cli.reporting import scalings_of
-from levelbench.records.groups import group_runs
 from levelbench.records.schema import Distribution, Samples
+from levelbench.records.summary import group_runs
 from levelbench.report import run_figures as figures
 from levelbench.report.page import report_page, write_csv, write_markdown
 

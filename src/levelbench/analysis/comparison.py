@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from levelbench.analysis.attribution import Attribution, attribute
 from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, same_machine
@@ -19,6 +19,9 @@ from levelbench.measure.sequential import seen_at_looks
 from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.comparable import ended
+
+if TYPE_CHECKING:
+    from levelbench.analysis.attribution import Attribution
 
 __all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen"]
 
@@ -64,6 +67,8 @@ def compare(
     vary, where the arms did not take turns; it is asked for only then. ``IncomparableError`` or ``RecordError`` for
     what the gate refuses.
     """
+    from levelbench.analysis.attribution import attribute
+
     gate = comparable(a, b, across_machines=across_machines)
     gate.require()
     outcome = None if gate.verdict_withheld else _outcome(a, b, margin, level)

@@ -21,7 +21,7 @@ from levelbench.measure.statistics import (
     wilson,
 )
 from levelbench.records import Record, RunGroup, RunSummary
-from levelbench.records.teamwork import Teamwork, teamwork
+from levelbench.records.ranks import Teamwork, teamwork
 
 __all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]
 

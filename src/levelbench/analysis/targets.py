@@ -23,7 +23,7 @@ from levelbench.errors import UsageError
 from levelbench.measure.crossing import find_crossing, sign_of
 from levelbench.measure.statistics import MeanTest, reaches_on_average
 from levelbench.measure.statistics.distributions import t_quantile
-from levelbench.measure.statistics.intervals import coefficient_of_variation
+from levelbench.measure.statistics.values import coefficient_of_variation
 from levelbench.records import RunGroup
 from levelbench.records.reader import Record
 

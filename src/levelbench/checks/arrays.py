@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from levelbench.errors import UsageError
 
 __all__ = [
+    "Correctness",
     "Errors",
     "Host",
     "Tolerance",
@@ -127,6 +128,15 @@ def tolerance_for(dtype: DTypeLike, *, length: int = 1, scale: float = 0.0, resu
         reason += f", of values up to {scale:.3g}"
     rtol = ROUNDINGS * roundoff + grown
     return Tolerance(rtol, rtol * scale + smallest, reason)
+
+
+@dataclass(frozen=True)
+class Correctness:
+    """What was found: ``wrong`` is empty where nothing is; ``errors`` are the largest, by what was compared."""
+
+    wrong: str = ""
+    checked: str = ""
+    errors: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

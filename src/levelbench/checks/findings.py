@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UnsupportedError
-from levelbench.records.redaction import fault
+from levelbench.records.schema import fault
 
 __all__ = [
     "EndProbe",

@@ -26,7 +26,7 @@ from typing import IO, Any, Final
 
 from levelbench import errors
 from levelbench.errors import DefinitionError, LevelbenchError
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.forking import die_with_parent
 
 __all__ = ["JsonLine", "Say", "run_isolated"]
 

@@ -13,7 +13,7 @@ from levelbench.claims.lint import findings_of
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
 from levelbench.records import Record
-from levelbench.records.rows import Row
+from levelbench.records.store import Row
 from levelbench.report.remarks import Remark, Remarks
 
 __all__ = ["remarks_on_claim", "remarks_on_runs"]

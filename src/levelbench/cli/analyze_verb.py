@@ -17,8 +17,8 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
     from levelbench.analysis.targets import Runs, TaskProposal
-    from levelbench.experiments.plan import Plan
     from levelbench.experiments.request import Arm
+    from levelbench.experiments.training import RunPlan
     from levelbench.records import Record, RunGroup, Store
     from levelbench.report.tables import Table
     from levelbench.training.task import Setting
@@ -63,8 +63,8 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     """
     from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.campaign import Extras, carry_out
-    from levelbench.experiments.plan import make_plan
+    from levelbench.experiments.kernel import carry_out, make_plan
+    from levelbench.experiments.training import Extras, Training
     from levelbench.measure.environment import capture
 
     check_shares(given["cost"], given["width"])
@@ -73,11 +73,12 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     _check_evaluations(arm, given["data"])
     store = shared.open_store(store_path)
     seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan([arm], seeds, store, capture(), fresh=given["fresh"])
+    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
+    plan = make_plan(kind, [arm], seeds, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=True):
         _say(plan, store)
     with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
-        found = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
+        found = carry_out(plan, kind, watcher)
     records = [record for _, record in sorted(found.items()) if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
     lines = _proposal(task, arm, tuning, given)
@@ -130,10 +131,10 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
     check_evaluations(-(-last // min(every.steps(per_epoch, examples), last)), specification.evaluate_every, epochs)
 
 
-def _say(plan: Plan, store: Store) -> None:
+def _say(plan: RunPlan, store: Store) -> None:
     for line in plan.lines():
         click.echo(line, err=True)
-    if plan.steps:
+    if plan.to_go:
         click.echo(f"records: {store.path}", err=True)
 
 
@@ -322,8 +323,8 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     tell.
     """
     from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.campaign import Extras, carry_out
-    from levelbench.experiments.plan import make_plan
+    from levelbench.experiments.kernel import carry_out, make_plan
+    from levelbench.experiments.training import Extras, Training
     from levelbench.measure.environment import capture
 
     shared.check_statistics(given["margin"], given["level"])
@@ -332,14 +333,15 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     arms, off = _arms(task, factors, given)
     store = shared.open_store(store_path)
     seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
+    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
+    plan = make_plan(kind, arms, seeds, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):
         for line in (f"{len(arms)} arms of {', '.join(off)}", *plan.lines()):
             click.echo(line, err=as_json)
-        if plan.steps:
+        if plan.to_go:
             click.echo(f"records: {store.path}", err=as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher, Extras(fork=not given["spawn"]))
+        records = carry_out(plan, kind, watcher)
     return _conclude(plan, records, off, as_json, given)
 
 
@@ -403,7 +405,7 @@ def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dic
 
 
 def _conclude(
-    plan: Plan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
+    plan: RunPlan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
 ) -> int:
     """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.composition import CompositionKind, compose

@@ -105,7 +105,7 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
     import msgspec
 
     from levelbench.competition.making import without_settings
-    from levelbench.records.redaction import redacted
+    from levelbench.records.schema import redacted
 
     kept: list[tuple[str, Submission]] = []
     hidden: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.cli.communicator_words import Swept
     from levelbench.distributed.launching.base import Engine
-    from levelbench.experiments.communicator_child import SweepJob
+    from levelbench.experiments.communicators import SweepJob
 
 __all__ = ["command"]
 
@@ -88,8 +88,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
 def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
     """A job for each communicator, with what starts its ranks: all that can be refused is refused here."""
     from levelbench.distributed.sweep import ITEMSIZE, OPERATIONS, operation_named, parse_sizes
-    from levelbench.experiments.communicator_child import SweepJob
-    from levelbench.experiments.communicators import default_communicator, engine_for
+    from levelbench.experiments.communicators import SweepJob, default_communicator, engine_for
     from levelbench.operators.suites.deepbench import all_reduce_messages
 
     if not given["seconds"] > 0 or not given["timeout"] > 0:

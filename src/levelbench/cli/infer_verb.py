@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.infer.words import SCENARIOS
+from levelbench.cli.infer_words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.inference.processes import InferencePlan
+    from levelbench.experiments.kernel import Place, Plan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.inference import InferenceRecord, InferenceSpecification
     from levelbench.records.inference_summary import InferenceSummary
+
+    InferencePlan = Plan[InferenceSpecification, InferenceRecord]
+    Made = tuple[InferenceSummary, list[list[InferenceRecord]]]
 
 __all__ = ["command"]
 
@@ -92,11 +94,9 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     the quality or an audit is not kept, with 4 where an audit cannot tell. The same command resumes: processes that are
     done are not made again.
     """
-    from levelbench.cli.infer.progress import InferenceProgress
-    from levelbench.experiments.inference.processes import carry_out_inference, plan_inference
-    from levelbench.experiments.looking import go_on
-    from levelbench.measure.clocks import utc_now
-    from levelbench.measure.environment import capture
+    from levelbench.cli.progress_line import ProcessProgress, outcome_remark
+    from levelbench.cli.watching import measure
+    from levelbench.experiments.inference.processes import InferenceBenchmarks
     from levelbench.records.inference_summary import summarise_inference
 
     _check(given)
@@ -104,35 +104,38 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     # Before a network is trained for nothing.
     shared.need_two(until, len({each.strip() for each in (given["frameworks"] or "one").split(",")}))
     specifications, folder = _specifications(what, store_path, as_json, given)
-    effect, environment = None if until is None else until.effect, capture()
-    began = utc_now().isoformat(timespec="milliseconds")
     price, demand = _price(given), _demand(given)
-    said: list[InferencePlan] = []
 
-    def make(processes: int) -> tuple[InferenceSummary, list[list[InferenceRecord]]]:
-        plan = plan_inference(specifications, processes, store_path, environment, fresh=given["fresh"], since=began)
-        if not said:
-            said.append(plan)
-            with shared.as_far_as_read(err=as_json):
-                _say(plan, store_path, as_json)
-        with InferenceProgress(plan) as progress:
-            records = carry_out_inference(plan, store_path, folder, progress, effect=effect)
+    def title(found: InferenceSpecification) -> str:
+        return f"{found.title}, {found.scenario.name} on {found.arm.title}"
+
+    def conclude(plan: InferencePlan, records: dict[Place, InferenceRecord]) -> Made:
         (arms,) = plan.arranged(records)
         return summarise_inference(arms, given["level"], given["margin"], price, demand), arms
 
-    def judge(made: tuple[InferenceSummary, list[list[InferenceRecord]]]) -> tuple[list[tuple[str, Verdict]], str]:
+    def judge(made: Made) -> tuple[list[tuple[str, Verdict]], str]:
         named = zip(specifications, made[0].entries, strict=True)
         return [(each.arm.title, entry.verdict) for each, entry in named if entry.verdict is not None], ""
 
-    say = partial(shared.say_look, counted="processes", err=as_json)
-    summary, arms = go_on(until, given["processes"], make, judge, say)
+    summary, arms = measure(
+        InferenceBenchmarks(store_path, folder, effect=None if until is None else until.effect),
+        specifications,
+        given["processes"],
+        say=lambda plan: _say(plan, store_path, as_json),
+        watch=lambda plan: ProcessProgress(plan, title, outcome_remark),
+        conclude=conclude,
+        judge=judge,
+        until=until,
+        fresh=given["fresh"],
+        as_json=as_json,
+    )
     _show(summary, arms, as_json, given)
     return _code(summary)
 
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
-    from levelbench.cli.infer.words import scenario_settings
+    from levelbench.cli.infer_words import scenario_settings
     from levelbench.report.drawing import check_ending
 
     shared.check_statistics(given["margin"], given["level"])
@@ -160,14 +163,14 @@ def _specifications(
     what: str, store: Path, as_json: bool, given: dict[str, Any]
 ) -> tuple[list[InferenceSpecification], Path | None]:
     """What each arm measures, and the folder of the task's data; trains the network where none is kept."""
-    from levelbench.cli.infer.words import foreign, frameworks_of, is_task, scenario_settings
+    from levelbench.cli.infer_words import foreign, frameworks_of, is_task, scenario_settings
     from levelbench.records.inference import InferenceSpecification
 
     if given["frameworks"] is not None:
         # Before a network is trained for a framework that is not here.
         frameworks_of(given["frameworks"], given["device"], None, "")
     if is_task(what):
-        from levelbench.cli.infer.task import task_model
+        from levelbench.cli.infer_words import task_model
 
         found = task_model(what, store, as_json, given)
         model, data, folder, fixed, default = found.model, found.data, found.folder, None, found.framework
@@ -216,7 +219,7 @@ def _say(plan: InferencePlan, store: Path, as_json: bool) -> None:
     for line in plan.lines():
         click.echo(line, err=as_json)
     click.echo(f"records: {store / 'inference'}", err=as_json)
-    if plan.steps:
+    if plan.to_go:
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         if busy > 1.0:
             click.echo(f"the machine is busy (load {busy:.1f}): latencies will be longer than they are", err=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,12 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.networks import NetworkPlan
+    from levelbench.experiments.kernel import Place, Plan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.network_summary import NetworkSummary
-    from levelbench.records.networks import NetworkSpecification
+    from levelbench.records.networks import NetworkRecord, NetworkSpecification
+
+    NetworkPlan = Plan[NetworkSpecification, NetworkRecord]
 
 __all__ = ["command"]
 
@@ -84,43 +85,47 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     fails, with 4 where nothing could be measured. Processes that the store already holds are not made again: the same
     command resumes.
     """
-    from levelbench.cli.network.progress import NetworkProgress
-    from levelbench.experiments.looking import go_on
-    from levelbench.experiments.networks import carry_out_networks, plan_networks
-    from levelbench.measure.clocks import utc_now
-    from levelbench.measure.environment import capture
+    from levelbench.cli.progress_line import ProcessProgress, outcome_remark
+    from levelbench.cli.watching import measure
+    from levelbench.experiments.networks import NetworkBenchmarks
     from levelbench.records.network_summary import summarise_networks
+    from levelbench.report.networks import arm_label, case_label
 
     _check(given)
     until = shared.until_clear(given, "processes")
     count, grid = _grid(network, given)
     shared.need_two(until, len(grid[0]))
-    effect, environment = None if until is None else until.effect, capture()
-    began = utc_now().isoformat(timespec="milliseconds")
     changes = _changes(grid)
-    said: list[NetworkPlan] = []
 
-    def make(processes: int) -> NetworkSummary:
-        plan = plan_networks(grid, processes, store_path, environment, fresh=given["fresh"], since=began)
-        if not said:
-            said.append(plan)
-            with shared.as_far_as_read(err=as_json):
-                _say(plan, changes, store_path, as_json)
-        with NetworkProgress(plan) as progress:
-            records = carry_out_networks(plan, store_path, progress, effect=effect)
+    def what(found: NetworkSpecification) -> str:
+        return f"{found.case.name} {case_label(found.case)} on {arm_label(found.arm)}"
+
+    def conclude(plan: NetworkPlan, records: dict[Place, NetworkRecord]) -> NetworkSummary:
         return summarise_networks(plan.arranged(records), given["level"], given["margin"])
 
     def judge(found: NetworkSummary) -> tuple[list[tuple[str, Verdict]], str]:
         return [(each.arm, each.verdict) for each in found.totals if each.verdict is not None], ""
 
-    summary = go_on(until, count, make, judge, partial(shared.say_look, counted="processes", err=as_json))
+    summary = measure(
+        NetworkBenchmarks(store_path, effect=None if until is None else until.effect),
+        [each for row in grid for each in row],
+        count,
+        say=lambda plan: _say(plan, changes, store_path, as_json),
+        watch=lambda plan: ProcessProgress(plan, what, outcome_remark),
+        conclude=conclude,
+        judge=judge,
+        cases=len(grid),
+        until=until,
+        fresh=given["fresh"],
+        as_json=as_json,
+    )
     _show(summary, store_path, as_json, given)
     return _code(summary)
 
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
-    from levelbench.cli.network.writing import check_figures
+    from levelbench.cli.network_words import check_figures
 
     shared.check_statistics(given["margin"], given["level"])
     if given["processes"] is not None and given["processes"] < 1:
@@ -136,8 +141,7 @@ def _check(given: dict[str, Any]) -> None:
 
 def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpecification]]]:
     """How many processes, and the specification of each case on each arm."""
-    from levelbench.cli.network.arms import make_arms, transform_lists
-    from levelbench.cli.network.words import make_cases, name_network
+    from levelbench.cli.network_words import make_arms, make_cases, name_network, transform_lists
     from levelbench.records.networks import NetworkSpecification
 
     named = name_network(word, given["options"])
@@ -170,13 +174,13 @@ def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
 def _say(plan: NetworkPlan, changes: list[str], store: Path, as_json: bool) -> None:
     for line in (*changes, *plan.lines()):
         click.echo(line, err=as_json)
-    if plan.steps:
+    if plan.to_go:
         click.echo(f"records: {store / 'networks'}", err=as_json)
 
 
 def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.cli.network.writing import write_all
+    from levelbench.cli.network_words import write_all
     from levelbench.report.networks import (
         breakdown_tables,
         facts_lines,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,12 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.operator import BenchmarkPlan
+    from levelbench.experiments.kernel import Place, Plan
     from levelbench.measure.verdict import Verdict
     from levelbench.records.benchmark_summary import BenchmarkSummary
-    from levelbench.records.benchmarks import BenchmarkSpecification, Problem
+    from levelbench.records.benchmarks import BenchmarkRecord, BenchmarkSpecification, Problem
+
+    BenchmarkPlan = Plan[BenchmarkSpecification, BenchmarkRecord]
 
 __all__ = ["command"]
 
@@ -70,11 +71,9 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     nothing could be measured, or nothing that was measured could be compared. Processes that the store already holds
     are not made again: the same command resumes.
     """
-    from levelbench.cli.operator.progress import OperatorProgress
-    from levelbench.experiments.looking import go_on
-    from levelbench.experiments.operator import carry_out_benchmark, plan_benchmark
-    from levelbench.measure.clocks import utc_now
-    from levelbench.measure.environment import capture
+    from levelbench.cli.progress_line import ProcessProgress
+    from levelbench.cli.watching import measure
+    from levelbench.experiments.operators import OperatorBenchmarks, unmeasured
     from levelbench.records.benchmark_summary import summarise_benchmark
 
     shared.check_statistics(given["margin"], given["level"])
@@ -85,28 +84,31 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     until = shared.until_clear(given, "processes")
     count, arms = _arms(title, problems, given)
     shared.need_two(until, len(arms))
-    effect, environment = None if until is None else until.effect, capture()
-    began = utc_now().isoformat(timespec="milliseconds")
-    said: list[BenchmarkPlan] = []
+    effect = None if until is None else until.effect
 
-    def make(processes: int) -> BenchmarkSummary:
-        plan = plan_benchmark(arms, processes, store_path, environment, fresh=given["fresh"], since=began)
-        if not said:
-            said.append(plan)
-            with shared.as_far_as_read(err=as_json):
-                _say(plan, store_path, left_out, as_json)
-        with OperatorProgress(plan) as progress:
-            records = carry_out_benchmark(
-                plan, store_path, given["dtype"], progress, fork=not given["spawn"], effect=effect
-            )
+    def remark(record: BenchmarkRecord) -> str:
+        bad = unmeasured(list(record.cases.values()))
+        return f"done{bad}" if bad else ""
+
+    def conclude(plan: BenchmarkPlan, records: dict[Place, BenchmarkRecord]) -> BenchmarkSummary:
         (columns,) = plan.arranged(records)
         return summarise_benchmark(columns, given["level"], given["margin"])
 
     def judge(found: BenchmarkSummary) -> tuple[list[tuple[str, Verdict]], str]:
         return [(each.arm, each.verdict) for each in found.totals if each.verdict is not None], ""
 
-    say = partial(shared.say_look, counted="processes", err=as_json)
-    summary = go_on(until, count, make, judge, say)
+    summary = measure(
+        OperatorBenchmarks(store_path, given["dtype"], fork=not given["spawn"], effect=effect),
+        arms,
+        count,
+        say=lambda plan: _say(plan, store_path, left_out, as_json),
+        watch=lambda plan: ProcessProgress(plan, lambda arm: arm.framework, remark),
+        conclude=conclude,
+        judge=judge,
+        until=until,
+        fresh=given["fresh"],
+        as_json=as_json,
+    )
     _show(summary, left_out, store_path, as_json, given)
     return _code(summary)
 
@@ -205,7 +207,7 @@ def _say(plan: BenchmarkPlan, store: Path, left_out: str, as_json: bool) -> None
     for line in (*plan.lines(), left_out):
         if line:
             click.echo(line, err=as_json)
-    if plan.steps:
+    if plan.to_go:
         click.echo(f"records: {store / 'operators'}", err=as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import traceback
 import unicodedata
@@ -19,15 +20,17 @@ import click
 from levelbench.errors import LevelbenchError, MissingError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.looking import Looked, UntilClear
+    from levelbench.experiments.kernel import Looked, UntilClear
+    from levelbench.experiments.request import TeamOptions
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
 __all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
 __all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
-__all__ += ["fail_on", "json_option", "mute", "need_two", "open_store", "print_tables", "read_fail_on", "say_error"]
-__all__ += ["say_look", "select_group", "select_runs", "spawn_option", "statistics_options", "store_option"]
-__all__ += ["until_clear", "until_clear_options", "view_options", "visible"]
+__all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "open_store", "print_tables"]
+__all__ += ["read_fail_on", "say_error", "say_look", "seconds", "select_group", "select_runs", "spawn_option"]
+__all__ += ["statistics_options", "store_option", "team", "team_options", "until_clear", "until_clear_options"]
+__all__ += ["view_options", "visible"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,6 +64,8 @@ store_option = click.option(
 effect_option = click.option(
     "--effect", type=float, help="The difference that --until-clear is planned for.  [default: 0.05]"
 )
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PART = 500
 """Elements of a long list that are printed at a time."""
 _VERDICTS = ("slower", "unclear", "missed", "never")
@@ -103,8 +108,7 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
 
     Refuses what contradicts it. ``--budget`` without it is refused, too, unless it is also that of a run.
     """
-    from levelbench.cli.infer.words import seconds
-    from levelbench.experiments.looking import CLEAR_WITHIN_S, UntilClear
+    from levelbench.experiments.kernel import CLEAR_WITHIN_S, UntilClear
 
     budget_s = None if given["budget"] is None else seconds("--budget", given["budget"])
     if not given["until_clear"]:
@@ -119,6 +123,18 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
     if not (math.isfinite(effect) and effect > 0):
         raise UsageError(f"--effect {effect}", "it is not above zero", "give a share: 0.05 is 5 %")
     return UntilClear(effect, CLEAR_WITHIN_S if budget_s is None else budget_s)
+
+
+def seconds(option: str, text: str, *, bare: bool = True) -> float:
+    """``15ms``, ``2min`` or, where ``bare`` numbers are seconds, ``0.5``; above zero."""
+    found = _TIME.fullmatch(text.strip())
+    value = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {text}", "it is no time above zero", f"write it as in {option} 15ms or {option} 2s")
+    if found and not found[2] and not bare:
+        number = text.strip()
+        raise UsageError(f"{option} {text}", "it has no unit", f"write {option} {number}ms or {option} {number}s")
+    return value
 
 
 def need_two(until: UntilClear | None, arms: int) -> None:
@@ -337,3 +353,45 @@ def print_tables(*tables: Table) -> None:
         if at:
             console.print()
         print_table(table, console)
+
+
+def team_options(command: Command) -> Command:
+    """By which scheme, engine and communicator; not how many."""
+    for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=1),
+            default=300.0,
+            show_default=True,
+            help="Seconds after which a rank that does not answer is taken for lost.",
+        ),
+        click.option("--lr-scale", help="Weak scaling: learning rate times the workers: none, linear, sqrt."),
+        click.option("--scaling", help="strong: the batch stays; weak: each worker's part of it stays."),
+        click.option("--communicator", help="What ranks talk through: gloo, mpi, nccl; default: the engine's own."),
+        click.option(
+            "--engine",
+            help="What starts the ranks: process, torchrun, mpi, slurm, 'hosts[rate=100mbit,delay=5ms]', ...",
+        ),
+        click.option("--scheme", help="How ranks keep together: all-reduce, 'top-k[ratio=0.01]', FILE.py:NAME, ..."),
+    ):
+        command = option(command)
+    return command
+
+
+def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
+    """What was said about the team."""
+    from levelbench.experiments.request import TeamOptions
+
+    return TeamOptions(
+        ranks, given["scheme"], given["engine"], given["communicator"], given["scaling"], given["lr_scale"]
+    )
+
+
+def listed_schemes(text: str | None) -> list[str | None]:
+    """The schemes of a list with commas, but for those inside brackets."""
+    if text is None:
+        return [None]
+    words = [word.strip() for word in re.split(r",(?![^\[]*\])", text)]
+    if not all(words):
+        raise UsageError(f"--scheme {text!r}", "it names none", "give one scheme, or several with commas between them")
+    return list(words)

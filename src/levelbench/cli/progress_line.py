@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import shutil
 import sys
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
 import click
 
 from levelbench.cli import options as shared
+from levelbench.experiments.kernel import MadeRecord, Plan, Turn, Watcher
 
-if TYPE_CHECKING:
-    from levelbench.experiments.replicates import Replicate
+__all__ = ["ProcessProgress", "ProgressLine", "outcome_remark"]
 
-__all__ = ["ProcessProgress", "ProgressLine"]
+W = TypeVar("W")
+R = TypeVar("R", bound=MadeRecord)
+
+
+class _Outcome(Protocol):
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class _Measured(Protocol):
+    @property
+    def outcome(self) -> _Outcome | None: ...
 
 
 class ProgressLine:
@@ -42,38 +55,38 @@ class ProgressLine:
             click.echo(text, err=True, nl=newline)
 
 
-class _Outcome(Protocol):
-    @property
-    def status(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
+class ProcessProgress(ProgressLine, Watcher[R]):
+    """Of the processes of a plan: on a terminal also the stage that one is at; elsewhere a plain line each.
 
+    ``what`` says in words what an arm measures, ``remark`` what was not measured as it should be (empty: all was).
+    """
 
-class ProcessProgress(ProgressLine, ABC):
-    """Of processes, one a replicate: on a terminal also the stage that one is at; elsewhere a plain line each."""
-
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan[W, R], what: Callable[[W], str], remark: Callable[[R], str]) -> None:
         super().__init__()
-        self._at, self._total = 0, 0
+        self._plan, self._what, self._remark = plan, what, remark
+        self._at = ""
 
-    def started(self, step: Replicate, at: int, total: int) -> None:
+    def preparing(self, what: str) -> None:
+        """Said everywhere: it takes a few seconds, and a while for a large network."""
+        self.say(what)
+
+    def started(self, turn: Turn, number: int, total: int) -> None:
         """A process begins."""
-        self._at, self._total = at, total
-        self.say(self._where(step))
+        self._at = f"{number}/{total} {self._what(self._plan.arms[turn.arm])}, process {turn.seed + 1}"
+        self.say(self._at)
 
-    def stage(self, step: Replicate, stage: str) -> None:
+    def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
         """On a terminal, what the process is at."""
         if self.live:
-            self.say(f"{self._where(step)} · {stage}")
+            self.say(f"{self._at} · {stage}")
 
-    def finished(self, step: Replicate, outcome: _Outcome) -> None:
+    def finished(self, turn: Turn, record: R | None) -> None:
         """Elsewhere, what went otherwise than it should."""
-        if outcome.status != "measured" and not self.live:
-            self.say(f"{self._where(step)}: {outcome.status}: {outcome.reason}")
+        if record is not None and not self.live and (remark := self._remark(record)):
+            self.say(f"{self._at}: {remark}")
 
-    def _where(self, step: Replicate) -> str:
-        return f"{self._at}/{self._total} {self._what(step)}, process {step.seed + 1}"
 
-    @abstractmethod
-    def _what(self, step: Replicate) -> str:
-        """What the process measures, in words."""
+def outcome_remark(record: _Measured) -> str:
+    """What became of a process that measured nothing."""
+    outcome = record.outcome
+    return "" if outcome is None or outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"

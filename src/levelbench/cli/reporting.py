@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
     from levelbench.records import Record, RunGroup
-    from levelbench.records.rows import Row
+    from levelbench.records.store import Row
 
 __all__ = [
     "attribution_lines",
@@ -187,7 +187,7 @@ def write(
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:
     """The two groups with labels that tell them apart: what differs in their settings, else the user's words."""
-    from levelbench.records.groups import labels_of
+    from levelbench.records.summary import labels_of
 
     labels = labels_of([a.specification, b.specification])
     if labels[0] == labels[1]:

@@ -131,7 +131,7 @@ def _ids(records: list[Record]) -> str:
 
 
 def _removed(path: Path) -> bool:
-    from levelbench.records.faults import store_fault
+    from levelbench.records.locks import store_fault
 
     try:
         path.unlink()

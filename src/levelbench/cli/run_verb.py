@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.team_options import listed_schemes, team, team_options
+from levelbench.cli.options import listed_schemes, team, team_options
 from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
-    from levelbench.experiments.campaign import Extras
-    from levelbench.experiments.plan import Plan
     from levelbench.experiments.request import Arm
+    from levelbench.experiments.training import Extras, RunPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup, Store
 
-    Made = tuple[Plan, dict[tuple[int, int], Record]]
+    Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
 __all__ = ["command"]
 
@@ -89,13 +88,8 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
     Runs that the store already holds are not run again: the same command resumes.
     """
-    from levelbench.cli.infer.words import seconds
-    from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.campaign import carry_out
-    from levelbench.experiments.looking import go_on
-    from levelbench.experiments.plan import make_plan
-    from levelbench.measure.clocks import utc_now
-    from levelbench.measure.environment import capture
+    from levelbench.cli.watching import LiveWatcher, measure
+    from levelbench.experiments.training import Training
 
     if given["runs"] < 1:
         raise UsageError(f"-n {given['runs']}", "that is no run at all", "ask for at least one; five give an interval")
@@ -104,42 +98,45 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
     until = shared.until_clear(given, "runs", budget_of_a_run=True)
-    given["budget"] = None if until is not None or given["budget"] is None else seconds("--budget", given["budget"])
+    given["budget"] = (
+        None if until is not None or given["budget"] is None else shared.seconds("--budget", given["budget"])
+    )
     arms = _arms(tasks, given)
     shared.need_two(until, len(arms))
     if given["keep_model"] and any(arm.specification.distribution for arm in arms):
         raise UsageError("--keep-model with several ranks", "each has a network of its own", "leave one of the two out")
     store = shared.open_store(store_path)
-    extras = _extras(given, None if until is None else until.effect)
-    environment = capture()
-    began = utc_now().isoformat(timespec="milliseconds")
-    said: list[Plan] = []
+    kind = Training(store, given["data"], _extras(given, None if until is None else until.effect))
 
-    def make(runs: int) -> Made:
-        seeds = range(given["seed"], given["seed"] + runs)
-        plan = make_plan(arms, seeds, store, environment, fresh=given["fresh"], since=began)
-        if not said:
-            said.append(plan)
-            with shared.as_far_as_read(err=as_json):
-                _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
-        with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-            return plan, dict(sorted(carry_out(plan, store, given["data"], watcher, extras).items()))
+    def say(plan: RunPlan) -> None:
+        _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
 
     def judge(made: Made) -> tuple[list[tuple[str, Verdict]], str]:
         _, comparisons, refusals = _compared(*made, store, given)
         return [(each.b.label, each.verdict) for each in comparisons if each.verdict is not None], "; ".join(refusals)
 
-    say = partial(shared.say_look, counted="runs", err=as_json)
-    plan, records = go_on(until, given["runs"], make, judge, say)
+    plan, records = measure(
+        kind,
+        arms,
+        given["runs"],
+        say=say,
+        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
+        conclude=lambda plan, records: (plan, dict(sorted(records.items()))),
+        judge=judge,
+        first_seed=given["seed"],
+        until=until,
+        fresh=given["fresh"],
+        as_json=as_json,
+    )
     return _conclude(plan, records, store, as_json, given, wrong)
 
 
 def _compared(
-    plan: Plan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
+    plan: RunPlan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each against the first, and what could not be compared."""
     from levelbench.analysis.comparison import compare_all
-    from levelbench.experiments.plan import label_with_recipe
+    from levelbench.experiments.training import label_with_recipe
     from levelbench.records import group_runs, summarise
 
     # A run that is done may have been made under another clock, which is only another way to read it.
@@ -160,7 +157,7 @@ def _all_groups(store: Store) -> list[RunGroup]:
 
 
 def _conclude(
-    plan: Plan,
+    plan: RunPlan,
     records: dict[tuple[int, int], Record],
     store: Store,
     as_json: bool,
@@ -245,7 +242,7 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
 
 def _extras(given: dict[str, Any], effect: float | None) -> Extras:
     """What runs do beside training, checked before the first of them starts."""
-    from levelbench.experiments.campaign import Extras
+    from levelbench.experiments.training import Extras
     from levelbench.training.observers import read
     from levelbench.training.stopping import Evaluate
 
@@ -266,10 +263,10 @@ def _listed(option: str, text: str | None) -> list[str | None]:
     return words
 
 
-def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) -> None:
+def _say(plan: RunPlan, store: Store, as_json: bool, observed: bool, kept: bool) -> None:
     for line in plan.lines():
         click.echo(line, err=as_json)
-    if plan.steps:
+    if plan.to_go:
         click.echo(f"records: {store.path}", err=as_json)
     unseen, unkept = len(plan.done) * observed, _unkept(plan, store) if kept else 0
     for count, word in ((unseen, "observed"), (unkept, "made again to be kept")):
@@ -277,7 +274,7 @@ def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) ->
             click.echo(f"{count} of the runs are done and are not {word}: --fresh makes them anew", err=as_json)
 
 
-def _unkept(plan: Plan, store: Store) -> int:
+def _unkept(plan: RunPlan, store: Store) -> int:
     """How many of the runs that are done have no network in the store."""
     from levelbench.experiments.inference.models import find_model
 
@@ -302,12 +299,12 @@ def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequ
 
 
 def _as_json(
-    plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]
+    plan: RunPlan, groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]
 ) -> dict[str, Any]:
     from levelbench.cli.reporting import comparison_json, group_json
 
     return {
-        "plan": {"wanted": plan.wanted, "done_before": len(plan.done), "run": len(plan.steps)},
+        "plan": {"wanted": plan.wanted, "done_before": len(plan.done), "run": len(plan.to_go)},
         "runs": [run for group in groups for run in group.runs],
         "groups": [group_json(group) for group in groups],
         "comparisons": [comparison_json(comparison) for comparison in comparisons],

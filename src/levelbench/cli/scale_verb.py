@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.team_options import listed_schemes, team, team_options
+from levelbench.cli.options import listed_schemes, team, team_options
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.scaling import Scaling
     from levelbench.distributed.simulation.predict import Prediction
-    from levelbench.experiments.plan import Plan
-    from levelbench.experiments.prediction import Wanted
+    from levelbench.experiments.prediction import ToPredict
     from levelbench.experiments.request import Arm
+    from levelbench.experiments.training import RunPlan
     from levelbench.records import Record
 
 __all__ = ["command"]
@@ -78,25 +78,30 @@ def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
 
 def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) -> int:
-    from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.campaign import Extras, carry_out
-    from levelbench.experiments.plan import make_plan
-    from levelbench.measure.environment import capture
+    from levelbench.cli.watching import LiveWatcher, measure
+    from levelbench.experiments.training import Extras, Training
 
     arms = _arms(task, given)
     wanted = wanted_of(given, arms[0])
     store = shared.open_store(store_path)
-    seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
-    with shared.as_far_as_read(err=as_json):
+
+    def say(plan: RunPlan) -> None:
         for line in (*_crowded(plan), *plan.lines()):
             click.echo(line, err=as_json)
-        if plan.steps:
+        if plan.to_go:
             click.echo(f"records: {store.path}", err=as_json)
-    with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(
-            plan, store, given["data"], watcher, Extras(timeout_s=given["timeout"], fork=not given["spawn"])
-        )
+
+    plan, records = measure(
+        Training(store, given["data"], Extras(timeout_s=given["timeout"], fork=not given["spawn"])),
+        arms,
+        given["runs"],
+        say=say,
+        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
+        conclude=lambda plan, records: (plan, records),
+        first_seed=given["seed"],
+        fresh=given["fresh"],
+        as_json=as_json,
+    )
     return _conclude(plan, records, wanted, as_json, given)
 
 
@@ -127,7 +132,7 @@ def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
     return list(arms.values())
 
 
-def _crowded(plan: Plan) -> list[str]:
+def _crowded(plan: RunPlan) -> list[str]:
     from levelbench.measure.meters.resources import available_cores
 
     cores = available_cores()
@@ -139,9 +144,9 @@ def _crowded(plan: Plan) -> list[str]:
 
 
 def _conclude(
-    plan: Plan,
+    plan: RunPlan,
     records: dict[tuple[int, int], Record],
-    wanted: Wanted | None,
+    wanted: ToPredict | None,
     as_json: bool,
     given: dict[str, Any],
 ) -> int:
@@ -169,7 +174,7 @@ def _conclude(
     return 0 if all(group.reached for group in groups) else 1
 
 
-def _predict(plan: Plan, records: dict[tuple[int, int], Record], wanted: Wanted | None) -> list[Prediction]:
+def _predict(plan: RunPlan, records: dict[tuple[int, int], Record], wanted: ToPredict | None) -> list[Prediction]:
     if wanted is None:
         return []
     from levelbench.experiments.prediction import predictions
@@ -189,7 +194,7 @@ def _tables(found: Scaling) -> list[Any]:
     return [table for table in tables if table is not None]
 
 
-def _team(plan: Plan) -> str:
+def _team(plan: RunPlan) -> str:
     """What all points of several ranks have in common, in words."""
     teams = [each for arm in plan.arms if (each := arm.specification.distribution) is not None]
     if not teams:
@@ -308,7 +313,7 @@ def same_threads(given: dict[str, Any]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def wanted_of(given: dict[str, Any], arm: Arm) -> Wanted | None:
+def wanted_of(given: dict[str, Any], arm: Arm) -> ToPredict | None:
     """What is to be predicted, read before anything is measured."""
     if given["simulate"] is None:
         if given["network"] is not None:
@@ -318,13 +323,13 @@ def wanted_of(given: dict[str, Any], arm: Arm) -> Wanted | None:
         do = "say which: --network alpha=2us,beta=25GB/s"
         raise UsageError(f"--simulate {given['simulate']}", "the network that it would run on is not said", do)
     from levelbench.distributed.simulation.networks import parse
-    from levelbench.experiments.prediction import Wanted, check_simulable
+    from levelbench.experiments.prediction import ToPredict, check_simulable
     from levelbench.records.selection import parse_item
 
     if 1 not in numbers_of(given["ranks"]):
         found = "it is calibrated on runs of one process, and that point is not asked for"
         raise UsageError(f"--simulate {given['simulate']}", found, f"add it: --ranks 1,{given['ranks']}")
     schemes = [parse_item(each or "all-reduce") for each in listed_schemes(given["scheme"])]
-    wanted = Wanted(schemes, numbers_of(given["simulate"]), parse(given["network"]), given["scaling"] or "strong")
+    wanted = ToPredict(schemes, numbers_of(given["simulate"]), parse(given["network"]), given["scaling"] or "strong")
     check_simulable(arm, wanted)
     return wanted

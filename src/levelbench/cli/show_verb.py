@@ -145,7 +145,7 @@ def _show_inference(records: list[InferenceRecord], as_json: bool, with_environm
 def _as_json(record: Record, run: RunSummary) -> dict[str, Any]:
     import msgspec
 
-    from levelbench.records.teamwork import teamwork
+    from levelbench.records.ranks import teamwork
 
     found = {**msgspec.to_builtins(run), "curve": msgspec.to_builtins(record.evaluations)}
     team = teamwork(record)

@@ -1,33 +1,92 @@
-"""Joins a campaign to the live line: what is shown while runs are made."""
+"""Carries out a plan for a verb: says what is to go, shows how it goes, and looks again until it is clear."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from levelbench.records import Evaluation, Event, Record, summarise
+from levelbench.cli import options as shared
+from levelbench.experiments.kernel import (
+    Kind,
+    MadeRecord,
+    Place,
+    Plan,
+    Turn,
+    UntilClear,
+    Watcher,
+    carry_out,
+    go_on,
+    make_plan,
+)
+from levelbench.experiments.training import RunPlan, labels
+from levelbench.measure.clocks import utc_now
+from levelbench.measure.environment import capture
+from levelbench.records import Evaluation, Record, summarise
 from levelbench.report.live import LiveLine, live_line
 
 if TYPE_CHECKING:
-    from levelbench.experiments.launch import Finished
-    from levelbench.experiments.plan import Plan, Step
-    from levelbench.experiments.request import Arm
+    from levelbench.measure.verdict import Verdict
 
-__all__ = ["LiveWatcher"]
+__all__ = ["LiveWatcher", "measure"]
+
+W = TypeVar("W")
+R = TypeVar("R", bound=MadeRecord)
+T = TypeVar("T")
 
 
-class LiveWatcher:
+def measure(
+    kind: Kind[W, R],
+    arms: Sequence[W],
+    count: int,
+    *,
+    say: Callable[[Plan[W, R]], None],
+    watch: Callable[[Plan[W, R]], AbstractContextManager[Watcher[R]]],
+    conclude: Callable[[Plan[W, R], dict[Place, R]], T],
+    judge: Callable[[T], tuple[Sequence[tuple[str, Verdict]], str]] = lambda found: ((), ""),
+    first_seed: int = 0,
+    cases: int = 1,
+    until: UntilClear | None = None,
+    fresh: bool = False,
+    as_json: bool = False,
+) -> T:
+    """What ``conclude`` makes of ``count`` records of each arm, or with ``until`` of as many as ``judge`` needs.
+
+    ``say`` prints the first plan, ``watch`` gives who looks on while one is carried out. With ``as_json`` what is said
+    goes to standard error.
+    """
+    environment, began = capture(), utc_now().isoformat(timespec="milliseconds")
+    said = False
+
+    def make(number: int) -> T:
+        nonlocal said
+        seeds = range(first_seed, first_seed + number)
+        plan = make_plan(kind, arms, seeds, environment, cases=cases, fresh=fresh, since=began)
+        if not said:
+            said = True
+            with shared.as_far_as_read(err=as_json):
+                say(plan)
+        with watch(plan) as watcher:
+            records = carry_out(plan, kind, watcher)
+        return conclude(plan, records)
+
+    counted = "processes" if kind.processes else "runs"
+    return go_on(until, count, make, judge, partial(shared.say_look, counted=counted, err=as_json))
+
+
+class LiveWatcher(Watcher[Record]):
     """A watcher that keeps the line up to date, with the estimate over the arm's finished runs."""
 
-    def __init__(self, plan: Plan, on_stderr: bool) -> None:
-        self._total = len(plan.steps)
+    def __init__(self, plan: RunPlan, on_stderr: bool) -> None:
+        self._total = len(plan.to_go)
         stream = sys.stderr if on_stderr else sys.stdout
         self._line: LiveLine = live_line(stream) if stream is not None else LiveLine()
-        self._clocks = [arm.specification.clock for arm in plan.arms]
-        self._labels = plan.labels
+        self._arms = plan.arms
+        self._labels = labels(plan.arms)
         self._times: list[list[float]] = [[] for _ in plan.arms]
         self._runs = [0] * len(plan.arms)
         self._estimates = [""] * len(plan.arms)
@@ -37,7 +96,7 @@ class LiveWatcher:
         self._quality: float | None = None
         self._epoch: float | None = None
         self._phase = "start"
-        self._at: tuple[Step, Arm] | None = None
+        self._at: Turn | None = None
         self._tell(lambda line: line.start(self._total))
 
     def doubted(self, doubts: list[str]) -> None:
@@ -45,26 +104,26 @@ class LiveWatcher:
         for each in doubts:
             click.echo(f"doubt: {each}", err=True)
 
-    def started(self, step: Step, arm: Arm) -> None:
+    def started(self, turn: Turn, number: int, total: int) -> None:
         """A run begins."""
-        self._position += 1
-        self._quality, self._epoch, self._phase, self._at = None, None, "start", (step, arm)
+        self._position, self._at = number, turn
+        self._quality, self._epoch, self._phase = None, None, "start"
         self._show(0.0)
 
-    def progress(self, events: list[Event], elapsed_s: float, phase: str = "") -> None:
-        """Evaluations move the epoch and the quality; ``phase`` is what the run is at."""
+    def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
+        """Evaluations move the epoch and the quality."""
         for event in events:
             if isinstance(event, Evaluation):
                 self._quality, self._epoch = event.quality.get("validation"), event.epoch
-        self._phase = phase or self._phase
+        self._phase = stage or self._phase
         self._show(elapsed_s)
 
-    def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
+    def finished(self, turn: Turn, record: Record | None) -> None:
         """One line that stays, for each run."""
-        label = self._labels[step.arm]
-        if record is not None and finished.error is None:
-            self._note(step.arm, record)
-            run = summarise(record, clock=arm.specification.clock)
+        label = self._labels[turn.arm]
+        if record is not None and record.status == "done":
+            self._note(turn.arm, record)
+            run = summarise(record, clock=self._arms[turn.arm].specification.clock)
             outcome = (
                 f"reached in {run.time_to_accuracy_s:.3g} s, {run.epochs_to_target:.3g} epochs"
                 if run.time_to_accuracy_s is not None
@@ -76,7 +135,7 @@ class LiveWatcher:
                 outcome += f" ({run.error})"
         else:
             outcome = "failed"
-        self._tell(lambda line: line.finish_run(label, step.seed, outcome))
+        self._tell(lambda line: line.finish_run(label, turn.seed, outcome))
 
     def close(self) -> None:
         """Nothing more comes: the line is put away, however the campaign ended."""
@@ -91,7 +150,7 @@ class LiveWatcher:
 
     def _note(self, arm: int, record: Record) -> None:
         self._runs[arm] += 1
-        time_s = summarise(record, clock=self._clocks[arm]).time_to_accuracy_s
+        time_s = summarise(record, clock=self._arms[arm].specification.clock).time_to_accuracy_s
         if time_s is not None:
             self._times[arm].append(time_s)
         self._estimates[arm] = self._estimate(arm)
@@ -99,19 +158,19 @@ class LiveWatcher:
     def _show(self, elapsed_s: float) -> None:
         if self._at is None:
             return
-        step, arm = self._at
+        turn, target = self._at, self._arms[self._at.arm].specification.target
         self._tell(
             lambda line: line.update(
                 self._position,
-                self._labels[step.arm],
-                step.seed,
+                self._labels[turn.arm],
+                turn.seed,
                 self._phase,
                 elapsed_s,
                 self._quality,
-                arm.specification.target.threshold,
-                self._estimates[step.arm],
+                target.threshold,
+                self._estimates[turn.arm],
                 epoch=self._epoch,
-                metric=arm.specification.target.metric,
+                metric=target.metric,
             )
         )
 

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from levelbench.errors import RecordError, UsageError
-from levelbench.records.faults import store_fault
+from levelbench.records.locks import store_fault
 from levelbench.records.schema import Target
 from levelbench.records.writer import path_part, publish
 

@@ -43,8 +43,7 @@ from levelbench.records.comparable import one_kind, removed
 from levelbench.records.inference import runs_for_inference
 from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
-from levelbench.records.redaction import outline
-from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target
+from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
 from levelbench.records.store import Store
 from levelbench.records.summary import summarise
 

@@ -1,31 +1,420 @@
 """One run, in a process of its own: ``python -m levelbench.experiments.child`` reads a job and leaves a record.
 
-This is the boundary at which any exception becomes a recorded status. The parent learns what happened
-from the record and, where there is none, from a message of three parts on the pipe it gave us.
+The framework is opened, the header written, then come the training and the end. A rank of a team does what a process
+alone does, up to the record: the first rank writes it, the others a file each with what they observed, and the first
+one takes these into the record before it ends.
+
+This is the boundary at which any exception becomes a recorded status. The parent learns what happened from the record
+and, where there is none, from a message of three parts on the pipe it gave us.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import sys
 import traceback
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 
-from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UsageError
-from levelbench.experiments.execution import execute
-from levelbench.experiments.jobs import Job, Message, Tell
-from levelbench.experiments.members import Member
-from levelbench.experiments.request import file_of
-from levelbench.experiments.witness import Hear, no_parent
-from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
-from levelbench.records.redaction import fault
-from levelbench.records.schema import Between
+from levelbench import __version__
+from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError, UsageError
+from levelbench.experiments.jobs import (
+    AloneMember,
+    Hear,
+    Job,
+    Member,
+    Message,
+    Recorder,
+    Sights,
+    Tell,
+    Written,
+    no_parent,
+)
+from levelbench.experiments.request import file_of, load_watched, source_of
+from levelbench.experiments.task_files import Importing, import_doubts, is_ours, refuse_data, replaced_code, watched
+from levelbench.measure.clocks import HOST, utc_now
+from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.forking import die_with_parent, end_on_interrupt, how_started
+from levelbench.measure.meters import Meter, meters
+from levelbench.measure.meters.resources import own_cpu_s
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks.executor import Backend
+from levelbench.operators.frameworks import open_framework
+from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
+from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
+from levelbench.records.witness import CHANCE, UNTRAINED
+from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
+from levelbench.training.datasets.base import Dataset
+from levelbench.training.input import Held, share_held_out
+from levelbench.training.observers import make as make_observers
+from levelbench.training.observers.base import Observer
+from levelbench.training.optimizers import SGD
+from levelbench.training.optimizers.arrays import namespace
+from levelbench.training.probes.task import most_frequent
 from levelbench.training.pulse import Pulse
+from levelbench.training.quality import Quality
+from levelbench.training.stopping import Evaluate, Outcome, Stopping
+from levelbench.training.task import Task
+from levelbench.training.trainer import Trainer, fingerprint
 
-__all__ = ["boundary", "main", "message_of"]
+__all__ = ["boundary", "execute", "main", "message_of"]
+
+
+_UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
+
+_MOST_TRAINED_ON = 0.5
+"""The share of validation examples that may be among the training examples: real data hold some twice."""
+_MOST_FED = 0.1
+"""The share of a batch that may be validation examples once somebody's own augmentation has made it."""
+
+
+def execute(
+    job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
+) -> None:
+    """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone.
+
+    ``pulse`` is where whoever looks on sees the steps, ``hear`` waits for what the parent answers as a witness.
+    """
+    member = member or AloneMember()
+    # Before the task is imported, so that what this takes is not the task's.
+    backend = open_framework(job.specification.framework, member.device(job.specification.device))
+    if not isinstance(backend, Backend):
+        raise DefinitionError(
+            f"framework {job.specification.framework!r}",
+            "its backend cannot train",
+            "set trains = False in its Framework",
+        )
+    task, importing = load_watched(job.reference)
+    imported_s = own_cpu_s()
+    source = source_of(task, job.specification.recipe)
+    if job.source not in ("", source.whole):
+        raise DefinitionError(
+            f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
+        )
+    job, resume = member.resumed(job)
+    _require_same(job, resume)
+    environment = _environment(backend, job.specification.framework)
+    if signatures := _signatures(job.reference, task, importing):
+        environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
+    importing.rest_s = 0.0 if is_ours(job.reference) else own_cpu_s() - imported_s
+    environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
+    header = _header(job, environment, source)
+    watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
+    with member.begin(Path(job.store), header) as writer:
+        tell(Message(path=str(writer.path), phase="prepare"))
+        gauges = meters()
+        for gauge in gauges:
+            gauge.start()
+        # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
+        gc.collect()
+        gc.freeze()
+        clock = backend.clock()
+        sights = Sights(clock, tell, hear) if member.first else None
+        if sights is not None:
+            sights.begin(len(resume.facts.evaluations) if resume else 0)
+        member.ready()
+        before_ns = member.before_ns(resume)
+        early_ns = HOST.now_ns()
+        timeline = Timeline(clock, before_ns=before_ns)
+        began_ns = early_ns - sum(before_ns.values()), HOST.now_ns() - sum(before_ns.values())
+        looking = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        observers = looking if sights is None else (sights, *looking)
+        if sights is not None:
+            sights.started(timeline)
+        try:
+            parts = (gauges, observers, resume, member, pulse, sights, importing)
+            run = _Run(job, task, backend, timeline, writer, environment, *parts)
+            run.train(sum(before_ns.values()), began_ns)
+        except Exception as error:
+            totals = timeline.totals_ns()
+            if member.ends_failures:
+                writer.append(End("failed", sum(totals.values()), totals, error=fault(error, file_of(job.reference))))
+            raise
+        member.leave()
+    if member.first:
+        remove_all(writer.path, job.key, job.seed)
+
+
+def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
+    return Header(
+        schema=SCHEMA,
+        id=job.id,
+        key=job.key,
+        seed=job.seed,
+        started=utc_now().isoformat(timespec="milliseconds"),
+        specification=job.specification,
+        environment=environment,
+        source=source,
+        version=__version__,
+        planned_effect=job.planned_effect,
+        planned_runs=job.planned_runs,
+        replaced=job.replaced,
+    )
+
+
+def _environment(backend: Backend, name: str) -> dict[str, Any]:
+    """The machine and the framework."""
+    # A framework's first array and first optimizer bring modules with them; those are not the run's.
+    array = backend.array(np.zeros(1, np.float32))
+    namespace(array)
+    SGD(1.0).start(backend, {"": array})
+    environment = capture()
+    environment["framework"] = {**backend.describe(), "name": name}
+    environment["started"] = how_started()
+    return environment
+
+
+def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, str]:
+    """How the task's figures are computed; what its file does when it is asked goes to what it did at import."""
+    with nullcontext(importing) if is_ours(reference) else watched() as seen:
+        found = {each.metric: text for each in (task.quality, *task.also) if (text := each.signature)}
+    if seen is not importing:
+        refuse_data(reference, seen, "when it is asked for a signature")
+        importing.add(seen)
+    return found
+
+
+def _require_same(job: Job, kept: Snapshot | None) -> None:
+    if kept is not None and (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
+        raise DataError(f"the checkpoint {job.resume}", "it is another run's", "remove it: the run then starts anew")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run that is about to be on the clock."""
+
+    job: Job
+    task: Task
+    backend: Backend
+    timeline: Timeline
+    writer: Written
+    environment: dict[str, Any]
+    gauges: Sequence[Meter]
+    observers: Sequence[Observer]
+    resume: Snapshot | None
+    member: Member
+    pulse: Pulse | None
+    sights: Sights | None
+    importing: Importing
+
+    def train(self, before_ns: int, began_ns: tuple[int, int]) -> None:
+        """What is on the clock, which began at ``before_ns``; then what the meters read, then the end.
+
+        ``began_ns`` are the host's clock before and after the timeline began, less ``before_ns``.
+        """
+        self._repeat_what_was()
+        dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
+        trainer = self._trainer(dataset)
+        self.member.started(self.resume, bool(self.job.checkpoint))
+        outcome = trainer.run()
+        read_ns = HOST.now_ns()
+        totals = self.timeline.totals_ns()
+        wall_ns = read_ns - began_ns[1], HOST.now_ns() - began_ns[0]
+        witness = None if self.sights is None else self.sights.end()
+        together = self.member.end([gauge.stop() for gauge in self.gauges])
+        for each in together.readings:
+            self.writer.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
+        after = capture_after()
+        if counters := after.get("load", {}).get("counters"):
+            # What the other ranks on this machine do is no load from elsewhere.
+            counters["own_s"] += together.others_cpu_s
+        if together.facts:
+            after["team"] = together.facts
+        end = _end(outcome, dataset, totals, wall_ns, self.environment, after, before_ns)
+        end.suspect.extend(together.doubts)
+        end.suspect.extend(self._went_on())
+        end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *self.job.doubts])
+        if self.member.first:
+            untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
+            for measurement in untrained:
+                self.writer.append(measurement)
+            end.suspect.extend([*doubt, *_fed(trainer), *replaced_code()])
+        self.writer.append(msgspec.structs.replace(end, witness=witness))
+
+    def _went_on(self) -> list[str]:
+        """What is to be said of a run that several processes made one after the other."""
+        last = "energy and peak memory are those of the last process alone"
+        if self.member.restarts:
+            from_step = "its beginning" if self.resume is None else f"the checkpoint at step {self.resume.facts.step}"
+            return [
+                f"its ranks were started again (times: {self.member.restarts}), last from {from_step}: the time that "
+                f"was lost is on the clock, as {Phase.OTHER.label}, and {last}"
+            ]
+        if self.resume is None:
+            return []
+        return [
+            f"it went on from a checkpoint at step {self.resume.facts.step}: what an earlier process did beyond it is "
+            f"off the clock, and {last}"
+        ]
+
+    def _repeat_what_was(self) -> None:
+        """The events up to the checkpoint, so that this record is whole."""
+        if self.resume is None or self.job.resume is None or not self.member.first:
+            return
+        facts = self.resume.facts
+        before = read_record(record_of(Path(self.job.resume))).samples.get("step_time")
+        if before is not None:
+            # One a step, but for those since the last evaluation, which come with the next one.
+            self.writer.append(Samples("step_time", "ns", before.values[: facts.step - len(facts.step_times_ns)]))
+        for evaluation in facts.evaluations:
+            self.writer.append(evaluation)
+
+    def _trainer(self, dataset: Dataset) -> Trainer:
+        job, task, specification = self.job, self.task, self.job.specification
+        path, key = checkpoint_of(self.writer.path), job.key
+        return Trainer(
+            self.backend,
+            dataset,
+            task.assemble(specification.recipe, specification.settings),
+            task.quality,
+            self._stopping(),
+            seed=job.seed,
+            timeline=self.timeline,
+            observers=self.observers,
+            also=task.also,
+            saving=self.member.saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
+            resume=self.resume,
+            team=self.member.team,
+            pulse=self.pulse,
+        )
+
+    def _stopping(self) -> Stopping:
+        specification = self.job.specification
+        energy = next((gauge for gauge in self.gauges if gauge.name == "energy"), None)
+        return Stopping(
+            specification.target,
+            specification.crossing,
+            Evaluate.parse(specification.evaluate_every),
+            specification.budget_epochs,
+            specification.budget_s,
+            specification.budget_samples,
+            specification.budget_j,
+            specification.plateau,
+            energy_j=None if energy is None else lambda: energy.stop().value,
+        )
+
+
+def _untrained(
+    trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
+) -> tuple[list[Measurement], list[str]]:
+    """The quality of the network as its run began, beside that of chance, and why it is to be doubted, if it is.
+
+    It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
+    take a small part of the run's own time. The weights are drawn anew from the run's seed.
+    """
+    recipe, split = trainer.recipe, trainer.dataset.validation
+    spent = totals.get(Phase.EVALUATE.label, 0) / max(1, trainer.evaluated + 1) / max(1, len(split))
+    count = min(_UNTRAINED_MOST, max(_UNTRAINED_LEAST, int(_UNTRAINED_SHARE * sum(totals.values()) / max(spent, 1.0))))
+    others: list[str] = []
+    try:
+        if count < len(split):
+            from levelbench.training.probes.bench import part_of
+
+            split = part_of(split, count)
+        drawn = recipe.network.initialise(trainer.seed)
+        if fingerprint(drawn) != trainer.began_with:
+            others.append(
+                "its network began with other values than a second draw from its seed gives: look for weights that "
+                "were trained before, or draw them from the seed alone"
+            )
+        executor = trainer.backend.executor(
+            recipe.trained_network(),
+            drawn,
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+        )
+        if trainer.started_with not in (None, trainer.fingerprint_of(executor)):
+            others.append(
+                "its optimizer or scheme changed the weights before the first step: whether it began untrained is open"
+            )
+        value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        why = f"measuring it raised {type(error).__name__}"
+        doubt = f"the quality of its untrained network is not known, for {why}: whether it began untrained is open"
+        return [Measurement(UNTRAINED, quality.metric, None, None, why)], [*others, doubt]
+    method = f"{len(split)} validation examples, after the run"
+    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
+    if chance is not None:
+        found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
+    if _far(value, quality, target, chance):
+        return found, others
+    said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
+    return found, [*others, f"{said}: look for weights that were trained before"]
+
+
+def _fed(trainer: Trainer) -> list[str]:
+    """Whether somebody's own augmentation or mixture hands validation examples to the training."""
+    recipe = trainer.recipe
+    parts = [*recipe.augment, *([] if recipe.mix is None else [recipe.mix])]
+    others = [type(part).__name__ for part in parts if not type(part).__module__.startswith("levelbench.")]
+    if not others:
+        return []
+    names = " and ".join(dict.fromkeys(others))
+    try:
+        share = share_held_out(trainer.dataset, recipe.sampler, trainer.seed, recipe.augment, recipe.mix)
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        return [f"{names} raised {type(error).__name__} when it was looked at after the run: what it trains on is open"]
+    if share is None or share <= _MOST_FED:
+        return []
+    return [f"{share:.0%} of the examples that {names} made for the first batch are validation examples"]
+
+
+def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
+    """Whether an untrained network is nearer to what knows nothing than to the target.
+
+    Of one that is there, whoever reads the record says so.
+    """
+    if quality.direction == "lower":
+        return not target < value < 1.5 * target
+    lowest = quality.low if chance is None else chance
+    return not (lowest + target) / 2 < value < target
+
+
+def _end(
+    outcome: Outcome,
+    dataset: Dataset,
+    totals: dict[str, int],
+    wall_ns: tuple[int, int],
+    environment: dict[str, Any],
+    after: dict[str, Any],
+    before_ns: int,
+) -> End:
+    elapsed_ns = sum(totals.values())
+    suspect = list(doubts(environment, after))
+    # Between the two readings on each side this process may have waited for a processor.
+    apart_ns = max(wall_ns[0] - elapsed_ns, elapsed_ns - wall_ns[1])
+    if apart_ns > 0.01 * wall_ns[0] + 1_000_000:
+        sums = f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns[0] / 1e9:.3f} s"
+        suspect.append(f"{sums}: look for what changes a clock")
+    seen = dataset.share_trained_on()
+    if seen is not None and seen > _MOST_TRAINED_ON:
+        suspect.append(
+            f"{seen:.0%} of the validation examples that were looked at are training examples: the quality is not that "
+            "of held-out data, so split the data otherwise"
+        )
+    facts = DatasetFacts(
+        dataset.name,
+        dataset.sizes(),
+        dataset.checksums,
+        dataset.split_rule,
+        dataset.licence,
+        dataset.synthetic,
+        dataset.label_digests(),
+        dataset.input_digests(),
+    )
+    why = outcome.stopped_by
+    return End(
+        "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, why, before_ns=before_ns
+    )
+
 
 _ANSWER_S = 60.0
 
@@ -69,14 +458,15 @@ def boundary(
 
 def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
     """The same, and its network is kept; ``StoreError`` where that fails, though the run is done and counts."""
-    from levelbench.experiments.inference.training import KeepingMember, keep_network
+    from levelbench.experiments.inference.making import LastWeights, keep_network
 
     if member is not None:
         raise UsageError("the network of one of several ranks", "each rank has its own", "train it in one process")
-    keeper = KeepingMember()
+    weights = LastWeights()
+    keeper = AloneMember(weights)
     execute(job, tell, keeper, pulse, hear)
     try:
-        keep_network(job, keeper, for_inference=False)
+        keep_network(job, keeper.path, weights, for_inference=False)
     except Exception as error:  # what ONNX raises is not ours, and no fault of the task
         found, do = f"{type(error).__name__}: {error}", ""
         if isinstance(error, LevelbenchError):

@@ -1,22 +1,35 @@
-"""Starts the ranks of a sweep over a communicator, and collects what the first of them measures."""
+"""A sweep over a communicator: starts its ranks, and collects what the first of them measures.
+
+A rank is ``python -m levelbench.experiments.communicators FOLDER``, started by an engine. Rank 0 writes each point down
+as soon as it is measured, so that whoever waits sees it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
-from levelbench.distributed.sweep import SweepPoint
-from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
-from levelbench.experiments.communicator_child import JOB, POINTS, TOLD, SweepJob, Told
+from levelbench.distributed.launching.environment import RankPlace, place_of
+from levelbench.distributed.sweep import SweepPoint, rule_for, sweep
+from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
+from levelbench.experiments.processes import told_error
+from levelbench.measure.forking import die_with_parent, end_on_interrupt
+from levelbench.networks.executor import Backend
+from levelbench.operators.frameworks import open_framework
 
-__all__ = ["default_communicator", "engine_for", "measure_communicator"]
+__all__ = ["JOB", "POINTS", "TOLD", "SweepJob", "Told", "default_communicator", "engine_for", "main"]
+__all__ += ["measure_communicator"]
+
 
 _LOOK_S = 0.2
 
@@ -61,7 +74,7 @@ def measure_communicator(
         folder = Path(name)
         (folder / JOB).write_bytes(msgspec.json.encode(job))
         (folder / POINTS).touch()
-        command = [sys.executable, "-m", "levelbench.experiments.communicator_child", str(folder)]
+        command = [sys.executable, "-m", "levelbench.experiments.communicators", str(folder)]
         with engine.start(command, ranks, folder, {}, **(options or {})) as running:
             points = _follow(running, folder / POINTS, on_point)
             if (failure := running.failure()) is None:
@@ -70,7 +83,8 @@ def measure_communicator(
         own = [each for each in told if not each.lost]
         # That a rank was lost is told by those who waited for it: how it ended says more.
         if own or (told and failure.code == PEER_LOST):
-            raise _error((own or told)[0])
+            first = (own or told)[0]
+            raise told_error((first.asked, first.found, first.do), first.exit_code, first.trace)
         error = failure.error(f"{job.communicator} on {ranks} ranks started by {engine.name}")
         # The log goes with the folder; its end is kept.
         error.do = "see the end of its log with --debug"
@@ -97,7 +111,73 @@ def _told(path: Path) -> list[Told]:
     return [msgspec.json.decode(line, type=Told) for line in lines]
 
 
-def _error(told: Told) -> LevelbenchError:
-    error = LevelbenchError(told.asked, told.found, told.do)
-    error.exit_code, error.trace = told.exit_code, told.trace
-    return error
+JOB, POINTS, TOLD = "job.json", "points.jsonl", "told.jsonl"
+"""The files in the folder: what is to be done, what was measured, what went wrong."""
+_DEVICES = {"gloo": ("torch", "cpu"), "nccl": ("torch", "cuda"), "mpi": ("numpy", "cpu")}
+"""Whose arrays are sent, and from which device: each library is given what it takes without a copy."""
+
+
+class SweepJob(msgspec.Struct, frozen=True):
+    """Which operations at which sizes (bytes), for about so many seconds in all."""
+
+    communicator: str
+    operations: tuple[str, ...]
+    sizes: tuple[int, ...]
+    seconds: float
+    timeout_s: float
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An error of a rank in its three parts; ``lost``: it is that of another rank."""
+
+    rank: int
+    asked: str
+    found: str
+    do: str
+    exit_code: int
+    lost: bool
+    trace: str
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Find the other ranks, and measure with them; the exit code."""
+    end_on_interrupt()
+    die_with_parent()
+    folder = Path(arguments[0])
+    job = msgspec.json.decode((folder / JOB).read_bytes(), type=SweepJob)
+    place = place_of(os.environ)
+    try:
+        _measure(job, place, folder / POINTS)
+    except LevelbenchError as error:
+        lost = isinstance(error, CommunicationError)
+        told = Told(place.rank, error.asked, error.found, error.do, error.exit_code, lost, traceback.format_exc())
+        with (folder / TOLD).open("ab", buffering=0) as file:
+            file.write(msgspec.json.encode(told) + b"\n")
+        return PEER_LOST if lost else error.exit_code
+    return 0
+
+
+def _measure(job: SweepJob, place: RankPlace, points: Path) -> None:
+    framework, device = _DEVICES[job.communicator]
+    communicator = open_communicator(job.communicator, place, job.timeout_s)
+    try:
+        backend = cast("Backend", open_framework(framework, f"cuda:{place.local_rank}" if device == "cuda" else device))
+        until = rule_for(job.seconds, len(job.operations) * len(job.sizes))
+        for point in sweep(communicator, backend, job.operations, job.sizes, until, backend.clock()):
+            if place.rank == 0:
+                with points.open("ab", buffering=0) as file:
+                    file.write(msgspec.json.encode(point) + b"\n")
+    except BaseException:
+        communicator.abort()
+        raise
+    communicator.close()
+
+
+if __name__ == "__main__":
+    ended = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if ended:
+        # A library's own tidying up may wait for ranks that will never come.
+        os._exit(ended)
+    sys.exit(ended)

@@ -19,8 +19,7 @@ import msgspec
 from levelbench.distributed.launching.environment import start_of
 from levelbench.errors import UsageError
 from levelbench.experiments.jobs import Job, Message
-from levelbench.records.faults import store_fault
-from levelbench.records.locks import hold
+from levelbench.records.locks import hold, store_fault
 from levelbench.records.writer import path_part
 
 __all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]

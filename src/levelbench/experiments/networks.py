@@ -1,133 +1,172 @@
-"""Plans and makes the replicates of a network's benchmark: one process a case, an arm and a number, interleaved.
+"""Benchmarks of networks: what a replicate is, one process a case, an arm and a number, and what it executes.
 
-The same command resumes. A replicate counts as done if its record came to its end, on this machine with
-these libraries. Arms take turns at each case, A B, B A, so that what drifts meets all of them alike.
+A replicate counts as done if its record came to its end, on this machine with these libraries. Nothing heavy is
+imported at the top, so that the first that is, the framework, is measured as it starts.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, final
 
+import msgspec
 from msgspec import structs
 
-from levelbench.experiments.agreement import disagreement
-from levelbench.experiments.children import listen, need_folder, raise_told, survived
-from levelbench.experiments.network_child import NetworkJob, NetworkNote
-from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
-from levelbench.operators.benchmark.measuring import merged
+from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
+from levelbench.experiments.processes import (
+    Telling,
+    framework_ceilings,
+    listen,
+    need_folder,
+    raise_told,
+    serve,
+    survived,
+)
 from levelbench.records import key_of, new_id
 from levelbench.records.networks import FOLDER, NetworkArm, NetworkOutcome, NetworkRecord, NetworkSpecification
 
-__all__ = ["NetworkPlan", "NetworkWatcher", "carry_out_networks", "plan_networks"]
+__all__ = ["NetworkBenchmarks", "NetworkJob", "NetworkNote", "main"]
 
 NetworkPlan = Plan[NetworkSpecification, NetworkRecord]
+_CHILD = "levelbench.experiments.networks"
 
 
-class NetworkWatcher:
-    """Looks on while replicates are made; this one says nothing."""
+class NetworkJob(msgspec.Struct, frozen=True):
+    """What to do: measure a replicate, the framework's ceilings in ``dtype``, or compute the case's reference.
 
-    def ceilings(self, framework: str) -> None:
-        """The ceilings of a framework are being measured."""
-
-    def reference(self, specification: NetworkSpecification) -> None:
-        """The reference of a case is being computed."""
-
-    def started(self, step: Replicate, at: int, total: int) -> None:
-        """The process of the replicate at place ``at`` (from 1) of ``total`` begins."""
-
-    def stage(self, step: Replicate, stage: str) -> None:
-        """The process begins a stage of ``levelbench.networks.benchmark.measuring.STAGES``."""
-
-    def finished(self, step: Replicate, outcome: NetworkOutcome) -> None:
-        """The process has ended, and its record is whole."""
-
-
-def plan_networks(
-    grid: Sequence[Sequence[NetworkSpecification]],
-    count: int,
-    store: Path,
-    environment: Mapping[str, Any],
-    *,
-    fresh: bool = False,
-    since: str = "",
-) -> NetworkPlan:
-    """Look for what is done and interleave what is to go; ``grid[case][arm]`` has the same arms for each case.
-
-    Raises ``MissingError`` for a framework or device that is not here, ``UsageError`` for a replicate that another
-    process is at right now.
+    ``reference`` is the file that the reference goes to or is read from, empty for none, which ``no_reference``
+    explains. ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
+    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
     """
-    need_frameworks((each.arm.framework, each.arm.device) for row in grid for each in row)
-    return plan_replicates(
-        grid,
-        count,
-        find=lambda each: NetworkRecord.find(store, key_of(each)),
-        why_not=lambda record: _why_not(record, environment),
-        title=lambda each: each.arm.title,
-        fresh=fresh,
-        since=since,
-    )
+
+    specification: NetworkSpecification
+    store: str
+    purpose: Literal["measure", "ceilings", "reference"] = "measure"
+    id: str = ""
+    seed: int = 0
+    dtype: str = "float32"
+    ceilings: dict[str, Any] = {}
+    reference: str = ""
+    no_reference: str = "there is no reference"
+    crashed: str = ""
+    planned: tuple[float | None, int] = (None, 0)
 
 
-def _why_not(record: NetworkRecord, now: Mapping[str, Any]) -> str:
-    """Why a record that came to its end does not count, or an empty string."""
-    libraries = ("numpy", "onnx", record.header.specification.arm.framework)
-    return disagreement(record.header.version, record.header.environment, now, libraries)
+class NetworkNote(Telling, frozen=True, kw_only=True):
+    """A line to the parent: what any process tells, a stage that begins, or the outcome."""
+
+    stage: str = ""
+    outcome: NetworkOutcome | None = None
 
 
-def carry_out_networks(
-    plan: NetworkPlan, store: Path, watcher: NetworkWatcher, *, effect: float | None = None
-) -> dict[Place, NetworkRecord]:
-    """Measure the ceilings and compute the references once, then make what is to go; all records that count, by place.
+def main(arguments: list[str]) -> int:
+    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    return serve(arguments, NetworkJob, _carry_out)
+
+
+def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
+    if job.purpose == "ceilings":
+        arm = job.specification.arm
+        tell(NetworkNote(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
+    elif job.purpose == "reference":
+        from levelbench.networks.benchmark import reference
+
+        reference.save(reference.make(job.specification), Path(job.reference))
+    else:
+        from levelbench.networks.benchmark.measuring import make_record
+
+        make_record(
+            job.specification,
+            job.seed,
+            job.id,
+            Path(job.store),
+            job.ceilings,
+            Path(job.reference) if job.reference else job.no_reference,
+            lambda path, stage, outcome: tell(NetworkNote(path=str(path), stage=stage, outcome=outcome)),
+            job.crashed,
+            job.planned,
+        )
+
+
+@final
+class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
+    """Processes that measure networks; each case has the same arms.
 
     ``effect`` is what looks at the comparison are planned for, if they are. A process that crashes has a record that
-    says so, and the rest goes on. Raises the error of a process that could not be carried out; what was finished before
-    it is kept.
+    says so, and the rest goes on.
     """
-    records = dict(plan.done)
-    if not plan.steps:
-        return records
-    need_folder(store / FOLDER)
-    ceilings = _ceilings(plan, store, watcher)
-    with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
-        references = {
-            case: _reference(NetworkJob(plan.grid[case][0], str(store)), Path(folder) / f"{case}.npz", watcher)
-            for case in sorted({step.case for step in plan.steps})
-        }
-        for number, step in enumerate(plan.steps, 1):
-            job = structs.replace(
-                references[step.case], specification=plan.specification(step), seed=step.seed, ceilings=ceilings
-            )
-            job = structs.replace(job, planned=(effect, plan.count))
 
-            def begin(step: Replicate = step, number: int = number) -> None:
-                watcher.started(step, number, len(plan.steps))
+    def __init__(self, store: Path, *, effect: float | None = None) -> None:
+        self._store, self._effect = store, effect
 
-            def on_note(note: NetworkNote, step: Replicate = step) -> None:
-                if note.stage:
-                    watcher.stage(step, note.stage)
+    def check(self, arms: Sequence[NetworkSpecification]) -> None:
+        """``MissingError`` for a framework or device that is not here."""
+        need_frameworks((each.arm.framework, each.arm.device) for each in arms)
 
-            notes = _survived(job, begin, on_note)
-            record = NetworkRecord.read(Path(next(note.path for note in notes if note.path)))
-            records[step.place] = record
-            if record.outcome is not None:
-                watcher.finished(step, record.outcome)
-    return records
+    def key(self, wanted: NetworkSpecification) -> str:
+        """Its records' own."""
+        return key_of(wanted)
+
+    def title(self, wanted: NetworkSpecification) -> str:
+        """That of its arm."""
+        return wanted.arm.title
+
+    def find(self, wanted: NetworkSpecification) -> Iterable[NetworkRecord]:
+        """In the store."""
+        return NetworkRecord.find(self._store, key_of(wanted))
+
+    def why_not(self, record: NetworkRecord, wanted: NetworkSpecification, environment: Mapping[str, Any]) -> str:
+        """Another machine or levelbench, or other libraries."""
+        libraries = ("numpy", "onnx", wanted.arm.framework)
+        return disagreement(record.header.version, record.header.environment, environment, libraries)
+
+    @contextmanager
+    def opened(self, plan: NetworkPlan, watcher: Watcher[NetworkRecord]) -> Iterator[Make[NetworkRecord]]:
+        """Measure the ceilings and compute the references once."""
+        need_folder(self._store / FOLDER)
+        ceilings = _ceilings(plan, self._store, watcher)
+        with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+            references = {}
+            for case in sorted({plan.case_of(turn) for turn in plan.to_go}):
+                first = NetworkJob(plan.arms[case * len(plan.arms) // plan.cases], str(self._store))
+                references[case] = _reference(first, Path(folder) / f"{case}.npz", watcher)
+
+            def make(turn: Turn, begin: Callable[[], None]) -> tuple[NetworkRecord, None]:
+                job = structs.replace(
+                    references[plan.case_of(turn)],
+                    specification=plan.arms[turn.arm],
+                    seed=turn.seed,
+                    ceilings=ceilings,
+                    planned=(self._effect, len(plan.seeds)),
+                )
+
+                def on_note(note: NetworkNote) -> None:
+                    if note.stage:
+                        watcher.progress(turn, note.stage)
+
+                notes = _survived(job, begin, on_note)
+                return NetworkRecord.read(Path(next(note.path for note in notes if note.path))), None
+
+            yield make
 
 
-def _ceilings(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) -> dict[str, Any]:
+def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, Any]:
     """The largest that any framework of the plan reached, in each dtype in which something is to be computed."""
+    from levelbench.operators.benchmark.measuring import merged
+
     found = []
     wanted = {}
-    for step in plan.steps:
-        specification = plan.specification(step)
+    for turn in plan.to_go:
+        specification = plan.arms[turn.arm]
         arm = specification.arm
         wanted[arm.framework, arm.device, "float32"] = specification
         wanted.update({(arm.framework, arm.device, dtype): specification for dtype in _other_dtypes(arm)})
     for (framework, _, dtype), specification in wanted.items():
-        watcher.ceilings(framework)
+        watcher.preparing(f"measuring the ceilings with {framework}")
         notes = _process(NetworkJob(specification, str(store), "ceilings", dtype=dtype))
         found += [note.ceilings for note in notes if note.ceilings is not None]
     return merged(found)
@@ -139,16 +178,16 @@ def _other_dtypes(arm: NetworkArm) -> list[str]:
     return [word for word in words if word in ("bfloat16", "float16", "float64")]
 
 
-def _reference(job: NetworkJob, path: Path, watcher: NetworkWatcher) -> NetworkJob:
+def _reference(job: NetworkJob, path: Path, watcher: Watcher[NetworkRecord]) -> NetworkJob:
     """``job`` with the file of its case's reference, or with the reason why there is none.
 
     Raises what the process told: a network that cannot be made is no arm's fault. One that died costs the comparison.
     """
     if job.specification.case.kind == "native":
         return structs.replace(job, no_reference="a native model has no other to be compared with")
-    watcher.reference(job.specification)
+    watcher.preparing(f"computing the reference of {job.specification.case.title}")
     asked = structs.replace(job, purpose="reference", reference=str(path))
-    notes, code, output = listen("levelbench.experiments.network_child", asked, NetworkNote)
+    notes, code, output = listen(_CHILD, asked, NetworkNote)
     if code == 0 or any(note.error is not None for note in notes):
         _raise_failure(asked, notes, code, output)
         return structs.replace(job, reference=str(path))
@@ -168,7 +207,7 @@ def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[Net
 
 def _process(job: NetworkJob, on_note: Callable[[NetworkNote], None] | None = None) -> list[NetworkNote]:
     """Carry out a job in a fresh process, alone; its notes. Raises what it told, or how it died."""
-    notes, code, output = listen("levelbench.experiments.network_child", job, NetworkNote, on_note)
+    notes, code, output = listen(_CHILD, job, NetworkNote, on_note)
     _raise_failure(job, notes, code, output)
     return notes
 
@@ -178,3 +217,7 @@ def _raise_failure(job: NetworkJob, notes: Sequence[NetworkNote], code: int, out
     specification = job.specification
     asked = f"{job.purpose} of {specification.case.title} on {specification.arm.title}"
     raise_told(notes, code, output, asked, f" at {stage}" if stage else "", 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

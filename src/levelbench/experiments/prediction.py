@@ -22,7 +22,7 @@ from levelbench.records import Record, summarise
 from levelbench.training.recipe import Recipe
 from levelbench.training.task import Setting
 
-__all__ = ["Wanted", "check_simulable", "predictions"]
+__all__ = ["ToPredict", "check_simulable", "predictions"]
 
 _COMPUTE = ("data", "forward", "backward")
 _WARM_UP = 0.1
@@ -30,7 +30,7 @@ _WARM_UP = 0.1
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ToPredict:
     """What is to be predicted: schemes by name with their settings, numbers of ranks, on which network."""
 
     schemes: Sequence[tuple[str, dict[str, Setting]]]
@@ -39,7 +39,7 @@ class Wanted:
     scaling: str = "strong"
 
 
-def check_simulable(arm: Arm, wanted: Wanted) -> None:
+def check_simulable(arm: Arm, wanted: ToPredict) -> None:
     """Raise what :func:`predictions` would, before anything is measured for it.
 
     ``UnsupportedError`` for a scheme that brings processes of its own, ``UsageError`` for a number of ranks that it
@@ -61,7 +61,7 @@ def check_simulable(arm: Arm, wanted: Wanted) -> None:
                 )
 
 
-def predictions(arm: Arm, records: Sequence[Record], wanted: Wanted) -> list[Prediction]:
+def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[Prediction]:
     """A prediction for each scheme and number of ranks; ``arm`` is that of one process, ``records`` all that were made.
 
     ``UsageError`` where no run of one process has come to an end.

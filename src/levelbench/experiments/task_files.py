@@ -32,20 +32,11 @@ from levelbench.checks.findings import Report
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import own_cpu_s
-from levelbench.records.redaction import redact
+from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
-__all__ = [
-    "Importing",
-    "import_doubts",
-    "is_ours",
-    "own_modules",
-    "quick_doubts",
-    "refuse_data",
-    "replaced_code",
-    "target_doubts",
-    "watched",
-]
+__all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "replaced_code"]
+__all__ += ["target_doubts", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))

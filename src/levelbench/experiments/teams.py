@@ -21,8 +21,8 @@ from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
 from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
-from levelbench.experiments.jobs import Job, Message, phase_text
-from levelbench.experiments.witness import Parent
+from levelbench.experiments.jobs import Job, Message, Parent, phase_text
+from levelbench.experiments.processes import told_error
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
@@ -145,7 +145,8 @@ def _error(job: Job, failure: Failure | None, told: list[Message]) -> Levelbench
     """What ended the run: what the first rank to fail told, else how it ended and what those who lost it told."""
     cause = _cause(failure, told)
     if cause is not None:
-        return _told(cause)
+        assert cause.error is not None
+        return told_error(cause.error, cause.exit_code, cause.trace)
     asked = f"a run of {job.specification.task} on {_team(job)}, seed {job.seed}"
     again = f"run the same command again{_everywhere(job)}; --debug shows the last that the rank printed"
     if failure is not None:
@@ -167,13 +168,6 @@ def _lost(failure: Failure, told: list[Message]) -> Message | None:
     """What a rank told of the loss of another, the one that is named first."""
     lost = [message for message in told if message.error and message.lost]
     return min(lost, key=lambda message: message.rank != failure.rank, default=None)
-
-
-def _told(message: Message) -> LevelbenchError:
-    assert message.error is not None
-    error = LevelbenchError(*message.error)
-    error.exit_code, error.trace = message.exit_code, message.trace
-    return error
 
 
 def _everywhere(job: Job) -> str:

@@ -20,7 +20,6 @@ import numpy as np
 from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
 from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
-from levelbench.measure.statistics.intervals import geometric_mean
 from levelbench.measure.statistics.planning import more_runs, settling_error
 from levelbench.measure.statistics.survival import (
     CensoredTimes,
@@ -29,7 +28,7 @@ from levelbench.measure.statistics.survival import (
     log_rank_sign,
     time_ratio,
 )
-from levelbench.measure.statistics.values import Interval, check_share, exponential, positive, watched
+from levelbench.measure.statistics.values import Interval, check_share, exponential, geometric_mean, positive, watched
 
 __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "verdict"]
 

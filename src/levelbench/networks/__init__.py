@@ -1,10 +1,14 @@
 """Level 1, networks: an ONNX model as data, and the contract by which a framework executes it."""
 
+from typing import TYPE_CHECKING
+
 from levelbench.networks.builder import Builder, GraphBuilder
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
-from levelbench.networks.files import load, save
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw, Parameter, Value
+
+if TYPE_CHECKING:
+    from levelbench.networks.files import load, save
 
 __all__ = [
     "Array",
@@ -20,3 +24,12 @@ __all__ = [
     "load",
     "save",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Files of networks are read by few: a run builds its own."""
+    if name in ("load", "save"):
+        from levelbench.networks import files
+
+        return getattr(files, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock
 
 if TYPE_CHECKING:
     # ONNX takes a while to import, and looking for a framework does not need it.
     import onnx
 
+    from levelbench.measure.ceilings import GemmMaker
     from levelbench.operators.node import OperatorNode
 
 __all__ = [

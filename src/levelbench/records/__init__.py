@@ -4,8 +4,6 @@ One run is one JSONL file, appended event by event. Everything else here is a vi
 """
 
 from levelbench.records.comparable import Caveat, Comparability, comparable
-from levelbench.records.digest import key_of
-from levelbench.records.groups import RunGroup, group_runs
 from levelbench.records.reader import Follower, Record, Status, follow, read_record
 from levelbench.records.schema import (
     SCHEMA,
@@ -21,45 +19,15 @@ from levelbench.records.schema import (
     Source,
     Specification,
     Target,
+    key_of,
 )
 from levelbench.records.selection import Selector, format_item, parse_item, parse_selector
 from levelbench.records.store import Store, read_folder
-from levelbench.records.summary import RunSummary, summarise
+from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import RecordWriter, new_id
 
-__all__ = [
-    "SCHEMA",
-    "Caveat",
-    "Comparability",
-    "DatasetFacts",
-    "Distribution",
-    "End",
-    "Evaluation",
-    "Event",
-    "Follower",
-    "Header",
-    "Measurement",
-    "RankSamples",
-    "Record",
-    "RecordWriter",
-    "RunGroup",
-    "RunSummary",
-    "Samples",
-    "Selector",
-    "Source",
-    "Specification",
-    "Status",
-    "Store",
-    "Target",
-    "comparable",
-    "follow",
-    "format_item",
-    "group_runs",
-    "key_of",
-    "new_id",
-    "parse_item",
-    "parse_selector",
-    "read_folder",
-    "read_record",
-    "summarise",
-]
+__all__ = ["SCHEMA", "Caveat", "Comparability", "DatasetFacts", "Distribution", "End", "Evaluation", "Event"]
+__all__ += ["Follower", "Header", "Measurement", "RankSamples", "Record", "RecordWriter", "RunGroup", "RunSummary"]
+__all__ += ["Samples", "Selector", "Source", "Specification", "Status", "Store", "Target", "comparable", "follow"]
+__all__ += ["format_item", "group_runs", "key_of", "new_id", "parse_item", "parse_selector", "read_folder"]
+__all__ += ["read_record", "summarise"]

@@ -15,7 +15,7 @@ import numpy as np
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Problem
-from levelbench.records.judging import (
+from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
     exceeded,

@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from levelbench.errors import IncomparableError, RecordError
-from levelbench.records.groups import RunGroup
 from levelbench.records.schema import DatasetFacts
-from levelbench.records.summary import RunSummary, without_figures
+from levelbench.records.summary import RunGroup, RunSummary, without_figures
 
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference

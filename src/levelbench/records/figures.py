@@ -2,17 +2,36 @@
 
 The process is the replicate. Values within one process agree with each other and not with those of the next, so they
 are never pooled: each process gives one value, and the interval is over the processes.
+
+Over several comparisons FASTER and SLOWER must survive Holm's correction for their number. Processes that were looked
+at again and again (``--until-clear``) have intervals as wide as that asks for, and their correction is Bonferroni's,
+which holds at every look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeVar
 
-from levelbench.measure.statistics import Estimate, Interval, estimate, estimate_signed
+from levelbench.measure.sequential import seen_at_looks
+from levelbench.measure.statistics import (
+    Estimate,
+    Interval,
+    estimate,
+    estimate_signed,
+    geometric_mean,
+    holm,
+    paired_log_ratio,
+    welch_log_ratio,
+)
+from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 from levelbench.records.schema import Measurement
 
-__all__ = ["Figure", "figure_of", "measured", "rate"]
+__all__ = ["PAIRS_NEED", "ArmTotal", "CeilingShare", "Figure", "Pair", "exceeded", "figure_of", "judged"]
+__all__ += ["largest_ceilings", "measured", "pair", "planned_effect", "rate", "share_of", "told_doubts", "total_of"]
+__all__ += ["unlike", "verdicts", "worst_status"]
 
 
 @dataclass(frozen=True)
@@ -77,3 +96,236 @@ def measured(found: Iterable[tuple[int, Mapping[str, Measurement]]], name: str, 
     methods = dict.fromkeys(each.method for _, each in own if each.method)
     reason = next((each.reason for _, each in own if each.reason), "it was not measured")
     return figure_of(values, unit, level=level, reason=reason, method=", ".join(methods))
+
+
+_WORST = ("failed", "wrong", "unsupported", "skipped")
+_ABOVE = 1.1
+
+PAIRS_NEED = 5
+"""Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
+
+
+class _PlannedHeader(Protocol):
+    @property
+    def planned_effect(self) -> float | None: ...
+
+
+class _Planned(Protocol):
+    @property
+    def header(self) -> _PlannedHeader: ...
+
+
+@dataclass(frozen=True)
+class CeilingShare:
+    """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
+
+    value: float
+    bound: Literal["compute", "memory"]
+
+
+class Judged(Protocol):
+    """One case on one arm, as it is judged; its figures are its own affair."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def times_s(self) -> Mapping[int, float]: ...
+    @property
+    def share(self) -> CeilingShare | None: ...
+    @property
+    def verdict(self) -> Verdict | None: ...
+
+
+J = TypeVar("J", bound=Judged)
+
+
+@dataclass(frozen=True)
+class ArmTotal:
+    """An arm against the first over the ``compared`` cases that both measured.
+
+    ``verdict`` compares geometric means over these cases, one a process; ``kinds`` counts the verdicts of the cases.
+    """
+
+    arm: str
+    counts: Mapping[str, int]
+    compared: int = 0
+    verdict: Verdict | None = None
+    kinds: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Times of two arms, one a process; paired where the processes of equal number are compared.
+
+    ``effect`` is what looks at them were planned for, if there was more than one.
+    """
+
+    a: list[float]
+    b: list[float]
+    paired: bool
+    effect: float | None = None
+
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that both take the same time; 1 where there are too few values for a test."""
+        if min(len(self.a), len(self.b)) < LEAST_RUNS:
+            return 1.0
+        return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b, resolution=CLOCK_STEP_S).p_value
+
+    def verdict(self, margin: float, level: float) -> Verdict:
+        """Of the second against the first."""
+
+        def judge(count: int | None, at: float) -> Verdict:
+            a, b = self.a[:count], self.b[:count]
+            return verdict(a, b, margin=margin, level=at, paired=self.paired, resolution=CLOCK_STEP_S)
+
+        if self.effect is None:
+            return judge(None, level)
+        return seen_at_looks(judge, min(len(self.a), len(self.b)), self.effect, level)
+
+
+def pair(a: Mapping[int, float], b: Mapping[int, float], effect: float | None = None) -> Pair:
+    """Both mappings, times by the number of the process, are in the order of their keys; ``effect`` as in ``Pair``."""
+    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED, effect)
+
+
+def planned_effect(records: Iterable[_Planned]) -> float | None:
+    """The smallest effect that looks at any of these were planned for; ``None`` where there was one look."""
+    return min((effect for each in records if (effect := each.header.planned_effect)), default=None)
+
+
+def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str = "problems") -> dict[int, Verdict]:
+    """The verdict of each pair, corrected for how many there are; ``what`` names them in the reason."""
+    adjusted = dict(zip(pairs, holm([each.p_value for each in pairs.values()]), strict=True))
+    found = {}
+    for at, each in pairs.items():
+        judged = each.verdict(margin, level)
+        if judged.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER):
+            survives = True
+        elif each.effect is None:
+            survives = adjusted[at] <= 1 - level
+        else:
+            survives = each.verdict(margin, 1 - (1 - level) / len(pairs)).kind == judged.kind
+        if not survives:
+            method = "Holm" if each.effect is None else "Bonferroni"
+            reason = f"{judged.kind} alone, but not among {len(pairs)} {what} ({method})"
+            judged = replace(judged, kind=VerdictKind.UNCLEAR, reason=reason)
+        found[at] = judged
+    return found
+
+
+def largest_ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The largest of each kind: a ceiling that was reached once is one."""
+    best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}}
+    for each in found:
+        for kind, limits in best.items():
+            for name, limit in each.get(kind, {}).items():
+                if name not in limits or limit["value"] > limits[name]["value"]:
+                    limits[name] = limit
+    return best
+
+
+def told_doubts(name: str, suspects: Sequence[Sequence[str]]) -> list[str]:
+    """The first process's doubts, and in how many of them there were any: their figures differ, not their sense."""
+    doubtful = [each for each in suspects if each]
+    shown = doubtful[0] if doubtful else []
+    return [f"{name}, {len(doubtful)} of {len(suspects)} processes: {doubt}" for doubt in shown]
+
+
+def share_of(
+    flops: float | None, moved: float | None, time_s: float, dtype: str, ceilings: Mapping[str, Any]
+) -> CeilingShare | None:
+    """The least time that the ceilings allow as a share of ``time_s``; ``None`` where something is unknown."""
+    if flops is None or moved is None or time_s <= 0:
+        return None
+    limits = {
+        "compute": (flops, ceilings.get("flop_s", {}).get(dtype)),
+        "memory": (moved, ceilings.get("bandwidth_b_s", {}).get("triad")),
+    }
+    if any(amount and limit is None for amount, limit in limits.values()):
+        return None
+    least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
+    bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
+    return CeilingShare(least[bound] / time_s, bound) if least[bound] > 0 else None
+
+
+def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[str, str]:
+    """The worst of the processes' outcomes, each a status and its reason; ``measured`` is how many gave times.
+
+    A case that was skipped in some processes only counts as measured, and its reason says so.
+    """
+    for worst in _WORST:
+        found = [reason for status, reason in outcomes if status == worst]
+        if found and worst == "skipped" and measured:
+            return "measured", f"skipped in {len(found)} of {len(outcomes)} processes: {found[0]}"
+        if found:
+            return worst, found[0]
+    return ("measured", "") if outcomes else ("skipped", "no process came so far")
+
+
+def judged(
+    columns: Sequence[Sequence[J]], level: float, margin: float, what: str = "problems", effect: float | None = None
+) -> list[list[J]]:
+    """The entries of each arm with their verdicts against the first arm's, corrected for how many there are.
+
+    ``effect`` is what looks at them were planned for, if there was more than one.
+    """
+    first, *others = columns
+    found = [list(first)]
+    for column in others:
+        pairs = {
+            at: pair(a.times_s, b.times_s, effect)
+            for at, (a, b) in enumerate(zip(first, column, strict=True))
+            if a.status == b.status == "measured" and a.times_s and b.times_s
+        }
+        own = verdicts(pairs, level, margin, what)
+        found.append([replace(entry, verdict=own.get(at)) for at, entry in enumerate(column)])  # type: ignore[type-var]
+    return found
+
+
+def total_of(
+    arm: str,
+    first: Sequence[Judged],
+    column: Sequence[Judged],
+    level: float,
+    margin: float,
+    effect: float | None = None,
+) -> ArmTotal:
+    """An arm's ``column`` of entries against the first arm's, over all cases."""
+    counts = dict(Counter(entry.status for entry in column))
+    if column is first:
+        return ArmTotal(arm, counts)
+    kinds = dict(Counter(str(entry.verdict.kind) for entry in column if entry.verdict is not None))
+    shared = [(a, b) for a, b in zip(first, column, strict=True) if a.status == b.status == "measured"]
+    seeds: list[int] = max((sorted(a.times_s.keys() & b.times_s.keys()) for a, b in shared), key=len, default=[])
+    both = [(a, b) for a, b in shared if set(seeds) <= a.times_s.keys() & b.times_s.keys()]
+    if not seeds:
+        return ArmTotal(arm, counts, kinds=kinds)
+    means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
+    means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
+    return ArmTotal(arm, counts, len(both), pair(means_a, means_b, effect).verdict(margin, level), kinds)
+
+
+def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[str]]) -> list[str]:
+    """What the arms do not share: the number of threads, and the time (``starts``) at which they were measured."""
+    found = []
+    if len({each for each in threads if each is not None}) > 1:
+        said = ", ".join(f"{title} {n}" for title, n in zip(titles, threads, strict=True) if n is not None)
+        found.append(f"the frameworks use different numbers of threads ({said}): limit the cores instead (taskset)")
+    first = sorted(starts[0])
+    for title, each in zip(titles[1:], starts[1:], strict=True):
+        mine = sorted(each)
+        if min(len(mine), len(first)) > 1 and (mine[-1] < first[0] or first[-1] < mine[0]):
+            one = f"{title} and {titles[0]}"
+            found.append(f"{one} were not measured side by side but one after the other: use --fresh")
+    return found
+
+
+def exceeded(columns: Sequence[Sequence[Judged]]) -> list[str]:
+    """The doubt about a ceiling of arithmetic that results exceed."""
+    shares = [entry.share for column in columns for entry in column if entry.share is not None]
+    above = [share.value for share in shares if share.bound == "compute" and share.value > _ABOVE]
+    if not above:
+        return []
+    found = f"{len(above)} results lie above the measured ceiling, by up to {max(above):.1f} times"
+    return [f"{found}: it was measured while the machine was busy; measure again with --fresh"]

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.errors import RecordError
-from levelbench.records.digest import key_of
 from levelbench.records.processes import (
     FileLines,
     ProcessEnd,
@@ -25,36 +24,17 @@ from levelbench.records.processes import (
     ProcessRecord,
     ProcessWriter,
 )
-from levelbench.records.schema import Count, Measurement, Samples
+from levelbench.records.schema import Count, Measurement, Samples, key_of
 from levelbench.records.writer import path_part
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "FOLDER",
-    "MODELS",
-    "MOST_LATENCIES",
-    "PHASES",
-    "Accuracy",
-    "Audit",
-    "Data",
-    "Driven",
-    "InferenceArm",
-    "InferenceFacts",
-    "InferenceHeader",
-    "InferenceOutcome",
-    "InferenceRecord",
-    "InferenceSpecification",
-    "InferenceWriter",
-    "Model",
-    "PeakTrial",
-    "ScenarioName",
-    "ScenarioSettings",
-    "other_seeds",
-    "runs_for_inference",
-]
+__all__ = ["FOLDER", "MODELS", "MOST_LATENCIES", "PHASES", "Accuracy", "Audit", "Data", "Driven", "InferenceArm"]
+__all__ += ["InferenceFacts", "InferenceHeader", "InferenceOutcome", "InferenceRecord", "InferenceSpecification"]
+__all__ += ["InferenceWriter", "Model", "PeakTrial", "ScenarioName", "ScenarioSettings", "other_seeds"]
+__all__ += ["runs_for_inference"]
 
 FOLDER = "inference"
 """The folder in a store that holds records of inference."""

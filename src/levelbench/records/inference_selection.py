@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from levelbench.errors import RecordError, StoreError, UnknownNameError
 from levelbench.measure.environment import machine_of
-from levelbench.records.digest import key_of
 from levelbench.records.inference import FOLDER, InferenceArm, InferenceHeader, InferenceRecord
 from levelbench.records.processes import ENDING
+from levelbench.records.schema import key_of
 from levelbench.records.selection import Selector, Value, parse_selector, parse_value
 
 __all__ = ["arms_among", "select_inference"]

@@ -16,7 +16,7 @@ from levelbench.measure.statistics import Estimate, Interval, estimate
 from levelbench.measure.statistics.early_stopping import least_queries, nearest_rank, stream_estimate
 from levelbench.measure.statistics.intervals import quantile_interval_ranks, values_needed
 from levelbench.measure.verdict import Verdict
-from levelbench.records.figures import Figure, figure_of, measured, rate
+from levelbench.records.figures import Figure, figure_of, measured, pair, planned_effect, rate, told_doubts, verdicts
 from levelbench.records.inference import (
     PHASES,
     Accuracy,
@@ -28,7 +28,6 @@ from levelbench.records.inference import (
     PeakTrial,
     ScenarioSettings,
 )
-from levelbench.records.judging import pair, planned_effect, told_doubts, verdicts
 
 __all__ = ["QUANTILES", "Demand", "InferenceEntry", "InferenceSummary", "KeptQuality", "Price", "latency_quantile"]
 __all__ += ["loadgen_estimate", "score", "scored_by", "summarise_inference"]

@@ -20,8 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from levelbench.errors import RecordError, UsageError
-from levelbench.records.digest import key_of
-from levelbench.records.schema import End, Evaluation, Samples, Target
+from levelbench.records.schema import End, Evaluation, Samples, Target, key_of
 
 if TYPE_CHECKING:
     from levelbench.records.reader import Record

@@ -20,9 +20,8 @@ from levelbench import __version__
 from levelbench.errors import RecordError, StoreError
 from levelbench.measure.clocks import utc_now
 from levelbench.records import lines
-from levelbench.records.digest import key_of
 from levelbench.records.reader import FileLines, read_header, read_lines
-from levelbench.records.schema import SCHEMA, Count
+from levelbench.records.schema import SCHEMA, Count, key_of
 from levelbench.records.writer import RecordWriter, path_part
 
 __all__ = ["ENDING", "FileLines", "ProcessEnd", "ProcessFormat", "ProcessHeader", "ProcessRecord", "ProcessWriter"]

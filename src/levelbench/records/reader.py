@@ -16,8 +16,8 @@ from typing import BinaryIO, Generic, Literal, TypeVar
 
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records import lines, locks
-from levelbench.records.faults import store_fault
 from levelbench.records.lines import E, H
+from levelbench.records.locks import store_fault
 from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
 __all__ = ["SUPERSEDED", "FileLines", "Follower", "Record", "Status", "follow", "ids_in", "is_record_name"]

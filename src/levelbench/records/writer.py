@@ -17,7 +17,7 @@ from typing import Self
 
 from levelbench.errors import RecordError, StoreError
 from levelbench.records import lines, locks
-from levelbench.records.faults import store_fault
+from levelbench.records.locks import store_fault
 from levelbench.records.schema import Event, Header
 
 __all__ = ["RecordWriter", "new_id", "path_part", "publish", "write_whole"]

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
+from levelbench.records.ranks import teamwork
 from levelbench.records.reader import Record
 from levelbench.records.schema import Samples
-from levelbench.records.teamwork import teamwork
 from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import BYTES, number

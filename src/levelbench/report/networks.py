@@ -13,9 +13,8 @@ from math import fsum
 
 from levelbench.measure.statistics.intervals import values_needed
 from levelbench.measure.verdict import format_verdict
-from levelbench.records.breakdown import OperatorRow
 from levelbench.records.figures import Figure
-from levelbench.records.network_summary import QUANTILES, NetworkEntry, NetworkSummary, Quantile
+from levelbench.records.network_summary import QUANTILES, NetworkEntry, NetworkSummary, OperatorRow, Quantile
 from levelbench.records.networks import PHASES, NetworkArm, NetworkCase
 from levelbench.report.numbers import BYTES, ONE, choose_unit, estimate_text, number
 from levelbench.report.tables import (

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from levelbench.records.groups import RunGroup
     from levelbench.records.reader import Record
     from levelbench.records.schema import Evaluation, Specification, Target
-    from levelbench.records.summary import RunSummary
+    from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = ["AXES", "Axis", "Band", "Curves", "Group", "Plot", "PlottedRun", "can_draw", "curves_of", "draw_curves"]
 __all__ += ["draw_phases", "draw_run", "draw_times", "evaluations_table", "figures_of", "quality_of", "y_limits"]

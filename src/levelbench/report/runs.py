@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.values import RANGE
 from levelbench.records.reader import Record
-from levelbench.records.rows import Row
 from levelbench.records.schema import Distribution
 from levelbench.records.selection import format_item
+from levelbench.records.store import Row
 from levelbench.records.summary import RunSummary
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import estimate_text, number
@@ -26,9 +26,8 @@ from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, R
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
-    from levelbench.records.groups import RunGroup
     from levelbench.records.schema import Target
-    from levelbench.records.summary import RunSummary
+    from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = ["Spread", "curve_table", "groups_table", "mean_and_range", "phase_seconds", "phases_by_group"]
 __all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]

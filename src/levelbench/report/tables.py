@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from levelbench.measure.statistics import Estimate
     from levelbench.measure.verdict import Verdict
-    from levelbench.records.judging import CeilingShare
+    from levelbench.records.figures import CeilingShare
 
 __all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "cell_of"]
 __all__ += ["clean", "error_text", "estimate_cell", "lay_out", "listing", "print_table", "share_cell", "to_csv"]

@@ -2,7 +2,7 @@
 
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading.records import read_runs
-from levelbench.experiments.execution import execute
+from levelbench.experiments.child import execute
 from levelbench.experiments.jobs import Job
 from levelbench.experiments.request import Options, resolve
 from levelbench.records import Store, new_id

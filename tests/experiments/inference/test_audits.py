@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from levelbench.experiments.inference.audits import audit_seeds, audited
+from levelbench.experiments.inference.measuring import audit_seeds, audited
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.scenarios import (
     Server,

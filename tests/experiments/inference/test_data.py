@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, UsageError
-from levelbench.experiments.inference.data import check_examples, digest_of_data, file_examples, synthetic_examples
+from levelbench.experiments.inference.subject import check_examples, digest_of_data, file_examples, synthetic_examples
 from levelbench.networks import zoo
 from levelbench.records.inference import Data
 from levelbench.training.datasets.idx import write_idx

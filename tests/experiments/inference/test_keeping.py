@@ -3,11 +3,10 @@
 import pytest
 
 from levelbench.experiments.child import boundary
-from levelbench.experiments.inference import training
-from levelbench.experiments.inference.making import Wanted, kept_model
+from levelbench.experiments.inference import making
+from levelbench.experiments.inference.making import TrainingRun, kept_model
 from levelbench.experiments.inference.models import basis_of
-from levelbench.experiments.jobs import Job
-from levelbench.experiments.members import AloneMember
+from levelbench.experiments.jobs import AloneMember, Job
 from levelbench.experiments.request import Options, load_task, resolve
 from levelbench.measure.environment import capture
 from levelbench.records import Store
@@ -27,7 +26,7 @@ def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path
     task = load_task("digits")
     network = task.assemble(arm.specification.recipe, arm.specification.settings).network
     basis = basis_of(arm.specification, capture()["libraries"], network, task.data.load(None).checksums)
-    kept = kept_model(tmp_path, Wanted("digits", arm.specification, arm.key, 3, arm.source.digest, basis))
+    kept = kept_model(tmp_path, TrainingRun("digits", arm.specification, arm.key, 3, arm.source.digest, basis))
     (run,) = Store(tmp_path).records()
     assert kept is not None
     assert (kept.facts.run, kept.facts.quality) == (run.header.id, run.end.quality)
@@ -38,7 +37,7 @@ def test_what_onnx_raises_is_no_fault_of_the_task_and_its_run_is_done(job, tmp_p
     def broken(*given):
         raise TypeError("a field of another kind")
 
-    monkeypatch.setattr(training, "save", broken)
+    monkeypatch.setattr(making, "save", broken)
     told = []
     assert boundary(job, told.append) == 3
     asked, found, do = told[-1].error

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from levelbench.experiments.inference.data import digest_of_data
 from levelbench.experiments.inference.models import (
     Basis,
     TrainedModel,
@@ -14,6 +13,7 @@ from levelbench.experiments.inference.models import (
     model_path,
     stale,
 )
+from levelbench.experiments.inference.subject import digest_of_data
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records.schema import Specification, Target

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
-from levelbench.experiments.inference.audits import audit_cache
-from levelbench.experiments.inference.data import Examples, digest_of_data
-from levelbench.experiments.inference.driving import _thinned, drive, scenario_of
-from levelbench.experiments.inference.measuring import make_inference_record
-from levelbench.experiments.inference.processes import plan_inference
-from levelbench.experiments.inference.subject import Subject, make_subject, refuse_quality
+from levelbench.experiments.inference.measuring import _thinned, audit_cache, drive, make_inference_record, scenario_of
+from levelbench.experiments.inference.processes import InferenceBenchmarks
+from levelbench.experiments.inference.subject import Examples, Subject, digest_of_data, make_subject, refuse_quality
+from levelbench.experiments.kernel import make_plan
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture
 from levelbench.networks import zoo
@@ -58,6 +56,10 @@ def specification(model, data, settings=None, framework="numpy", **parts):
     named = Model("small", "file", str(model), digest_of_data(model))
     found = Data("file", data.name, str(data), digest_of_data(data)) if data else Data("synthetic", "made-up inputs")
     return InferenceSpecification("small", named, found, settings or scenario(), InferenceArm(framework), **parts)
+
+
+def plan_of(arms, count, store, environment, **options):
+    return make_plan(InferenceBenchmarks(store), arms, range(count), environment, **options)
 
 
 def measured(spec, store, seed=0, crashed=""):
@@ -195,11 +197,12 @@ def test_what_is_done_here_is_not_made_again_and_the_rest_is_interleaved(model, 
     store = tmp_path / "store"
     measured(spec, store)
     other = InferenceSpecification("small", spec.model, spec.data, spec.scenario, InferenceArm("numpy", "eager"))
-    plan = plan_inference([spec, other], 2, store, capture())
-    assert list(plan.done) == [(0, 0, 0)]
-    assert [step.place for step in plan.steps] == [(0, 1, 0), (0, 1, 1), (0, 0, 1)]
-    assert not plan_inference([spec], 1, store, capture()).steps
-    assert len(plan_inference([spec], 1, store, capture(), fresh=True).steps) == 1
+    plan = plan_of([spec, other], 2, store, capture())
+    assert list(plan.done) == [(0, 0)]
+    places = [turn.place for turn in plan.to_go]
+    assert places in ([(1, 0), (0, 1), (1, 1)], [(1, 0), (1, 1), (0, 1)])
+    assert not plan_of([spec], 1, store, capture()).to_go
+    assert len(plan_of([spec], 1, store, capture(), fresh=True).to_go) == 1
 
 
 def test_a_process_that_was_interrupted_is_made_again_and_the_plan_says_why(model, examples, tmp_path):
@@ -207,26 +210,26 @@ def test_a_process_that_was_interrupted_is_made_again_and_the_plan_says_why(mode
     record, _ = measured(spec, tmp_path / "store")
     lines = record.path.read_bytes().splitlines(keepends=True)
     record.path.write_bytes(b"".join(lines[:-1]))
-    plan = plan_inference([spec], 1, tmp_path / "store", capture())
-    assert len(plan.steps) == 1
+    plan = plan_of([spec], 1, tmp_path / "store", capture())
+    assert len(plan.to_go) == 1
     assert "interrupted" in plan.lines()[1]
 
 
 def test_a_process_that_failed_is_made_again_and_one_that_a_framework_refused_is_not(model, examples, tmp_path):
     spec = specification(model, examples)
     measured(spec, tmp_path / "store", crashed="killed by signal 11")
-    plan = plan_inference([spec], 1, tmp_path / "store", capture())
-    assert len(plan.steps) == 1
+    plan = plan_of([spec], 1, tmp_path / "store", capture())
+    assert len(plan.to_go) == 1
     assert "it failed before: killed by signal 11" in plan.lines()[1]
 
 
 def test_the_same_arm_twice_and_a_device_that_is_not_here_are_refused(model, examples, tmp_path):
     spec = specification(model, examples)
     with pytest.raises(UsageError, match="named twice"):
-        plan_inference([spec, spec], 1, tmp_path, {})
+        plan_of([spec, spec], 1, tmp_path, {})
     gpu = InferenceSpecification("small", spec.model, spec.data, spec.scenario, InferenceArm("numpy", "", "cuda"))
     with pytest.raises(MissingError, match="cpu only"):
-        plan_inference([gpu], 1, tmp_path, {})
+        plan_of([gpu], 1, tmp_path, {})
 
 
 @pytest.mark.parametrize("framework", ["numpy", "onnxruntime"])

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from levelbench.errors import CheckFailedError, UsageError
-from levelbench.experiments.inference.child import limit_cores
-from levelbench.experiments.inference.threads import check_cores, check_threads, with_threads
+from levelbench.experiments.inference.processes import check_cores, check_threads, limit_cores, with_threads
 from levelbench.measure.environment import capture
 from levelbench.records.inference import InferenceArm
 
@@ -42,7 +41,7 @@ def test_a_framework_with_another_number_of_threads_than_its_arm_says_is_a_failu
         check_threads(InferenceArm("torch", threads=1), {"threads": 2})
 
 
-@pytest.mark.parametrize("module", ["inference.child", "network_child"])
+@pytest.mark.parametrize("module", ["inference.processes", "networks"])
 def test_a_process_that_measures_an_import_has_imported_no_numeric_library_before(module):
     code = (
         f"import sys, levelbench.experiments.{module}\nprint(sorted({{'numpy', 'onnx', 'torch'}} & set(sys.modules)))"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from levelbench.records.places import cache_folder
-from levelbench.training.datasets.places import offline
+from levelbench.training.datasets.places import cache_folder, offline
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):

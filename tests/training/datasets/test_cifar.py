@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DataError, MissingError, UsageError
-from levelbench.records.places import cache_folder
 from levelbench.training import datasets
 from levelbench.training.datasets import cifar
 from levelbench.training.datasets.cifar import (
@@ -29,6 +28,7 @@ from levelbench.training.datasets.cifar import (
     rows_of_binary,
     rows_of_pickle,
 )
+from levelbench.training.datasets.places import cache_folder
 
 PATH = Path("test_batch")
 FEW = 4

@@ -9,7 +9,6 @@ import pytest
 
 from levelbench.errors import DataError, MissingError
 from levelbench.operators.frameworks import open_framework
-from levelbench.records.places import cache_folder
 from levelbench.training import datasets
 from levelbench.training.datasets import idx
 from levelbench.training.datasets.base import standardise, stratified_split
@@ -23,7 +22,7 @@ from levelbench.training.datasets.idx import (
     encode_idx,
     read_checked,
 )
-from levelbench.training.datasets.places import DataFile
+from levelbench.training.datasets.places import DataFile, cache_folder
 from levelbench.training.input import Held
 
 needs_debian = pytest.mark.skipif(

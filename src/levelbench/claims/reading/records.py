@@ -23,8 +23,8 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
-from levelbench.records.rows import Row
 from levelbench.records.selection import Selector
+from levelbench.records.store import Row
 
 __all__ = ["COMPARED", "claims_of", "comparison_of", "interleaved", "read_runs", "uncounted"]
 

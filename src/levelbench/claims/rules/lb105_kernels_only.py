@@ -20,7 +20,7 @@ from levelbench.claims.rules._common import (
     times,
 )
 from levelbench.claims.view import Claim, Side
-from levelbench.measure.statistics.intervals import amdahl_bound
+from levelbench.measure.statistics.values import amdahl_bound
 
 _MARGIN = 1.01
 """A ratio may be over the bound by its rounding: 1 %."""

@@ -9,7 +9,7 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, sides
 from levelbench.claims.rules._runs import fixed_time, matches, side_rates
 from levelbench.claims.view import Claim, Summarised
-from levelbench.measure.statistics.intervals import arithmetic_mean, harmonic_mean
+from levelbench.measure.statistics.values import arithmetic_mean, harmonic_mean
 from levelbench.report.numbers import plural
 
 _DO = "divide all the work by all the time: the harmonic mean of the rates"

@@ -9,7 +9,7 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number
 from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
-from levelbench.measure.statistics.intervals import arithmetic_mean, geometric_mean, harmonic_mean
+from levelbench.measure.statistics.values import arithmetic_mean, geometric_mean, harmonic_mean
 from levelbench.report.numbers import plural
 
 _DO = "average the times (or costs) behind the ratios and divide the means; the geometric mean only if those are lost"

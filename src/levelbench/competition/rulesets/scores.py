@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from levelbench.errors import RecordError, UsageError
 from levelbench.measure.statistics.distributions import t_quantile
-from levelbench.measure.statistics.intervals import arithmetic_mean, olympic_mean
-from levelbench.measure.statistics.values import positive
+from levelbench.measure.statistics.values import arithmetic_mean, olympic_mean, positive
 from levelbench.records.reader import open_record
 
 Even = Literal["lower", "upper", "mean"]

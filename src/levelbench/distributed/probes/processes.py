@@ -31,7 +31,7 @@ from levelbench.distributed.probes.conduct import KEPT_AFTER, RESTORABLE
 from levelbench.distributed.probes.runs import part_of
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Worker
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.forking import die_with_parent
 from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework

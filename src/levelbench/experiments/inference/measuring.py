@@ -1,42 +1,296 @@
 """Measures one process's part of an inference benchmark: start, the scenario's queries, quality, audits, into a record.
 
-The network is opened, warmed up, driven and judged in one process over one path, so the quality is that
-of the very answers whose time is told. Whatever a framework does ends in an outcome that says so.
+The network is opened, warmed up, driven and judged in one process over one path, so the quality is that of the very
+answers whose time is measured. Whatever a framework does ends in an outcome that says so. Scenarios, draws and rules
+are those of :mod:`levelbench.measure.scenarios`.
+
+Audits ask whether nothing is cached, whether timed answers are the right ones, and whether other seeds change nothing
+(after MLPerf Inference's compliance tests 01, 04 and 05). What has been asked before may be cached, so the caching
+audit comes first and leaves out the samples of the warm-up; the others need a timed run to compare with and come after
+it.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
-from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
-from levelbench.experiments.inference.audits import audit_answers, audit_cache
-from levelbench.experiments.inference.driving import drive, scenario_of
+from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UnsupportedError
+from levelbench.experiments.inference.processes import check_threads
 from levelbench.experiments.inference.subject import Subject, make_subject
-from levelbench.experiments.inference.threads import check_threads
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.measure.scenarios import ScenarioResult
+from levelbench.measure.scenarios import (
+    DawnBench,
+    MultiStream,
+    Offline,
+    Scenario,
+    ScenarioResult,
+    Server,
+    SingleStream,
+    run_scenario,
+)
+from levelbench.measure.scenarios import audits as scenario_audits
+from levelbench.measure.scenarios.audits import KeepSome, audit_caching, audit_kept_answers, audit_same_result
+from levelbench.measure.scenarios.peak import RateTrial, find_peak
+from levelbench.measure.statistics.early_stopping import nearest_rank
 from levelbench.networks.benchmark.measuring import Footprint, meter_of
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.inference import Answerer
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.inference import (
+    MOST_LATENCIES,
+    Audit,
+    Driven,
     InferenceFacts,
     InferenceOutcome,
     InferenceSpecification,
     InferenceWriter,
+    PeakTrial,
+    ScenarioSettings,
 )
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.redaction import redact
-from levelbench.records.schema import Measurement
+from levelbench.records.schema import Measurement, redact
 
-__all__ = ["STAGES", "make_inference_record"]
+__all__ = ["BELOW_PEAK", "STAGES", "audit_answers", "audit_cache", "audit_seeds", "audited", "drive"]
+__all__ += ["make_inference_record", "scenario_of"]
+
+
+_MOST_KEPT = 2000
+_TOLERANCE = 1e-3
+"""Of an output, relative to the largest of its answer: sums are formed in another order for another batch."""
+_OTHER_SEED = 1_000_003
+_SHORTER = 0.2
+BELOW_PEAK = 0.8
+"""The highest of many rates that were tried is one that was lucky: at it, an honest system fails every third time."""
+
+
+class _Returning:
+    """The same answers, given back one a sample."""
+
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+
+    def answer(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
+        return list(zip(*self._answerer.outputs(indices), strict=True))
+
+
+class _Shifted:
+    """The same answers, given back to nobody, about samples that are ``shift`` further on."""
+
+    def __init__(self, answerer: Answerer, shift: int) -> None:
+        self._answerer, self._shift = answerer, shift
+
+    def answer(self, indices: Sequence[int]) -> None:
+        self._answerer.answer([each + self._shift for each in indices])
+
+
+def audit_cache(answerer: Answerer, samples: int, asked: int, seed: int, clock: Clock) -> Audit:
+    """Whether the same sample again is answered faster, on samples from number ``asked`` on: none was asked before."""
+    fresh = max(samples - asked, 1)
+    return _recorded(audit_caching(_Shifted(answerer, asked), samples=fresh, seed=seed, clock=clock))
+
+
+def audit_answers(
+    scenario: Scenario,
+    answerer: Answerer,
+    samples: int,
+    seed: int,
+    first: ScenarioResult,
+    clock: Clock,
+    find_peak: bool = False,
+) -> Iterator[Audit]:
+    """Timed runs with other seeds: one to see whether it is as fast, a shorter one of which some answers are kept.
+
+    Two runs, for handing answers over takes time, which would be told as a slower network. With ``find_peak`` both are
+    at :data:`BELOW_PEAK` of the rate that was found.
+    """
+    scenario = audited(scenario, first, find_peak)
+    same = audit_seeds(first, lambda by: run_scenario(scenario, answerer, samples=samples, seed=by, clock=clock), seed)
+    at = f"; at {BELOW_PEAK:g} of the highest rate" if find_peak else ""
+    yield structs.replace(same, said=same.said + at)
+    keeping = KeepSome(_Returning(answerer), share=0.5, seed=seed, most=_MOST_KEPT)
+    shorter = replace(scenario, min_duration_s=_SHORTER * scenario.min_duration_s)
+    run_scenario(shorter, keeping, samples=samples, seed=seed + 2 * _OTHER_SEED, clock=clock)
+    numbers = sorted({each.index for each in keeping.kept})
+    wanted = _Returning(answerer).answer(numbers) if numbers else []
+    yield _recorded(audit_kept_answers(keeping.kept, dict(zip(numbers, wanted, strict=True)), _agree))
+
+
+def audit_seeds(first: ScenarioResult, run: Callable[[int], ScenarioResult], seed: int) -> Audit:
+    """Whether a ``run`` with other seeds is as good as the ``first``, which was with ``seed``.
+
+    One that is worse is held against a third with the first seeds again: where that is no better, the machine has
+    changed meanwhile, and the seeds are not to blame.
+    """
+    second = run(seed + _OTHER_SEED)
+    found = audit_same_result(first, second)
+    if found.verdict == "failed" and (again := audit_same_result(run(seed), second)).verdict != "failed":
+        said = f"{found.found}; but with the first seeds once more: {again.found}"
+        return structs.replace(_recorded(found), passed=None, said=said)
+    return _recorded(found)
+
+
+def audited(scenario: Scenario, first: ScenarioResult, find_peak: bool) -> Scenario:
+    """The scenario of the second run: a server's at the rate of the ``first``, or below it where that was a peak."""
+    if isinstance(scenario, Server) and first.target_per_s is not None:
+        return replace(scenario, qps=first.target_per_s * (BELOW_PEAK if find_peak else 1.0))
+    return scenario
+
+
+def _agree(a: Any, b: Any) -> bool:
+    """Whether two answers, each a tuple of arrays, are the same to rounding."""
+    return len(a) == len(b) and all(_close(np.asarray(one), np.asarray(other)) for one, other in zip(a, b, strict=True))
+
+
+def _close(one: Any, other: Any) -> bool:
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind not in "fc":
+        return bool(np.array_equal(one, other))
+    size = float(np.abs(other).max(initial=0.0))
+    return bool(np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE * size, equal_nan=True))
+
+
+def _recorded(found: scenario_audits.AuditVerdict) -> Audit:
+    passed = {"passed": True, "failed": False}.get(found.verdict)
+    figures = {} if found.value is None else {"value": found.value, "n": float(found.n)}
+    if found.interval is not None:
+        figures |= {"low": found.interval.low, "high": found.interval.high}
+    return Audit(found.name, passed, found.found, figures)
+
+
+_TIMEOUT_S = 600.0
+_ALONE = 662
+
+
+class Adds(Protocol):
+    """A record that is being written."""
+
+    def add(self, event: Any) -> None:
+        """Write one line."""
+
+    def add_ns(self, name: str, values: NDArray[np.int64]) -> None:
+        """Write raw values in nanoseconds."""
+
+
+def scenario_of(settings: ScenarioSettings, qps: float | None = None) -> Scenario:
+    """The scenario that the settings describe; ``qps`` in place of theirs."""
+    # A rate that is looked for is low where the network is slow, and has to have its queries all the same.
+    most_s = None if settings.find_peak else settings.most_s
+    common: dict[str, Any] = {"max_duration_s": most_s, "timeout_s": _TIMEOUT_S, "warmup_queries": 0}
+    least: dict[str, Any] = {"min_duration_s": settings.duration_s, "min_queries": settings.queries}
+    match settings.name:
+        case "single-stream":
+            return SingleStream(quantile=settings.quantile, **least, **common)
+        case "multi-stream":
+            per_query = settings.samples_per_query
+            return MultiStream(samples_per_query=per_query, quantile=settings.quantile, **least, **common)
+        case "server":
+            return Server(
+                qps=qps or settings.qps or 1.0,
+                bound_s=settings.bound_s or 1.0,
+                quantile=settings.quantile,
+                workers=settings.workers,
+                **least,
+                **common,
+            )
+        case "offline":
+            # Its one query is as long as it has to be; the rate that says how long is found off the clock.
+            common["warmup_queries"] = 1
+            duration = settings.duration_s
+            return Offline(
+                batch=settings.batch, min_samples=settings.queries or None, min_duration_s=duration, **common
+            )
+        case _:
+            return DawnBench(**common)
+
+
+def drive(
+    settings: ScenarioSettings,
+    answerer: Answerer,
+    samples: int,
+    seed: int,
+    record: Adds,
+    clock: Clock,
+    say: Callable[[str], None] = lambda words: None,
+) -> ScenarioResult:
+    """Run the scenario over the first ``samples`` samples and record raw values and what the driver says.
+
+    ``say`` is told each rate that is tried where the highest is looked for.
+    """
+    if settings.find_peak:
+        result = _peak(settings, answerer, samples, seed, record, clock, say)
+    else:
+        result = run_scenario(scenario_of(settings), answerer, samples=samples, seed=seed, clock=clock)
+    latencies, thinned = _thinned(result.latencies_ns)
+    record.add_ns("latency", latencies)
+    if settings.name == "server":
+        record.add_ns("lateness", _thinned(result.lateness_ns)[0])
+    record.add(
+        Driven(
+            queries=result.queries,
+            samples=result.samples,
+            duration_s=result.duration_s,
+            latencies=len(result.latencies_ns),
+            valid=result.valid,
+            reasons=list(result.reasons),
+            ended_by=result.ended_by,
+            throughput_per_s=result.throughput_per_s or None,
+            target_per_s=result.target_per_s,
+            thinned=thinned,
+        )
+    )
+    return result
+
+
+def _peak(
+    settings: ScenarioSettings,
+    answerer: Answerer,
+    samples: int,
+    seed: int,
+    record: Adds,
+    clock: Clock,
+    say: Callable[[str], None],
+) -> ScenarioResult:
+    """The run at the highest rate that keeps the bound, each one that was tried recorded."""
+    bound_s = settings.bound_s or 1.0
+    alone = DawnBench(max_queries=_ALONE, timeout_s=_TIMEOUT_S, warmup_queries=0)
+    waited = run_scenario(alone, answerer, samples=samples, seed=seed, clock=clock)
+    longest = nearest_rank(np.sort(waited.latencies_ns), settings.quantile) * 1e-9
+    if longest > bound_s:
+        # No rate is low enough then, and to find that out by halving it takes twice as long each time.
+        raise CheckFailedError(
+            f"the highest rate within {bound_s:g} s",
+            f"the {settings.quantile:g} quantile of {waited.queries} queries that wait for nobody is {longest:.4g} s",
+            "give a longer --bound, or a machine that does nothing else",
+        )
+    # Half of what the workers can do if they never wait.
+    scenario = scenario_of(settings, 0.5 * settings.workers / waited.mean_latency_s)
+    assert isinstance(scenario, Server)
+
+    def tell(trial: RateTrial) -> None:
+        record.add(PeakTrial(trial.qps, trial.valid))
+        say(f"queries, {trial.qps:.4g} a second {'kept' if trial.valid else 'did not keep'} the bound")
+
+    return find_peak(scenario, answerer, samples=samples, seed=seed, clock=clock, progress=tell).result
+
+
+def _thinned(values: NDArray[np.int64], most: int = MOST_LATENCIES) -> tuple[NDArray[np.int64], int]:
+    """All values in order where there are no more than ``most``; else every k-th in order of size, from the middle."""
+    every = -(-len(values) // most)
+    if every <= 1:
+        return values, 1
+    return np.sort(values)[every // 2 :: every], every
+
 
 STAGES = ("open", "build", "prepare", "first", "warm-up", "audit", "queries", "accuracy")
 """What a process is at, in order; the first four are phases of the record. An audit comes before and after the rest."""

@@ -1,125 +1,227 @@
-"""Plans and makes the processes of an inference benchmark: one an arm and number, interleaved.
+"""Benchmarks of inference: what a process of one is, one an arm and number, its threads, and what it executes.
 
-The same command resumes. A process counts as done if it was measured to its end, on this machine with
-these libraries, and one that failed does not. Arms take turns, A B, B A, so that what drifts meets all of them alike.
+A process counts as done if it was measured to its end, on this machine with these libraries, and one that failed does
+not. Nothing heavy is imported at the top, so that the first that is, the framework, is measured as it starts.
+
+An arm gets its number of threads by the variables that its framework reads, or by the cores left to it. A number that
+is in a record's name was asked for by a way that works, and is compared with what the framework says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
+import msgspec
 from msgspec import structs
 
-from levelbench.errors import UsageError
-from levelbench.experiments.agreement import disagreement
-from levelbench.experiments.children import listen, need_folder, raise_told, survived
-from levelbench.experiments.inference.child import InferenceJob, InferenceNote
-from levelbench.experiments.inference.threads import check_cores, with_threads, with_variables
-from levelbench.experiments.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
+from levelbench.errors import CheckFailedError, UsageError
+from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
+from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve, survived
 from levelbench.records import key_of, new_id
-from levelbench.records.inference import FOLDER, InferenceOutcome, InferenceRecord, InferenceSpecification
+from levelbench.records.inference import FOLDER, InferenceArm, InferenceOutcome, InferenceRecord, InferenceSpecification
 
-__all__ = ["InferencePlan", "InferenceWatcher", "carry_out_inference"]
-__all__ += ["plan_inference"]
+__all__ = ["InferenceBenchmarks", "InferenceJob", "InferenceNote", "check_cores", "check_threads", "limit_cores"]
+__all__ += ["main", "told_by_environment", "with_threads", "with_variables"]
 
-InferencePlan = Plan[InferenceSpecification, InferenceRecord]
-"""Of one case, whose arms are frameworks and threads."""
-
-
-class InferenceWatcher:
-    """Looks on while processes are made; this one says nothing."""
-
-    def started(self, step: Replicate, at: int, total: int) -> None:
-        """The process at place ``at`` (from 1) of ``total`` begins."""
-
-    def stage(self, step: Replicate, stage: str) -> None:
-        """The process begins a stage of ``levelbench.experiments.inference.measuring.STAGES``."""
-
-    def finished(self, step: Replicate, outcome: InferenceOutcome) -> None:
-        """The process has ended, and its record is whole."""
+_CHILD = "levelbench.experiments.inference.processes"
+_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_READ_THEM = ("numpy", "torch", "onnxruntime")
 
 
-def plan_inference(
-    arms: Sequence[InferenceSpecification],
-    count: int,
-    store: Path,
-    environment: Mapping[str, Any],
-    *,
-    fresh: bool = False,
-    since: str = "",
-) -> InferencePlan:
-    """Look for what is done and interleave what is to go.
+def told_by_environment(framework: str) -> bool:
+    """Whether it reads how many threads to start; XLA, under JAX, starts one for each core that it may use."""
+    return framework in _READ_THEM
 
-    Raises ``MissingError`` for a framework or device that is not here, ``UsageError`` for a process that another
-    command is at right now, or an arm that is named twice.
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_cores(arm: InferenceArm) -> None:
+    """``UsageError`` for a number of threads that its framework cannot be given here."""
+    if arm.threads is None or told_by_environment(arm.framework):
+        return
+    asked = f"--threads {arm.threads} on {arm.framework}"
+    if not hasattr(os, "sched_setaffinity"):
+        raise UsageError(asked, "it takes a thread a core, and cores cannot be taken away here", "leave --threads out")
+    if arm.threads > _cores():
+        found = f"it takes a thread a core, and {_cores()} may be used here"
+        raise UsageError(asked, found, f"ask for {_cores()} at most")
+
+
+def check_threads(arm: InferenceArm, described: Mapping[str, Any]) -> None:
+    """``CheckFailedError`` where the framework says that it has another number of threads than was asked for."""
+    has = described.get("threads")
+    if arm.threads is not None and isinstance(has, int) and has != arm.threads:
+        found = f"it has {has} instead of {arm.threads}"
+        raise CheckFailedError(f"the threads of {arm.framework}", found, "leave --threads out")
+
+
+def with_threads(environment: Mapping[str, Any], arm: InferenceArm) -> Mapping[str, Any]:
+    """The environment as a process sees it that is given the threads of ``arm``."""
+    if arm.threads is None:
+        return environment
+    known, machine = environment.get("threads", {}), environment.get("machine", {})
+    settings = {**(known.get("settings") or {}), **dict.fromkeys(_VARIABLES, str(arm.threads))}
+    if not told_by_environment(arm.framework) and machine.get("cores_allowed") is not None:
+        machine = {**machine, "cores_allowed": min(arm.threads, machine["cores_allowed"])}
+    return {**environment, "threads": {**known, "settings": settings}, "machine": machine}
+
+
+@contextmanager
+def with_variables(count: int | None) -> Iterator[None]:
+    """What a process that is started inside inherits: so many threads for whatever reads these variables."""
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    if count is not None:
+        os.environ.update(dict.fromkeys(_VARIABLES, str(count)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class InferenceJob(msgspec.Struct, frozen=True):
+    """What to measure. ``data`` is the folder of the task's data, if the user gave one.
+
+    ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
+    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
     """
-    need_frameworks((each.arm.framework, each.arm.device) for each in arms)
-    for each in arms:
-        check_cores(each.arm)
-    if len({key_of(each) for each in arms}) < len(arms):
-        raise UsageError("a comparison of frameworks", "one of them is named twice", "name each once")
-    return plan_replicates(
-        [arms],
-        count,
-        find=lambda each: InferenceRecord.find(store, key_of(each)),
-        why_not=lambda record: _why_not(record, environment),
-        title=lambda each: each.arm.title,
-        fresh=fresh,
-        since=since,
+
+    specification: InferenceSpecification
+    store: str
+    id: str = ""
+    seed: int = 0
+    data: str = ""
+    crashed: str = ""
+    planned: tuple[float | None, int] = (None, 0)
+
+
+class InferenceNote(Telling, frozen=True, kw_only=True):
+    """A line to the parent: what any process tells, a stage that begins, or the outcome."""
+
+    stage: str = ""
+    outcome: InferenceOutcome | None = None
+
+
+def limit_cores(arm: InferenceArm) -> None:
+    """Leave a framework that takes a thread a core only so many cores, before it is imported and counts them."""
+    if arm.threads is not None and not told_by_environment(arm.framework) and hasattr(os, "sched_setaffinity"):
+        usable = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, usable[: arm.threads])
+
+
+def main(arguments: list[str]) -> int:
+    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    return serve(arguments, InferenceJob, _carry_out)
+
+
+def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
+    limit_cores(job.specification.arm)
+    from levelbench.experiments.inference.measuring import make_inference_record
+
+    make_inference_record(
+        job.specification,
+        job.seed,
+        job.id,
+        Path(job.store),
+        Path(job.data) if job.data else None,
+        lambda path, stage, outcome: tell(InferenceNote(path=str(path), stage=stage, outcome=outcome)),
+        job.crashed,
+        job.planned,
     )
 
 
-def _why_not(record: InferenceRecord, now: Mapping[str, Any]) -> str:
-    """Why a record that came to its end does not count, or an empty string."""
-    if record.outcome is None or record.outcome.status == "failed":
-        return f"it failed before: {record.outcome.reason if record.outcome is not None else 'nobody said why'}"
-    arm = record.header.specification.arm
-    now = with_threads(now, arm)
-    return disagreement(record.header.version, record.header.environment, now, ("numpy", "onnx", arm.framework))
+@final
+class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
+    """Processes that measure inference; the arms are frameworks and threads.
 
-
-def carry_out_inference(
-    plan: InferencePlan, store: Path, folder: Path | None, watcher: InferenceWatcher, *, effect: float | None = None
-) -> dict[Place, InferenceRecord]:
-    """Make what is to go; all records that count, by place.
-
-    ``folder`` is that of the task's data, ``effect`` what looks at the comparison are planned for, if they are.
-    A process that crashes has a record that says so, and the rest goes on. Raises the error of a process that could not
-    be carried out; what was finished before it is kept.
+    ``folder`` is that of the task's data, ``effect`` what looks at the comparison are planned for, if they are. A
+    process that crashes has a record that says so, and the rest goes on.
     """
-    records = dict(plan.done)
-    if plan.steps:
-        need_folder(store / FOLDER)
-    for number, step in enumerate(plan.steps, 1):
-        job = InferenceJob(plan.specification(step), str(store), seed=step.seed, data=str(folder) if folder else "")
-        job = structs.replace(job, planned=(effect, plan.count))
-        notes = _survived(job, step, number, len(plan.steps), watcher)
-        record = InferenceRecord.read(next(note.path for note in notes if note.path))
-        records[step.place] = record
-        if record.outcome is not None:
-            watcher.finished(step, record.outcome)
-    return records
+
+    def __init__(self, store: Path, folder: Path | None = None, *, effect: float | None = None) -> None:
+        self._store, self._folder, self._effect = store, folder, effect
+
+    def check(self, arms: Sequence[InferenceSpecification]) -> None:
+        """``MissingError`` for what is not here, ``UsageError`` for an arm that is named twice or needs more cores."""
+        need_frameworks((each.arm.framework, each.arm.device) for each in arms)
+        for each in arms:
+            check_cores(each.arm)
+        if len({key_of(each) for each in arms}) < len(arms):
+            raise UsageError("a comparison of frameworks", "one of them is named twice", "name each once")
+
+    def key(self, wanted: InferenceSpecification) -> str:
+        """Its records' own."""
+        return key_of(wanted)
+
+    def title(self, wanted: InferenceSpecification) -> str:
+        """That of its arm."""
+        return wanted.arm.title
+
+    def find(self, wanted: InferenceSpecification) -> Iterable[InferenceRecord]:
+        """In the store."""
+        return InferenceRecord.find(self._store, key_of(wanted))
+
+    def why_not(self, record: InferenceRecord, wanted: InferenceSpecification, environment: Mapping[str, Any]) -> str:
+        """It failed; or another machine or levelbench, or other libraries."""
+        if record.outcome is None or record.outcome.status == "failed":
+            return f"it failed before: {record.outcome.reason if record.outcome is not None else 'no reason given'}"
+        now = with_threads(environment, wanted.arm)
+        libraries = ("numpy", "onnx", wanted.arm.framework)
+        return disagreement(record.header.version, record.header.environment, now, libraries)
+
+    @contextmanager
+    def opened(
+        self, plan: Plan[InferenceSpecification, InferenceRecord], watcher: Watcher[InferenceRecord]
+    ) -> Iterator[Make[InferenceRecord]]:
+        """Nothing is prepared."""
+        need_folder(self._store / FOLDER)
+
+        def make(turn: Turn, begin: Callable[[], None]) -> tuple[InferenceRecord, None]:
+            job = InferenceJob(
+                plan.arms[turn.arm],
+                str(self._store),
+                seed=turn.seed,
+                data=str(self._folder) if self._folder else "",
+                planned=(self._effect, len(plan.seeds)),
+            )
+
+            def on_note(note: InferenceNote) -> None:
+                if note.stage:
+                    watcher.progress(turn, note.stage)
+
+            notes = _survived(job, begin, on_note)
+            return InferenceRecord.read(next(note.path for note in notes if note.path)), None
+
+        yield make
 
 
 def _survived(
-    job: InferenceJob, step: Replicate, at: int, total: int, watcher: InferenceWatcher
+    job: InferenceJob, begin: Callable[[], None], on_note: Callable[[InferenceNote], None]
 ) -> list[InferenceNote]:
     """The notes of a process that came to its end: after a crash, of one that records it."""
 
-    def on_note(note: InferenceNote) -> None:
-        if note.stage:
-            watcher.stage(step, note.stage)
-
     def attempt(crashed: dict[int, str]) -> list[InferenceNote]:
-        watcher.started(step, at, total)
+        begin()
         asked = structs.replace(job, id=new_id(), crashed=crashed.get(0, ""))
         with with_variables(job.specification.arm.threads):
-            notes, code, output = listen("levelbench.experiments.inference.child", asked, InferenceNote, on_note)
+            notes, code, output = listen(_CHILD, asked, InferenceNote, on_note)
         stage = next((note.stage for note in reversed(notes) if note.stage), "")
         what = f"inference of {job.specification.title} on {job.specification.arm.title}"
         raise_told(notes, code, output, what, f" at {stage}" if stage else "", 0)
         return notes
 
     return survived(attempt)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,29 +1,36 @@
-"""What one process asks and judges: the network with its parameters, the examples, and the quality of the answers.
+"""The subject of an inference benchmark: a network, and what it is asked about.
 
-The quality is the task's own, measured over answers that come by the path that is timed: in place of an
-executor it is given one that asks the system under test.
+Examples are the test split of a task, the user's own file or folder, or made-up inputs: columns in the order of the
+network's inputs, with labels where there are some. Nothing that a file claims is believed before it was compared with
+what the network takes. The quality is the task's own, measured over answers that come by the path that is timed: in
+place of an executor it is given one that asks the system under test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import hashlib
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DataError, DefinitionError, UnsupportedError
-from levelbench.experiments.inference.data import Examples, file_examples, synthetic_examples
+from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.experiments.request import load_task
+from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.networks.benchmark.cases import digest_of, read_inputs
 from levelbench.networks.executor import Backend
 from levelbench.networks.files import load
-from levelbench.networks.inference import Answerer, Feed, PreparedFeed, RawFeed
+from levelbench.networks.inference import Answerer, Feed, PreparedFeed, RawFeed, Source
 from levelbench.networks.network import Network
+from levelbench.networks.values import Value
 from levelbench.operators.frameworks import load_framework, open_framework
-from levelbench.records.inference import Accuracy, InferenceSpecification
+from levelbench.records.inference import Accuracy, Data, InferenceSpecification
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import normaliser
 from levelbench.training.quality import Bleu
@@ -33,7 +40,216 @@ if TYPE_CHECKING:
     from levelbench.training.input import Held
     from levelbench.training.quality import Quality
 
-__all__ = ["Subject", "make_subject", "refuse_quality"]
+__all__ = ["LABELS", "Examples", "Subject", "check_examples", "digest_of_data", "file_examples", "make_subject"]
+__all__ += ["refuse_quality", "synthetic_examples"]
+
+
+LABELS = "labels"
+"""The array of an ``.npz`` file that holds the class of each example."""
+SYNTHETIC = 256
+_ZIP = b"PK\x03\x04"
+_BYTES = "bytes to float32, divided by 255"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Columns of one length, first those of the inputs; ``labels`` (n,) int64 or ``None``.
+
+    ``prepared`` says in words what is done to a row before the network gets it; empty where nothing is.
+    """
+
+    sources: tuple[Source, ...]
+    count: int
+    labels: NDArray[np.int64] | None = None
+    prepared: str = ""
+    synthetic: bool = False
+    checksums: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Rows of bytes as float32 from 0 to 1, in the shape that the network takes."""
+
+    rows: Source
+    shape: tuple[int, ...]
+
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[np.float32]:
+        raw = self.rows[indices] if isinstance(self.rows, np.ndarray) else self.rows.take(indices, seeds)
+        scaled = np.multiply(raw, np.float32(1 / 255), dtype=np.float32)
+        return np.ascontiguousarray(scaled.reshape(len(indices), *self.shape))
+
+
+def digest_of_data(path: Path) -> str:
+    """SHA-256 of a file, or of the listing of a folder of images (names and sizes)."""
+    if path.is_dir():
+        from levelbench.training.datasets.images import index_folder
+
+        return index_folder(path).digest()
+    if not path.is_file():
+        raise MissingError(f"the data {path}", "there is no such file or folder", "name one that exists")
+    return digest_of(path)
+
+
+def synthetic_examples(network: Network, sizes: dict[str, int], batch: int) -> Examples:
+    """Random inputs from a fixed seed, as many as :data:`SYNTHETIC`; a multiple of the batch where that is more.
+
+    Where the network's batch is fixed, its rows are drawn one batch at a time.
+    """
+    made = network.make_inputs(max(SYNTHETIC, batch), 0, sizes)
+    columns = tuple(made[name] for name in read_inputs(network))
+    if fixed := next((len(each) for each in columns if len(each) < SYNTHETIC), 0):
+        parts = [network.make_inputs(fixed, seed, sizes) for seed in range(-(-SYNTHETIC // fixed))]
+        columns = tuple(np.concatenate([part[name] for part in parts]) for name in read_inputs(network))
+    return Examples(columns, len(columns[0]), synthetic=True)
+
+
+def file_examples(network: Network, data: Data) -> Examples:
+    """The user's examples: an ``.npz`` with an array an input, an IDX file of images, or a folder of image classes.
+
+    Raises ``DataError`` for a file that is damaged or changed since it was named, ``UsageError`` for one that does not
+    fit the network.
+    """
+    path = Path(data.path)
+    for each, digest in ((data.path, data.digest), (data.labels, data.labels_digest)):
+        if digest and digest_of_data(Path(each)) != digest:
+            raise DataError(f"the data {each}", "they changed since the measurement was planned", "run it again")
+    wanted = [each for each in network.inputs if each.name in read_inputs(network)]
+    if path.is_dir():
+        found = _folder(path, wanted)
+    else:
+        with path.open("rb") as file:
+            zipped = file.read(4) == _ZIP
+        found = _npz(path, wanted) if zipped else _idx(path, wanted, Path(data.labels) if data.labels else None)
+    if not found.count:
+        raise DataError(f"the data {path}", "they hold no example", "give at least one")
+    return found
+
+
+def check_examples(network: Network, examples: Examples) -> None:
+    """``UsageError`` for values that no network can answer about, or labels that it has no class for.
+
+    Rows that are read or decoded one by one are not looked at.
+    """
+    for value, column in zip((each for each in network.inputs if each.name in read_inputs(network)), examples.sources):  # noqa: B905
+        if isinstance(column, np.ndarray) and column.dtype.kind in "fc":
+            wrong = int(np.count_nonzero(~np.isfinite(column)))
+            if wrong:
+                asked, do = f"the data for {value.name!r}", "leave such rows out, or put numbers in"
+                raise UsageError(asked, f"{wrong:,} of {column.size:,} values are no finite numbers", do)
+    if examples.labels is None:
+        return
+    shape = network.outputs[0].shape if network.outputs else None
+    classes = shape[1] if shape is not None and len(shape) == 2 and isinstance(shape[1], int) else None
+    low, high = int(examples.labels.min()), int(examples.labels.max())
+    if low < 0 or (classes is not None and high >= classes):
+        found = f"they go from {low} to {high}, and the network has {classes or 'no negative'} classes"
+        raise UsageError("the labels of the data", found, "number the classes from 0, as the network does")
+
+
+def _npz(path: Path, wanted: Sequence[Value]) -> Examples:
+    asked = f"the data {path}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            claimed = sum(each.file_size for each in archive.infolist())
+        if claimed > (memory_left_bytes() or claimed):
+            raise DataError(asked, f"its arrays take {claimed:,} bytes, more than is left", "give fewer examples")
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            names = [each.name for each in wanted]
+            if missing := [name for name in names if name not in file.files]:
+                if len(names) == 1 and len(rest := [each for each in file.files if each != LABELS]) == 1:
+                    missing, names = [], rest
+                else:
+                    found = f"it has no array {missing[0]!r}; there are {', '.join(file.files) or 'none'}"
+                    raise UsageError(asked, found, f"name the arrays after the inputs: {', '.join(names)}")
+            if unread := sorted(set(file.files) - {*names, LABELS}):
+                # Labels under another name would be left out, and with them the quality.
+                found = f"its array {unread[0]!r} is no input of the network; those are {', '.join(names)}"
+                raise UsageError(asked, found, f"leave it out, or call it {LABELS} if these are the right answers")
+            columns = [file[name] for name in names]
+            labels = file[LABELS] if LABELS in file.files else None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(asked, f"it cannot be read ({error})", "write it with numpy.savez; no objects") from error
+    fitted = tuple(_fitted(asked, each, column) for each, column in zip(wanted, columns, strict=True))
+    return _whole(asked, fitted, labels, "")
+
+
+def _idx(path: Path, wanted: Sequence[Value], labels: Path | None) -> Examples:
+    from levelbench.training.datasets.idx import read_idx
+
+    asked = f"the data {path}"
+    if len(wanted) != 1:
+        raise UsageError(asked, f"it is one array, and the network takes {len(wanted)}", "give an .npz file")
+    array = read_idx(path).array
+    found = None if labels is None else read_idx(labels).array
+    if array.dtype == np.uint8 and wanted[0].dtype == "float32":
+        scaled = _Scaled(array, _row_shape(asked, wanted[0], array.shape[1:]))
+        return _whole(asked, (scaled,), found, _BYTES, len(array))
+    return _whole(asked, (_fitted(asked, wanted[0], array),), found, "")
+
+
+def _folder(path: Path, wanted: Sequence[Value]) -> Examples:
+    from levelbench.training.datasets.images import ImageColumn, View, index_folder
+
+    asked = f"the data {path}"
+    shape = wanted[0].shape or ()
+    square = len(shape) == 4 and shape[1] == 3 and isinstance(shape[2], int) and shape[2] == shape[3]
+    if len(wanted) != 1 or not square or wanted[0].dtype != "float32":
+        found = f"its images would be (n, 3, size, size) of float32, and the network takes {wanted[0].shape}"
+        raise UsageError(asked, found, "give an .npz file with arrays as the network takes them")
+    index = index_folder(path)
+    size = shape[2]
+    assert isinstance(size, int)
+    images = ImageColumn(index, View(size))
+    prepared = f"decoded, scaled to {size}x{size} (shorter side, middle), {_BYTES}"
+    return _whole(asked, (_Scaled(images, (3, size, size)),), index.labels, prepared, len(index))
+
+
+def _fitted(asked: str, value: Value, column: NDArray[Any]) -> NDArray[Any]:
+    """The column in the network's dtype and row shape; ``UsageError`` where it has another."""
+    if column.ndim < 1:
+        raise UsageError(asked, f"the array for {value.name!r} is a single number", "give a row an example")
+    shape = _row_shape(asked, value, column.shape[1:])
+    if value.dtype and column.dtype.name != value.dtype:
+        if not np.can_cast(column.dtype, value.dtype, "same_kind"):
+            found = f"the array for {value.name!r} is {column.dtype.name}, and the network takes {value.dtype}"
+            raise UsageError(asked, found, "convert it: what the conversion is decides about the answers")
+        column = column.astype(value.dtype)
+    return column.reshape(len(column), *shape)
+
+
+def _row_shape(asked: str, value: Value, given: tuple[int, ...]) -> tuple[int, ...]:
+    """The row's shape, where sizes of 1 may have been left out; open sizes are taken from what is given."""
+    declared = (value.shape or (None, *given))[1:]
+    if len(declared) == len(given) and all(a == b or not isinstance(a, int) for a, b in zip(declared, given)):  # noqa: B905
+        return given
+    if all(isinstance(each, int) for each in declared):
+        sizes = tuple(each for each in declared if isinstance(each, int))
+        if math.prod(sizes) == math.prod(given) and [s for s in sizes if s > 1] == [g for g in given if g > 1]:
+            return sizes
+    found = f"its rows for {value.name!r} have shape {given}, and the network takes {tuple(declared)}"
+    raise UsageError(asked, found, "give rows of that shape")
+
+
+def _whole(
+    asked: str, columns: tuple[Source, ...], labels: NDArray[Any] | None, prepared: str, count: int | None = None
+) -> Examples:
+    lengths = {len(each) for each in columns if isinstance(each, np.ndarray)} | (
+        {count} if count is not None else set()
+    )
+    if labels is not None:
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            found = f"the labels are {labels.dtype.name} of shape {labels.shape}"
+            raise UsageError(asked, found, "give one whole number an example")
+        lengths.add(len(labels))
+        labels = labels.astype(np.int64)
+    if len(lengths) != 1:
+        found = f"its arrays have {', '.join(map(str, sorted(each for each in lengths if each is not None)))} rows"
+        raise UsageError(asked, found, "give as many rows in each, labels included")
+    (total,) = lengths
+    assert total is not None
+    digest = hashlib.sha256(b"" if labels is None else labels.tobytes()).hexdigest()
+    return Examples(columns, total, labels, prepared, checksums={} if labels is None else {LABELS: digest})
+
 
 _PIXELS = "raw pixels to float32, normalised by channel"
 

@@ -24,21 +24,15 @@ from levelbench.measure.statistics.distributions import (
     t_survival,
 )
 from levelbench.measure.statistics.intervals import (
-    amdahl_bound,
-    arithmetic_mean,
-    coefficient_of_variation,
     estimate,
     estimate_median,
     estimate_signed,
     fisher_exact,
-    geometric_mean,
-    harmonic_mean,
     log_mean_interval,
     mean_interval,
     median_interval,
     median_interval_ranks,
     median_interval_ranks_normal,
-    olympic_mean,
     wilson,
 )
 from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
@@ -51,7 +45,17 @@ from levelbench.measure.statistics.survival import (
     log_rank_p,
     time_ratio,
 )
-from levelbench.measure.statistics.values import RANGE, Estimate, Interval
+from levelbench.measure.statistics.values import (
+    RANGE,
+    Estimate,
+    Interval,
+    amdahl_bound,
+    arithmetic_mean,
+    coefficient_of_variation,
+    geometric_mean,
+    harmonic_mean,
+    olympic_mean,
+)
 
 __all__ = [
     "RANGE",

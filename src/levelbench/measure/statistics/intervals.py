@@ -16,7 +16,16 @@ from functools import lru_cache
 import numpy as np
 
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
-from levelbench.measure.statistics.values import RANGE, Estimate, Interval, check_share, exponential, finite, positive
+from levelbench.measure.statistics.values import (
+    RANGE,
+    Estimate,
+    Interval,
+    check_share,
+    exponential,
+    finite,
+    geometric_mean,
+    positive,
+)
 
 INTERVAL_FROM = 6
 """Values from which a typical value has an interval."""
@@ -186,53 +195,3 @@ def fisher_exact(k_a: int, n_a: int, k_b: int, n_b: int) -> float:
 def _check(k: int, n: int) -> None:
     if n < 1 or not 0 <= k <= n:
         raise ValueError(f"{k} of {n} is not a share")
-
-
-def arithmetic_mean(costs: Sequence[float]) -> float:
-    """The mean of costs: seconds, joules, bytes. Not for rates or ratios."""
-    vector = finite(costs)
-    return math.fsum(vector) / len(vector)
-
-
-def harmonic_mean(rates: Sequence[float]) -> float:
-    """The mean of rates over equal amounts of work: the total work by the total time. All rates must be above zero."""
-    vector = positive(rates)
-    return len(vector) / math.fsum(1.0 / vector)
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of ratios, and of nothing else: average the costs behind them wherever they are known."""
-    vector = positive(ratios)
-    return math.exp(math.fsum(math.log(ratio) for ratio in vector) / len(vector))
-
-
-def coefficient_of_variation(values: Sequence[float], ddof: int = 1) -> float:
-    """Standard deviation by mean, with ``n - ddof`` in the variance. The mean must not be zero."""
-    vector = finite(values, ddof + 1)
-    mean = arithmetic_mean(values)
-    if mean == 0.0:
-        raise ValueError("the coefficient of variation of a mean of zero is not defined")
-    return float(vector.std(ddof=ddof)) / abs(mean)
-
-
-def amdahl_bound(p: float, serial_share: float) -> float:
-    """The greatest speed-up on ``p`` processors when ``serial_share`` of the work cannot be shared (Amdahl 1967)."""
-    if p < 1 or not 0.0 <= serial_share <= 1.0:
-        raise ValueError(f"{p} processors with a serial share of {serial_share}")
-    return 1.0 / (serial_share + (1.0 - serial_share) / p)
-
-
-def olympic_mean(times: Sequence[float | None], drop: int = 1) -> float | None:
-    """MLPerf Training's score: drop the ``drop`` fastest and slowest runs, average the others.
-
-    ``None`` is a run that did not converge: it counts as slower than any other. More than ``drop`` of them, or no run
-    left after dropping, make the result invalid: ``None``.
-    """
-    if drop < 0:
-        raise ValueError(f"{drop} runs cannot be dropped")
-    done = sorted(float(time) for time in finite([time for time in times if time is not None], 0))
-    failed = len(times) - len(done)
-    kept = done[drop : len(times) - drop]
-    if failed > drop or not kept:
-        return None
-    return math.fsum(kept) / len(kept)

@@ -29,7 +29,7 @@ import onnx
 from msgspec import structs
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import Host
+from levelbench.checks.arrays import Correctness, Host
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
@@ -41,7 +41,6 @@ from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoF
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, read_inputs
 from levelbench.networks.benchmark.reference import (
-    Correctness,
     KeptTensor,
     Reference,
     ReferenceFacts,
@@ -66,8 +65,7 @@ from levelbench.records.networks import (
     ProfileShares,
 )
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.redaction import redact
-from levelbench.records.schema import Measurement, Samples
+from levelbench.records.schema import Measurement, Samples, redact
 
 _MOST = 50_000
 _FEW = 6

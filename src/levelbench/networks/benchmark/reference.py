@@ -12,13 +12,13 @@ fault only if roundings of parameters and inputs (a ReLU at zero that turns over
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from levelbench.checks.arrays import Host, difference, is_float, unit_roundoff
+from levelbench.checks.arrays import Correctness, Host, difference, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
 from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
 from levelbench.networks.cost import network_cost
@@ -241,15 +241,6 @@ _LEAST_GRADIENT = 1e-3
 """A gradient that is zero but for rounding (of a bias before a norm) is held against this share of the largest."""
 _FACTOR = 4.0
 """Roundings happen at each operator, and not at parameters and inputs alone."""
-
-
-@dataclass(frozen=True)
-class Correctness:
-    """``wrong`` is empty where nothing is; ``errors`` are the largest of ``output``, ``loss`` and ``gradient``."""
-
-    wrong: str = ""
-    checked: str = ""
-    errors: dict[str, float | None] = field(default_factory=dict)
 
 
 def compare(reference: Reference, found: Mapping[str, KeptTensor], allowed: tuple[float, float | None]) -> Correctness:

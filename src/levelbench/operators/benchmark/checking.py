@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import Tolerance, compare_values, errors, is_float, tolerance_for
+from levelbench.checks.arrays import Correctness, Tolerance, compare_values, errors, is_float, tolerance_for
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import sum_length
 
-__all__ = ["LIMIT_FLOPS", "Correctness", "Part", "check", "parts_of"]
+__all__ = ["LIMIT_FLOPS", "Part", "check", "parts_of"]
 
 
 LIMIT_FLOPS = 1e9
@@ -150,15 +150,6 @@ def _recurrent(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost
 
 Hosts = Sequence[Host | None]
 _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"})
-
-
-@dataclass(frozen=True)
-class Correctness:
-    """``wrong`` is empty where nothing is; ``errors`` are the largest over what was compared."""
-
-    wrong: str = ""
-    checked: str = ""
-    errors: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

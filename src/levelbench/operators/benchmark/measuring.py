@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper, shape_inference
 
-from levelbench.checks.arrays import is_float
+from levelbench.checks.arrays import Correctness, is_float
 from levelbench.checks.isolation import JsonLine
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.caches import Flusher, StreamFlusher
@@ -30,7 +30,7 @@ from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.forking import how_started
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
-from levelbench.operators.benchmark.checking import Correctness, Results, check
+from levelbench.operators.benchmark.checking import Results, check
 from levelbench.operators.contract import Array, Framework, Operator, OperatorBackend
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.frameworks import open_framework
@@ -38,8 +38,7 @@ from levelbench.operators.node import OperatorNode, operator_node, structural
 from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
 from levelbench.records.benchmarks import BenchmarkSpecification, BenchmarkWriter, Case, Problem
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.redaction import redact
-from levelbench.records.schema import Samples
+from levelbench.records.schema import Samples, redact
 
 
 def signature(array: NDArray[Any] | None) -> Signature | None:

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, MissingError
-from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent, split_by_digest
-from levelbench.training.datasets.places import named_folder, readable
+from levelbench.training.datasets.places import cache_folder, named_folder, readable
 from levelbench.training.datasets.reading import decode, read_bytes
 from levelbench.training.datasets.text import BEGIN, END, PADDING, Arrays, BytePairs, joined, padded, parted, prepared
 

@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError
-from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import (
     Dataset,
     DatasetSource,
@@ -38,7 +37,14 @@ from levelbench.training.datasets.base import (
     standardise,
     stratified_split,
 )
-from levelbench.training.datasets.places import DataFile, FileLocation, FileSource, folders_of, refuse_folder
+from levelbench.training.datasets.places import (
+    DataFile,
+    FileLocation,
+    FileSource,
+    cache_folder,
+    folders_of,
+    refuse_folder,
+)
 from levelbench.training.datasets.reading import BoundedFile, require_digest, unpacked
 
 _CODES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

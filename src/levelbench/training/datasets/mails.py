@@ -35,9 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, MissingError, StoreError
-from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
-from levelbench.training.datasets.places import FileSource, named_folder
+from levelbench.training.datasets.places import FileSource, cache_folder, named_folder
 from levelbench.training.datasets.reading import members, read_bytes, unpacked
 from levelbench.training.datasets.text import PADDING, Arrays, padded, prepared
 

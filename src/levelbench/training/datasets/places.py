@@ -15,8 +15,22 @@ from pathlib import Path
 from typing import Any, final
 
 from levelbench.errors import MissingError, UsageError
-from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import DatasetSource, Progress, silent
+
+__all__ = ["cache_folder"]
+
+
+def cache_folder() -> Path:
+    """``LEVELBENCH_CACHE``, else ``levelbench`` in ``XDG_CACHE_HOME`` or in ``~/.cache``.
+
+    An ``XDG_CACHE_HOME`` that is not absolute is ignored, as the XDG Base Directory Specification asks. Raises
+    ``RuntimeError`` for a user without a home.
+    """
+    own = os.environ.get("LEVELBENCH_CACHE")
+    if own:
+        return Path(own)
+    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (shared if shared.is_absolute() else Path.home() / ".cache") / "levelbench"
 
 
 @final

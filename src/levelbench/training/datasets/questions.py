@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError
-from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
-from levelbench.training.datasets.places import DataFile, FileSource, readable
+from levelbench.training.datasets.places import DataFile, FileSource, cache_folder, readable
 from levelbench.training.datasets.reading import read_text, require_digest
 from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
 

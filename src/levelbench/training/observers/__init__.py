@@ -12,7 +12,6 @@ from typing import Final
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.records.schema import Specification
 from levelbench.training.observers.base import Context, Observer, Progress, overridden, run_name
-from levelbench.training.observers.trackers import require
 
 __all__ = ["KINDS", "Context", "Observer", "Progress", "make", "overridden", "read"]
 
@@ -50,6 +49,8 @@ def read(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
             if (kind, place) in found:
                 raise UsageError(f"--observe {part}", "it is asked for twice", "ask for it once")
             if kind in _PACKAGES:
+                from levelbench.training.observers.trackers import require
+
                 require(kind, kind, f"--observe {part}")
             found.append((kind, place))
     return tuple(found)

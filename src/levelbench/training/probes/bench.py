@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, passed
 from levelbench.errors import LevelbenchError
-from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, Loader, make_loader
@@ -166,6 +165,8 @@ def _sizes(flops: float) -> tuple[int, int, int]:
 
 def _flops(recipe: Recipe, dataset: Dataset) -> float:
     """Operations of one example; lengths that the network leaves open are those of the data."""
+    from levelbench.networks.cost import network_cost
+
     sizes: dict[str, int] = {}
     for value, column in zip(recipe.network.inputs, dataset.train.columns, strict=False):
         open_sizes = zip((value.shape or ())[1:], column.shape[1:], strict=False)

@@ -20,7 +20,6 @@ import numpy as np
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.probes import recipe_parts
 from levelbench.training.quality import Quality, Top1, TopK
 from levelbench.training.recipe import Recipe
 from levelbench.training.stopping import Evaluate
@@ -109,6 +108,8 @@ def quick_report(
 
     The report holds what a record may. Of more data than ``most_bytes`` what is in it is not looked at.
     """
+    from levelbench.training.probes import recipe_parts
+
     probes: list[Probe] = [
         ("quality", lambda: _quality(task.quality, task.also)),
         ("labels", lambda: _labels(dataset)),

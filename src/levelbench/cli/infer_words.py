@@ -1,30 +1,32 @@
-"""What the words of ``levelbench infer`` mean: which network, which data, which scenario, on which frameworks.
-
-Whatever cannot be meant is found here, before anything is trained or measured.
-"""
+"""What ``levelbench infer`` measures: what its words mean, and the trained network of a task, found or trained once."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from levelbench.cli import options as shared
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.inference.data import Examples
+    from levelbench.experiments.inference.making import TrainingRun
+    from levelbench.experiments.inference.models import Basis, KeptModel
+    from levelbench.experiments.inference.subject import Examples
     from levelbench.networks.network import Network
     from levelbench.records.inference import Data, InferenceArm, Model, ScenarioSettings
+    from levelbench.training.task import Task
 
-__all__ = ["SCENARIOS", "Foreign", "foreign", "frameworks_of", "is_task", "scenario_settings", "seconds"]
+__all__ = ["SCENARIOS", "Foreign", "TaskModel", "foreign", "frameworks_of", "is_task", "scenario_settings"]
+__all__ += ["task_model"]
+
 
 SCENARIOS = ("single-stream", "multi-stream", "server", "offline", "dawnbench")
 _QUANTILES = {"single-stream": 0.9}
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _OFFLINE_BATCH = 32
 _LONGEST = 10.0
 _LEAST_S = 30.0
@@ -49,18 +51,6 @@ def is_task(word: str) -> bool:
     return name in plugins.names("task") or name.endswith(".py")
 
 
-def seconds(option: str, text: str, *, bare: bool = True) -> float:
-    """``15ms``, ``2min`` or, where ``bare`` numbers are seconds, ``0.5``; above zero."""
-    found = _TIME.fullmatch(text.strip())
-    value = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
-    if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{option} {text}", "it is no time above zero", f"write it as in {option} 15ms or {option} 2s")
-    if found and not found[2] and not bare:
-        number = text.strip()
-        raise UsageError(f"{option} {text}", "it has no unit", f"write {option} {number}ms or {option} {number}s")
-    return value
-
-
 def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> ScenarioSettings:
     """The scenario that the options describe, with the defaults of the others."""
     from levelbench.measure.statistics.early_stopping import least_queries
@@ -74,7 +64,7 @@ def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> 
         percent = f" (did you mean {quantile / 100:g}?)" if 50 <= quantile < 100 else ""
         found = f"it is not between 0 and 1{percent}"
         raise UsageError(f"--quantile {quantile:g}", found, "give a share, as in --quantile 0.99")
-    duration_s = 0.0 if name == "dawnbench" else seconds("--duration", given["duration"])
+    duration_s = 0.0 if name == "dawnbench" else shared.seconds("--duration", given["duration"])
     per_query = (given["samples_per_query"] or 8) if name == "multi-stream" else 1
     least = {"offline": 0, "dawnbench": 1}.get(name, -1)
     return ScenarioSettings(
@@ -107,7 +97,7 @@ def _server(name: str, given: dict[str, Any], duration_s: float) -> dict[str, An
         raise UsageError(f"--qps {qps:g}", "it is no rate above zero", "give the queries a second, as in --qps 200")
     if qps is not None:
         refuse_flood(qps, duration_s)
-    return {"qps": qps, "bound_s": seconds("--bound", given["bound"], bare=False), "find_peak": find_peak}
+    return {"qps": qps, "bound_s": shared.seconds("--bound", given["bound"], bare=False), "find_peak": find_peak}
 
 
 def _refuse_strangers(name: str, given: dict[str, Any]) -> None:
@@ -138,7 +128,7 @@ def frameworks_of(words: str | None, device: str, threads: int | None, default: 
 
     Raises ``MissingError`` for a framework or device that is not here.
     """
-    from levelbench.cli.network.arms import framework_words
+    from levelbench.cli.network_words import framework_words
     from levelbench.operators.frameworks import load_framework
     from levelbench.records.inference import InferenceArm
 
@@ -158,8 +148,8 @@ def foreign(
     ``UsageError`` for a ``target_accuracy`` where nobody knows the right answers, or off the scale of top-1.
     """
     from levelbench import plugins
-    from levelbench.cli.network.words import make_cases, name_network
-    from levelbench.experiments.inference.data import check_examples, digest_of_data, file_examples
+    from levelbench.cli.network_words import make_cases, name_network
+    from levelbench.experiments.inference.subject import check_examples, digest_of_data, file_examples
     from levelbench.records.inference import Data, Model
 
     try:
@@ -213,3 +203,112 @@ def _fixed(network: Network) -> int | None:
     firsts = {each.shape[0] if each.shape else None for each in network.inputs}
     first = firsts.pop() if len(firsts) == 1 else None
     return first if isinstance(first, int) else None
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A task's trained network, its test split, the folder of its data, and the framework that trained it."""
+
+    model: Model
+    data: Data
+    folder: Path | None
+    framework: str
+
+
+def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> TaskModel:
+    """The trained network that ``word``, as in ``digits[hidden=64]``, and the options name; trains where none is kept.
+
+    Says so beforehand. Raises ``UsageError`` for what cannot be meant, and what the run raised.
+    """
+    from levelbench.experiments.inference.making import kept_model
+    from levelbench.experiments.inference.subject import refuse_quality
+    from levelbench.experiments.request import load_task
+    from levelbench.records.inference import Data, Model
+    from levelbench.records.selection import parse_item
+
+    if given["labels"] is not None or given["sizes"]:
+        option = "--labels" if given["labels"] is not None else "--size"
+        raise UsageError(f"{option} with a task", "its data are known", "leave it out, or give a model")
+    # Before its data are looked for: nobody is to install data for what is refused in any case.
+    task = load_task(parse_item(word)[0])
+    refuse_quality(task.name, task.quality)
+    wanted = _wanted(word, store, given)
+    if given["target_accuracy"] is not None:
+        # Refuses what is not on the metric's scale, as the target of a run.
+        task.quality.as_target(given["target_accuracy"])
+    wanted = replace(wanted, basis=_basis(task, wanted, checksums := dict(task.data.load(given["data"]).checksums)))
+    kept = kept_model(store, wanted) or _trained(store, wanted, as_json, given["data"], task.description)
+    facts, specification = kept.facts, kept.facts.specification
+    model = Model(
+        name=f"{specification.task}[{specification.recipe}]",
+        kind="task",
+        path=str(kept.path.relative_to(store)),
+        digest=facts.digest,
+        task=specification.task,
+        reference=wanted.reference,
+        recipe=specification.recipe,
+        settings=specification.settings,
+        run=facts.run,
+        run_digest=facts.run_digest,
+        quality=facts.quality.get("test"),
+    )
+    data = Data("task", f"the test split of {specification.task}", checksums=checksums)
+    return TaskModel(model, data, given["data"], specification.framework)
+
+
+def _basis(task: Task, wanted: TrainingRun, checksums: dict[str, str]) -> Basis:
+    """What the network would be trained from now."""
+    from levelbench.experiments.inference.models import basis_of
+    from levelbench.measure.environment import capture
+
+    specification = wanted.specification
+    network = task.assemble(specification.recipe, specification.settings).network
+    return basis_of(specification, capture().get("libraries", {}), network, checksums)
+
+
+def _wanted(word: str, store: Path, given: dict[str, Any]) -> TrainingRun:
+    from levelbench.experiments.inference.making import TrainingRun
+    from levelbench.experiments.request import Options, load_task, resolve, source_of
+    from levelbench.records.selection import parse_item
+
+    reference, settings = parse_item(word)
+    if given["run_word"] is not None:
+        if settings or given["recipe"] or given["train_seed"] is not None:
+            found = "the run says by itself how it was trained"
+            raise UsageError(f"--run {given['run_word']} with other settings", found, "give the task's name alone")
+        record = shared.open_store(store).one(given["run_word"])
+        header, task = record.header, load_task(reference)
+        if header.specification.task != task.name:
+            found = f"it trained {header.specification.task}"
+            raise UsageError(f"--run {given['run_word']} for {task.name}", found, "give its own task")
+        now = source_of(task, header.specification.recipe).whole
+        if header.specification.distribution is not None or header.source.whole != now:
+            found = "the task's source has changed since" if header.source.whole != now else "it had several ranks"
+            raise UsageError(f"the network of --run {given['run_word']}", found, "leave --run out: it is trained anew")
+        return TrainingRun(reference, header.specification, header.key, header.seed, now)
+    arm = resolve(reference, dict(settings), Options(recipe=given["recipe"], data=given["data"]))
+    if arm.specification.distribution is not None:
+        raise UsageError(f"infer {word}", "its training is of several ranks", "train it in one process")
+    return TrainingRun(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.whole)
+
+
+def _trained(store: Path, wanted: TrainingRun, as_json: bool, data: Path | None, description: str) -> KeptModel:
+    """Train, having said so with the time that it took before, where that is known."""
+    from levelbench.cli.progress_line import ProgressLine
+    from levelbench.experiments.inference.making import expected_s, train_model, why_not_kept
+    from levelbench.report.numbers import duration
+
+    specification = wanted.specification
+    name = f"{specification.task}[{specification.recipe}]"
+    expected = expected_s(shared.open_store(store), wanted)
+    took = f"such a run took {duration(expected)} here" if expected is not None else f"{description or 'once'}"
+    why = why_not_kept(store, wanted)
+    does = f"is in {store}" if not why else f"in {store} counts ({why})"
+    with shared.as_far_as_read(err=as_json):
+        click.echo(
+            f"no trained network of {name}, seed {wanted.seed}, on {specification.framework} {does}: "
+            f"training it now ({took}); it is kept",
+            err=as_json,
+        )
+    with ProgressLine() as line:
+        return train_model(store, wanted, data, lambda phase: line.say(f"{name}: {phase}") if line.live else None)

@@ -1,1 +1,0 @@
-"""What ``levelbench operator`` is made of besides its options: its progress and its JSON."""

@@ -1,0 +1,276 @@
+"""Fresh processes that measure: how they are started, how a parent listens to one, and how the child answers and fails.
+
+All processes of a command start in the same way, as runs that were started in two ways are compared with a doubt. They
+are forked where every framework of the command allows it: on Linux and on a CPU, where what it imports leaves no thread
+behind. Elsewhere all are new interpreters, and with ``--spawn``.
+
+Each framework has a server of its own, which has imported levelbench's part of a run and the framework, and no code of
+a user. Arms on one framework share it, so that they are compared in one layout of addresses and with one seed of
+hashes. After ``ROUNDS`` processes of each arm all servers are new. What a run allocates lies elsewhere in memory each
+time, as in a new interpreter, since the kernel chooses the pages of each process; what one server hides is how virtual
+addresses lie and how strings hash. The five runs of a default command share these, so their interval is one of this
+layout; the twenty that settle a small difference are spread over four. With fewer runs a server would cost what forking
+saves: to import PyTorch takes as long as twenty runs of ``digits``.
+
+What happened is in the record; the pipe only says where it is, how far the process has come, and why there is no
+record. A process that dies says nothing, so the parent reports how it died and what it printed last.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar, final
+
+import msgspec
+
+from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
+from levelbench.measure.forking import Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
+from levelbench.records.locks import store_fault
+
+__all__ = ["ROUNDS", "CrashError", "Starter", "Telling", "listen", "need_folder", "raise_told", "serve", "spawn"]
+__all__ += ["death", "framework_ceilings", "survived", "told_error"]
+
+ROUNDS: Final = 5
+"""After so many processes of each arm the servers are new."""
+
+
+def spawn(module: str, arguments: Sequence[str], output: int, pass_fds: Sequence[int]) -> Child:
+    """``python -m module`` with ``arguments``, as a new interpreter that prints to the descriptor ``output``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        pass_fds=tuple(pass_fds),
+    )
+
+
+@final
+class Starter(AbstractContextManager["Starter"]):
+    """Starts processes that run ``module`` on ``arms``, each a framework and a device; leaving it ends its servers.
+
+    With ``fork`` false all are new interpreters.
+    """
+
+    def __init__(self, module: str, arms: Iterable[tuple[str, str]], *, fork: bool = True) -> None:
+        self._module, self._arms = module, tuple(dict.fromkeys(arms))
+        self._servers: dict[str, ForkServer] = {}
+        self._round = -1
+        fork = fork and can_fork() and all(device == "cpu" for _, device in self._arms)
+        self.how: Start = "fork" if fork else "spawn"
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def begin(self, number: int) -> None:
+        """Make ready for process ``number`` (from 0) of each arm, with new servers where their turn has come."""
+        if self.how == "spawn" or number // ROUNDS == self._round:
+            return
+        self._close()
+        self._round = number // ROUNDS
+        try:
+            from levelbench.operators.frameworks import load_framework
+
+            for framework in dict.fromkeys(name for name, _ in self._arms):
+                imports = load_framework(framework).imports
+                self._servers[framework] = ForkServer([self._module, *imports])
+            # They import side by side, and nothing is measured meanwhile.
+            for server in self._servers.values():
+                server.wait_ready()
+        except UnsupportedError:
+            self._close()
+            self.how = "spawn"
+
+    def start(self, framework: str, arguments: Sequence[str], output: int, pass_fds: Sequence[int]) -> Child:
+        """A process on ``framework`` that prints to the descriptor ``output``; its job goes to its ``stdin``."""
+        if self.how == "fork":
+            server = self._servers[framework]
+            try:
+                return server.start(self._module, arguments, stdout=output, stderr=output, pass_fds=tuple(pass_fds))
+            except UnsupportedError:
+                # Somebody has ended it, as the kernel does where memory is short.
+                self._close()
+                self.how = "spawn"
+        return spawn(self._module, arguments, output, pass_fds)
+
+    def _close(self) -> None:
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+
+
+# What a process dies of by its own fault: others send SIGKILL and SIGTERM.
+_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+
+
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """A line to the parent: the record's path, the ceilings, the end, or an error in its three parts."""
+
+    path: str | None = None
+    ceilings: dict[str, Any] | None = None
+    done: bool = False
+    error: tuple[str, str, str] | None = None
+    exit_code: int = 0
+    trace: str = ""
+
+
+class CrashError(LevelbenchError):
+    """A process that a framework brought down at ``index`` of what it had to do."""
+
+    exit_code = 3
+    index = 0
+
+
+N = TypeVar("N", bound=Telling)
+J = TypeVar("J")
+T = TypeVar("T")
+
+
+Begin = Callable[[Sequence[str], int, Sequence[int]], Child]
+"""Starts a process with these arguments, which prints to a descriptor and is given others."""
+
+
+def listen(
+    module: str,
+    job: msgspec.Struct,
+    note: type[N],
+    on_note: Callable[[N], None] | None = None,
+    begin: Begin | None = None,
+) -> tuple[list[N], int, str]:
+    """Carry out a job in a process of its own, alone: its notes, its exit code, and what it printed.
+
+    The process is what ``begin`` starts, and without it a new interpreter: ``python -m module``.
+    """
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as output:
+        process = (begin or partial(spawn, module))([str(write)], output.fileno(), [write])
+        os.close(write)
+        notes: list[N] = []
+        try:
+            assert process.stdin is not None
+            # It may have died before it read its job; how it died is told below.
+            with suppress(BrokenPipeError):
+                process.stdin.write(msgspec.json.encode(job))
+                process.stdin.close()
+            with os.fdopen(read, "rb") as pipe:
+                # The loop sleeps until a line comes, and ends with the process.
+                for line in pipe:
+                    notes.append(msgspec.json.decode(line, type=note, strict=False))
+                    if on_note is not None:
+                        on_note(notes[-1])
+            process.wait()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        return notes, process.wait(), output.read().decode(errors="replace")
+
+
+def told_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
+    """An error that another process told in its three parts."""
+    error = LevelbenchError(*parts)
+    error.exit_code, error.trace = exit_code, trace
+    return error
+
+
+def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = False) -> LevelbenchError:
+    """How a process died that told nothing, and what it printed last; ``at`` names what it was at.
+
+    With ``crash`` it is a ``CrashError`` where the signal is one that nobody sends.
+    """
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    last = output.strip().splitlines()[-1:] or ["nothing printed"]
+    do = "run the same command again to resume; --debug shows all that it printed"
+    kind = CrashError if crash and -code in _CRASHES else LevelbenchError
+    error = kind(asked, f"its process {ended}{at} ({last[0]})", do)
+    error.exit_code, error.trace = 3, output
+    return error
+
+
+def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:
+    """Raise what a process told, or how it died; nothing, where it came to its end.
+
+    ``at`` names what it was at, as `` at Conv``, and ``index`` is its place. It died of a crash, a ``CrashError``,
+    where its record had begun, ``at`` is not empty and the signal is one that nobody sends.
+    """
+    told = next((note for note in notes if note.error is not None), None)
+    if told is not None and told.error is not None:
+        raise told_error(told.error, told.exit_code, told.trace)
+    if code == 0 and any(note.done for note in notes):
+        return
+    error = death(asked, code, output, at, crash=bool(at) and any(note.path for note in notes))
+    if isinstance(error, CrashError):
+        error.index = index
+    raise error
+
+
+def survived(attempt: Callable[[dict[int, str]], T]) -> T:
+    """What ``attempt`` gives, which is told where processes crashed before it, and how.
+
+    A process that crashes is followed by one that leaves that place out; a second crash at the same place is raised.
+    """
+    crashed: dict[int, str] = {}
+    while True:
+        try:
+            return attempt(crashed)
+        except CrashError as crash:
+            if crash.index in crashed:
+                raise
+            crashed = {**crashed, crash.index: crash.found}
+
+
+def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[Telling], None]], None]) -> int:
+    """The child: read a job from standard input, carry it out, and tell on the file descriptor named first."""
+    end_on_interrupt()
+    die_with_parent()
+    pipe = int(arguments[0])
+
+    def tell(note: Telling) -> None:
+        line = msgspec.json.encode(note) + b"\n"
+        while line:
+            line = line[os.write(pipe, line) :]
+
+    given = msgspec.json.decode(sys.stdin.buffer.read(), type=job)
+    try:
+        carry_out(given, tell)
+        tell(Telling(done=True))
+    except LevelbenchError as error:
+        parts = error.asked, error.found, error.do
+        tell(Telling(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  # the process's boundary: told to the parent
+        found = f"it raised {type(error).__name__}: {error}"
+        failure = DefinitionError("a benchmark's process", found, "--debug shows where; correct the adapter")
+        parts = failure.asked, failure.found, failure.do
+        tell(Telling(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
+        return failure.exit_code
+    return 0
+
+
+def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, Any]:
+    """What a framework reaches at best on a device, as records have it; in the process that measures it."""
+    from levelbench.operators.benchmark.measuring import backend_ceilings
+    from levelbench.operators.frameworks import load_framework
+
+    found = load_framework(framework)
+    return {**backend_ceilings(found, found.open(device), device, dtype).to_dict(), "framework": framework}
+
+
+def need_folder(folder: Path) -> None:
+    """Make the folder of the records before anything is measured for it: ``StoreError`` where that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise store_fault("a store for the records", folder, error) from error

@@ -1,0 +1,466 @@
+"""Training runs: which of those in the store count, and how one is made, in a process of its own or by a team.
+
+A run is done if the store holds one of the same specification and seed that came to its end, from the same task source
+on this machine. It is claimed while it is made, so that two commands started at once share the work and make no run
+twice. The record is the only channel for results: what a live display shows is read from the file that remains, so
+nothing can be seen that was not written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import msgspec
+
+from levelbench.errors import LevelbenchError, RecordError, UsageError
+from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
+from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
+from levelbench.experiments.processes import Starter, death, spawn, told_error
+from levelbench.experiments.request import Arm, load_task
+from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts
+from levelbench.measure.clocks import HOST
+from levelbench.measure.environment import same_machine
+from levelbench.measure.forking import Child
+from levelbench.records import Distribution, Event, Follower, Record, Store, new_id, parse_item, read_record, summarise
+from levelbench.records.locks import claimed
+from levelbench.records.schema import Between, Source
+from levelbench.records.selection import Selector, format_item
+from levelbench.records.summary import labels_of
+from levelbench.training.checkpoints import checkpoint_of
+from levelbench.training.pulse import Pulse
+
+__all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "label_with_recipe", "labels", "launch"]
+
+RunPlan = Plan[Arm, Record]
+
+CHILD = "levelbench.experiments.child"
+"""The module that the process of a run executes."""
+
+_CONTRADICTS = "the run before contradicts itself"
+_CLAIMS = ".claims"
+"""Folder in the store: a file a run that is being made, locked by the process that makes it."""
+_SHOWN = 3
+_LOOK_S = 0.5
+"""How often the record is looked at. Each look takes time from the run on a machine with few cores."""
+
+
+def label_with_recipe(label: str, arm: Arm) -> str:
+    """``label`` with the arm's recipe in it, where that is not its task's default."""
+    name, told = parse_item(label)
+    return label if arm.usual or "recipe" in told else format_item(name, {"recipe": arm.specification.recipe, **told})
+
+
+def labels(arms: Sequence[Arm]) -> list[str]:
+    """What each arm is called: by what differs, and by a recipe that is not its task's default."""
+    found = labels_of([arm.specification for arm in arms])
+    return [label_with_recipe(label, arm) for label, arm in zip(found, arms, strict=True)]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a run does beside training: how often it keeps a checkpoint, and who looks on.
+
+    ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept,
+    ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear. ``fork`` is
+    whether the processes of runs may be forked from one that has done the imports.
+    """
+
+    checkpoint: str | None = None
+    observe: tuple[str, ...] = ()
+    timeout_s: float = 300.0
+    keep_model: bool = False
+    planned_effect: float | None = None
+    fork: bool = True
+
+
+@final
+class Training(Kind[Arm, Record]):
+    """Runs of recipes; ``data`` is the folder of the dataset, if the user gave one."""
+
+    processes = False
+    waits = True
+
+    def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
+        self._store, self._data, self._extras = store, data, extras or Extras()
+
+    def check(self, arms: Sequence[Arm]) -> None:
+        """``UsageError`` for the same run twice."""
+        if len({arm.key for arm in arms}) == len(arms):
+            return
+        if len({(arm.key, arm.source.whole) for arm in arms}) == len(arms):
+            raise UsageError(
+                "a comparison of several runs",
+                "two of them have the same specification, by different files",
+                "give the recipe another name in one of the files, so that they can be told apart",
+            )
+        raise UsageError(
+            "a comparison of several runs",
+            "two of them have the same specification",
+            "name each once; for an A/A comparison use levelbench doctor, or run one with other seeds (--seed)",
+        )
+
+    def key(self, wanted: Arm) -> str:
+        """That of its specification."""
+        return wanted.key
+
+    def title(self, wanted: Arm) -> str:
+        """Its task."""
+        return wanted.specification.task
+
+    def find(self, wanted: Arm) -> list[Record]:
+        """The store's records of it, oldest first, so that the newest one counts."""
+        found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
+        return sorted(found, key=lambda record: record.header.started)
+
+    def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> str:
+        """It did not end well, contradicts itself, or something that it depends on has changed since."""
+        if record.status == "running":
+            return "another process is already running it; this one waits and takes its result"
+        if record.status != "done":
+            return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
+        if summarise(record).contradictions:
+            return _CONTRADICTS
+        if record.header.source.digest != wanted.source.digest:
+            return "the task's source has changed since"
+        if changed := _changed_modules(record.header.source, wanted.source):
+            return f"what the task's source imports has changed since: {', '.join(changed)}"
+        if _defined_otherwise(record.header.source, wanted.source):
+            return "the task's quality or data have changed since"
+        return _disagreement(record, wanted, environment)
+
+    def standing(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> Standing:
+        """An interrupted run may go on from its checkpoint, and a failed one counts as a failure."""
+        why = self.why_not(record, wanted, environment)
+        if why == _CONTRADICTS:
+            return Standing(why, replaced=self.is_replaced(record, wanted, environment))
+        kept = _resumable(record, wanted, environment) if why else None
+        words = f"{why}; it goes on from its checkpoint" if kept else why
+        return Standing(words, failed=record.status == "failed", resume=kept)
+
+    def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> bool:
+        """It ended, of the same source, on a machine of this kind."""
+        header = record.header
+        same = header.source.whole == wanted.source.whole and same_machine(header.environment, environment)
+        return same and record.status in ("done", "failed")
+
+    @contextlib.contextmanager
+    def opened(self, plan: RunPlan, watcher: Watcher[Record]) -> Iterator[Make[Record]]:
+        """What starts the runs. Ranks are new interpreters, and so are the runs compared with them."""
+        parts = [arm.specification for arm in plan.arms]
+        fork = self._extras.fork and all(each.distribution is None for each in parts)
+        doubts: dict[int, list[str]] = {}
+        with Starter(CHILD, [(each.framework, each.device) for each in parts], fork=fork) as starter:
+
+            def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
+                arm = plan.arms[turn.arm]
+                if turn.arm not in doubts:
+                    doubts[turn.arm] = self._doubts(arm)
+                    watcher.doubted(doubts[turn.arm])
+                begin()
+                claim = self._store.path / _CLAIMS / f"{arm.key[:16]}-s{turn.seed}"
+                with claimed(claim, lambda: watcher.progress(turn, "another process is making it")):
+                    if (record := self._made_meanwhile(plan, turn)) is not None:
+                        return record, None
+                    starter.begin(plan.seeds.index(turn.seed))
+                    job = self._job(turn, arm, doubts[turn.arm], len(plan.seeds))
+                    return self._made(turn, job, starter, watcher)
+
+            yield make
+
+    def _made(
+        self, turn: Turn, job: Job, starter: Starter, watcher: Watcher[Record]
+    ) -> tuple[Record | None, LevelbenchError | None]:
+        """Make one run; what it replaces is superseded once it is done."""
+
+        def on_progress(events: list[Event], elapsed_s: float, phase: str) -> None:
+            watcher.progress(turn, phase, elapsed_s, events)
+
+        finished = launch(job, on_progress, starter)
+        record = _sound(_witnessed(finished))
+        if record is not None and record.status == "done":
+            self._store.supersede(turn.replaces)
+        return record, finished.error
+
+    def _made_meanwhile(self, plan: RunPlan, turn: Turn) -> Record | None:
+        """The record of this run that another process has made since the plan was, if it counts as done.
+
+        Raises ``UsageError`` where one is being made that this process cannot wait for.
+        """
+        arm = plan.arms[turn.arm]
+        new = [
+            record
+            for record in self.find(arm)
+            if record.header.seed == turn.seed and (record.header.id not in plan.known or record.status == "running")
+        ]
+        for record in new:
+            if record.status == "running":
+                raise UsageError(
+                    f"seed {turn.seed} of {arm.specification.task}",
+                    f"another process is already running it ({record.path.name})",
+                    "wait for it, or choose other seeds with --seed",
+                )
+        return next((record for record in reversed(new) if not self.why_not(record, arm, plan.environment)), None)
+
+    def _doubts(self, arm: Arm) -> list[str]:
+        """What quick probes find wrong before the first run: with a task of somebody else, or with another target."""
+        task, specification = load_task(arm.reference), arm.specification
+        target = specification.target.threshold
+        if is_ours(arm.reference):
+            return target_doubts(task, target, self._data)
+        return quick_doubts(task, specification.recipe, specification.settings, self._data, target)
+
+    def _job(self, turn: Turn, arm: Arm, doubts: list[str], planned: int) -> Job:
+        extras = self._extras
+        return Job(
+            reference=arm.reference,
+            specification=arm.specification,
+            key=arm.key,
+            seed=turn.seed,
+            id=new_id(),
+            store=str(self._store.path),
+            data=str(self._data) if self._data else None,
+            source=arm.source.whole,
+            resume=str(turn.resume) if turn.resume else None,
+            checkpoint=extras.checkpoint,
+            observe=list(extras.observe),
+            timeout_s=extras.timeout_s,
+            keep_model=extras.keep_model,
+            doubts=doubts,
+            planned_effect=extras.planned_effect,
+            planned_runs=planned,
+            replaced=turn.replaced,
+        )
+
+
+def _changed_modules(then: Source, now: Source) -> list[str]:
+    """The user's own modules that are others now, or are imported only then or now."""
+    names = sorted({*then.modules, *now.modules})
+    return [name for name in names if then.modules.get(name) != now.modules.get(name)]
+
+
+def _defined_otherwise(then: Source, now: Source) -> bool:
+    """Whether what the task fixes is other code now, in a file other than the recipe's; older records do not say."""
+    return bool(then.quality) and (then.quality, then.data) != (now.quality, now.data)
+
+
+def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
+    """The checkpoint of an interrupted run that may go on here: of the same source, on the same machine."""
+    path = checkpoint_of(record.path)
+    if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
+        return None
+    return None if _disagreement(record, arm, now) else path
+
+
+def _disagreement(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
+    known = ("numpy", arm.specification.framework)
+    team = arm.specification.distribution
+    if team is None:
+        return disagreement(record.header.version, record.header.environment, now, known)
+    elsewhere = team.engine.startswith("slurm")
+    threads = {} if elsewhere else _threads(team, now)
+    return disagreement(record.header.version, record.header.environment, now, known, threads, elsewhere=elsewhere)
+
+
+def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
+    """What the engine would set for each rank where the user has set nothing: its share of this machine's cores."""
+    from levelbench.distributed.launching.environment import THREADS
+
+    options = parse_item(team.engine)[1]
+    here = max(1, team.ranks // int(options.get("nodes", 1)))
+    share = max(1, (now.get("machine", {}).get("cores_allowed") or 1) // here)
+    given = (now.get("threads", {}).get("settings") or {}).get(THREADS[0], str(share))
+    return dict.fromkeys(THREADS, given)
+
+
+def _sound(record: Record | None) -> Record | None:
+    """``record``; ``RecordError`` for one that no other command would take, as it contradicts itself."""
+    found = summarise(record).contradictions if record is not None else []
+    if record is None or not found:
+        return record
+    raise RecordError(
+        f"the run of {record.header.specification.task}, seed {record.header.seed}",
+        f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
+        "look for what in the task or on the machine makes it so, and run it again; until then it does not count",
+    )
+
+
+def _witnessed(finished: Finished) -> Record | None:
+    """The record, which has to hold what its parent told it as a witness; ``RecordError`` for one that does not.
+
+    Such a record is set aside, as any reader would take it for a run like others.
+    """
+    record = read_record(finished.path) if finished.path else None
+    if record is None or record.end is None or record.status != "done":
+        return record
+    testimony = finished.testimony
+    if testimony is None or (testimony and held(record.end.witness, testimony)):
+        return record
+    aside = record.path.with_suffix(".refused")
+    record.path.replace(aside)
+    raise RecordError(
+        f"the run of {record.header.specification.task}, seed {record.header.seed}",
+        "its record does not hold what the process that started it saw of its clock",
+        f"look for what changes the record while it is written ({aside}), and run it again",
+    )
+
+
+OnProgress = Callable[[list[Event], float, str], None]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended. ``path`` is its record, if it came so far; ``error`` what it told or how it died.
+
+    ``testimony`` is what this process told it as the witness of its clock: its record has to hold that. ``None`` where
+    the command on another node is the witness.
+    """
+
+    path: Path | None
+    error: LevelbenchError | None
+    testimony: tuple[Between, ...] | None = None
+
+
+def launch(job: Job, on_progress: OnProgress | None = None, starter: Starter | None = None) -> Finished:
+    """Run ``job`` to its end. ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second.
+
+    If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks
+    is handed to its engine. Without a ``starter`` the child is a new interpreter.
+    """
+    if job.specification.distribution is not None:
+        from levelbench.experiments.teams import run_team
+
+        return Finished(*run_team(job, on_progress))
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as steps:
+        pulse = Pulse(steps.fileno())
+        passed = theirs.fileno(), steps.fileno()
+        words = [str(each) for each in passed]
+        if starter is None:
+            process = spawn(CHILD, words, output.fileno(), passed)
+        else:
+            process = starter.start(job.specification.framework, words, output.fileno(), passed)
+        theirs.close()
+        witness = Parent()
+        try:
+            messages = _follow(process, job, ours, witness, pulse, on_progress)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            ours.close()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    return replace(_finished(process.wait(), messages, text, job), testimony=witness.testimony)
+
+
+def _follow(
+    process: Child,
+    job: Job,
+    link: socket.socket,
+    witness: Parent,
+    pulse: Pulse,
+    on_progress: OnProgress | None,
+) -> list[Message]:
+    assert process.stdin is not None
+    # It may have died before it read its job; how it died is told below.
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(msgspec.json.encode(job))
+        process.stdin.close()
+    began_ns = HOST.now_ns()
+    messages: list[Message] = []
+    pending, phase = b"", "start"
+    follower: Follower | None = None
+    looked_ns = began_ns
+    with _waiting(process, link) as wait:
+        alive = True
+        while alive:
+            alive = not wait(max(0.0, _LOOK_S - (HOST.now_ns() - looked_ns) * 1e-9))
+            witness.look()
+            pending, new = _messages(link, pending)
+            answer = witness.found(new)
+            if answer is not None:
+                # A child that has died since hears no answer.
+                with contextlib.suppress(OSError):
+                    _send(link, msgspec.json.encode(answer) + b"\n")
+            messages += new
+            for message in new:
+                phase = message.phase or phase
+                if message.path is not None:
+                    follower = Follower(Path(message.path))
+            now_ns = HOST.now_ns()
+            if on_progress is not None and (not alive or (now_ns - looked_ns) * 1e-9 >= _LOOK_S):
+                looked_ns = now_ns
+                elapsed_s = (now_ns - began_ns) * 1e-9
+                on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, pulse))
+    return messages
+
+
+@contextlib.contextmanager
+def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], bool]]:
+    """A function that waits up to so many seconds, asleep, and says whether the process has ended.
+
+    It wakes up for a message, too, as the witness of the run's clock answers at once. ``Popen.wait`` with a timeout
+    wakes up twenty times a second, beside a run whose threads need every core.
+    """
+    descriptor = os.pidfd_open(process.pid)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.register(link, select.POLLIN)
+
+    def wait(seconds: float) -> bool:
+        ready = poll.poll(seconds * 1e3)
+        if any(file == link.fileno() and event & select.POLLHUP for file, event in ready):
+            # It has closed its end, and says nothing more.
+            poll.unregister(link)
+        if not any(file == descriptor for file, _ in ready):
+            return False
+        process.wait()
+        return True
+
+    try:
+        yield wait
+    finally:
+        os.close(descriptor)
+
+
+def _send(link: socket.socket, line: bytes) -> None:
+    """The whole line; the child is waiting for it."""
+    link.setblocking(True)
+    try:
+        link.sendall(line)
+    finally:
+        link.setblocking(False)
+
+
+def _messages(link: socket.socket, pending: bytes) -> tuple[bytes, list[Message]]:
+    """The whole lines that have come, and the rest."""
+    while True:
+        try:
+            chunk = link.recv(65536)
+        except (BlockingIOError, ConnectionResetError):
+            break
+        if not chunk:
+            break
+        pending += chunk
+    *lines, rest = pending.split(b"\n")
+    return rest, [msgspec.json.decode(line, type=Message) for line in lines]
+
+
+def _finished(code: int, messages: list[Message], output: str, job: Job) -> Finished:
+    path = next((Path(message.path) for message in messages if message.path), None)
+    told = next((message for message in messages if message.error), None)
+    if told is not None and told.error is not None:
+        return Finished(path, told_error(told.error, told.exit_code, told.trace))
+    if code == 0 and any(message.phase == "done" for message in messages):
+        return Finished(path, None)
+    asked, early = f"a run of {job.specification.task}, seed {job.seed}", "" if code < 0 else " before the run was done"
+    return Finished(path, death(asked, code, output, early))
