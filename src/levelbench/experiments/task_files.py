@@ -39,7 +39,12 @@ __all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts
 __all__ += ["target_doubts", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))
+_SITES = {"site-packages", "dist-packages"}
+# As this process began: a folder of such a name that a task file puts on the path later is the file's own.
+_INSTALLED = (
+    *(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(Path(each).resolve() for each in sys.path if Path(each).name in _SITES),
+)
 _CODE = {".py", ".pyc", ".so", ".pyd", ".pth", ".toml", ".cfg", ".ini"}
 _DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
 _DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx"}
@@ -257,8 +262,6 @@ def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = (
 
 
 def _is_own(file: Path) -> bool:
-    if {"site-packages", "dist-packages"} & {*file.parts}:
-        return False
     return not any(file.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
 
 

@@ -363,7 +363,8 @@ class Trainer:
         began = timeline.switched_ns
         averaged = self._team.averaged(self.stepper)
         timeline.switch(Phase.EVALUATE)
-        if self.step_times_ns:
+        # A rank has its step's time in its ledger already, beside what it sent.
+        if self.step_times_ns and isinstance(self._team, Alone):
             self.step_times_ns[-1] += timeline.switched_ns - began
         progress.epoch = progress.step / self.steps_per_epoch
         # Observers see the weights that were evaluated.
