@@ -31,7 +31,8 @@ def specification(framework="torch", batch=1, mode="", transforms=(), **parts):
 
 
 def header(spec, seed=0, identity="abcd", environment=None, version="0.1.0", started=None, ceilings=CEILINGS):
-    started = started or f"2026-01-02T03:04:{seed:02d}.000+00:00"
+    # Frameworks take turns, and each is as often the first.
+    started = started or f"2026-01-02T03:04:{seed:02d}.{(spec.arm.framework != 'torch') ^ seed % 2}00+00:00"
     key = key_of(spec)
     known = {} if environment is None else environment
     return NetworkHeader(SCHEMA, identity, key, seed, started, spec, known, version, ceilings)

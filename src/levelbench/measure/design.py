@@ -132,16 +132,16 @@ def order_bias(
 def turns(count: int, seed: str) -> list[bool]:
     """Who goes first in each of ``count`` turns of the arms: ``True`` where the order of the arms is reversed.
 
-    A B, A B, B A, B A: a steady drift cancels over four turns. Which order a block of four begins with is drawn, so
-    that nothing that comes and goes at a period of its own keeps meeting one arm; and neighbouring turns are as often
-    in one order as in opposite ones, so that what lasts from one run to the next does not make pairs look more alike
-    than they are, as A B B A does. Equal seeds give equal turns, however many.
+    Drawn by a fair coin for each turn, so that nothing that comes and goes at a period of its own keeps meeting one
+    arm, and what lasts from one run to the next makes pairs look no more alike than they are; both befall an order that
+    repeats itself, such as A B B A. Of the first three turns one is unlike the others, so that few turns never all
+    have the same arm first. Equal seeds give equal turns, however many.
     """
     random = Random(seed)
-    found: list[bool] = []
-    while len(found) < count:
-        first = random.random() < 0.5
-        found += [first, first, not first, not first]
+    found = [False, False, False]
+    while len({*found}) < 2:
+        found = [random.random() < 0.5 for _ in found]
+    found += [random.random() < 0.5 for _ in range(count - len(found))]
     return found[:count]
 
 

@@ -23,6 +23,7 @@ from levelbench.records.figures import (
     largest_ceilings,
     planned_effect,
     share_of,
+    starts_of,
     told_doubts,
     total_of,
     unlike,
@@ -84,13 +85,14 @@ def summarise_benchmark(
     problems = specification.problems
     columns = [[_entry(problem, at, arm, ceilings, level) for at, problem in enumerate(problems)] for arm in arms]
     effect = planned_effect(record for arm in arms for record in arm)
-    columns = judged(columns, level, margin, effect=effect)
+    starts = [starts_of(arm) for arm in arms]
+    columns = judged(columns, [[each] * len(problems) for each in starts], level, margin, effect=effect)
     names = tuple(arm[0].header.specification.framework for arm in arms)
     totals = [
-        total_of(name, columns[0], column, level, margin, effect) for name, column in zip(names, columns, strict=True)
+        total_of(name, columns[0], column, (starts[0], own), level, margin, effect)
+        for name, column, own in zip(names, columns, starts, strict=True)
     ]
     threads = [arm[0].header.environment.get("framework", {}).get("threads") for arm in arms]
-    starts = [[record.header.started for record in arm] for arm in arms]
     return BenchmarkSummary(
         title=specification.title,
         frameworks=names,
@@ -105,7 +107,7 @@ def summarise_benchmark(
         margin=margin,
         suspect=(
             *(doubt for name, arm in zip(names, arms, strict=True) for doubt in told_doubts(name, _suspects(arm))),
-            *unlike(names, threads, starts),
+            *unlike(names, threads, [list(each.values()) for each in starts]),
             *exceeded(columns),
         ),
     )

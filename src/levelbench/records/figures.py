@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar
 
 from levelbench.measure.sequential import seen_at_looks
@@ -115,6 +116,18 @@ class _Planned(Protocol):
     def header(self) -> _PlannedHeader: ...
 
 
+class _StartedHeader(Protocol):
+    @property
+    def seed(self) -> int: ...
+    @property
+    def started(self) -> str: ...
+
+
+class _Started(Protocol):
+    @property
+    def header(self) -> _StartedHeader: ...
+
+
 @dataclass(frozen=True)
 class CeilingShare:
     """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
@@ -157,13 +170,15 @@ class ArmTotal:
 class Pair:
     """Times of two arms, one a process; paired where the processes of equal number are compared.
 
-    ``effect`` is what looks at them were planned for, if there was more than one.
+    ``effect`` is what looks at them were planned for, if there was more than one. ``starts`` are when the processes of
+    each arm started, in seconds: arms that did not take turns get no verdict from their processes alone.
     """
 
     a: list[float]
     b: list[float]
     paired: bool
     effect: float | None = None
+    starts: tuple[list[float], list[float]] | None = None
 
     @property
     def p_value(self) -> float:
@@ -176,17 +191,49 @@ class Pair:
         """Of the second against the first."""
 
         def judge(count: int | None, at: float) -> Verdict:
-            a, b = self.a[:count], self.b[:count]
-            return verdict(a, b, margin=margin, level=at, paired=self.paired, resolution=CLOCK_STEP_S)
+            spans = [None, None] if self.starts is None else [[(s, s) for s in each[:count]] for each in self.starts]
+            return verdict(
+                self.a[:count],
+                self.b[:count],
+                margin=margin,
+                level=at,
+                paired=self.paired,
+                spans_a=spans[0],
+                spans_b=spans[1],
+                resolution=CLOCK_STEP_S,
+            )
 
         if self.effect is None:
             return judge(None, level)
         return seen_at_looks(judge, min(len(self.a), len(self.b)), self.effect, level)
 
 
-def pair(a: Mapping[int, float], b: Mapping[int, float], effect: float | None = None) -> Pair:
-    """Both mappings, times by the number of the process, are in the order of their keys; ``effect`` as in ``Pair``."""
-    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED, effect)
+Starts = Mapping[int, float]
+"""When each process of an arm started, in seconds since 1970, by its number."""
+
+
+def starts_of(records: Iterable[_Started]) -> Starts:
+    """When the processes of one arm started; of a start that cannot be read, as if all had started at once."""
+    return {each.header.seed: _instant_s(each.header.started) for each in records}
+
+
+def _instant_s(started: str) -> float:
+    try:
+        return datetime.fromisoformat(started).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def pair(
+    a: Mapping[int, float],
+    b: Mapping[int, float],
+    effect: float | None = None,
+    starts: tuple[Starts, Starts] | None = None,
+) -> Pair:
+    """Both mappings, times by the number of the process, are in the order of their keys; the rest as in ``Pair``."""
+    paired = a.keys() == b.keys() and len(a) >= PAIRS_NEED
+    found = None if starts is None else ([starts[0][seed] for seed in a], [starts[1][seed] for seed in b])
+    return Pair(list(a.values()), list(b.values()), paired, effect, found)
 
 
 def planned_effect(records: Iterable[_Planned]) -> float | None:
@@ -264,17 +311,23 @@ def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[st
 
 
 def judged(
-    columns: Sequence[Sequence[J]], level: float, margin: float, what: str = "problems", effect: float | None = None
+    columns: Sequence[Sequence[J]],
+    starts: Sequence[Sequence[Starts]],
+    level: float,
+    margin: float,
+    what: str = "problems",
+    effect: float | None = None,
 ) -> list[list[J]]:
     """The entries of each arm with their verdicts against the first arm's, corrected for how many there are.
 
-    ``effect`` is what looks at them were planned for, if there was more than one.
+    ``starts`` are, by arm and entry, when its processes started; ``effect`` is what looks at them were planned for, if
+    there was more than one.
     """
     first, *others = columns
     found = [list(first)]
-    for column in others:
+    for arm, column in enumerate(others, 1):
         pairs = {
-            at: pair(a.times_s, b.times_s, effect)
+            at: pair(a.times_s, b.times_s, effect, (starts[0][at], starts[arm][at]))
             for at, (a, b) in enumerate(zip(first, column, strict=True))
             if a.status == b.status == "measured" and a.times_s and b.times_s
         }
@@ -287,11 +340,12 @@ def total_of(
     arm: str,
     first: Sequence[Judged],
     column: Sequence[Judged],
+    starts: tuple[Starts, Starts],
     level: float,
     margin: float,
     effect: float | None = None,
 ) -> ArmTotal:
-    """An arm's ``column`` of entries against the first arm's, over all cases."""
+    """An arm's ``column`` of entries against the first arm's, over all cases; ``starts`` of the two arms' processes."""
     counts = dict(Counter(entry.status for entry in column))
     if column is first:
         return ArmTotal(arm, counts)
@@ -303,11 +357,11 @@ def total_of(
         return ArmTotal(arm, counts, kinds=kinds)
     means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
     means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
-    return ArmTotal(arm, counts, len(both), pair(means_a, means_b, effect).verdict(margin, level), kinds)
+    return ArmTotal(arm, counts, len(both), pair(means_a, means_b, effect, starts).verdict(margin, level), kinds)
 
 
-def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[str]]) -> list[str]:
-    """What the arms do not share: the number of threads, and the time (``starts``) at which they were measured."""
+def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]]) -> list[str]:
+    """What the arms do not share: the number of threads, and when (``starts``, in seconds) they were measured."""
     found = []
     if len({each for each in threads if each is not None}) > 1:
         said = ", ".join(f"{title} {n}" for title, n in zip(titles, threads, strict=True) if n is not None)

@@ -16,7 +16,17 @@ from levelbench.measure.statistics import Estimate, Interval, estimate
 from levelbench.measure.statistics.early_stopping import least_queries, nearest_rank, stream_estimate
 from levelbench.measure.statistics.intervals import quantile_interval_ranks, values_needed
 from levelbench.measure.verdict import Verdict
-from levelbench.records.figures import Figure, figure_of, measured, pair, planned_effect, rate, told_doubts, verdicts
+from levelbench.records.figures import (
+    Figure,
+    figure_of,
+    measured,
+    pair,
+    planned_effect,
+    rate,
+    starts_of,
+    told_doubts,
+    verdicts,
+)
 from levelbench.records.inference import (
     PHASES,
     Accuracy,
@@ -138,7 +148,12 @@ def summarise_inference(
         for records in arms
     ]
     effect = planned_effect(record for records in arms for record in records)
-    pairs = {at: pair(scores[0], each, effect) for at, each in enumerate(scores) if at and each and scores[0]}
+    starts = [starts_of(records) for records in arms]
+    pairs = {
+        at: pair(scores[0], each, effect, (starts[0], starts[at]))
+        for at, each in enumerate(scores)
+        if at and each and scores[0]
+    }
     for at, judged in verdicts(pairs, level, margin, "frameworks").items():
         entries[at] = replace(entries[at], verdict=judged)
     doubts: list[str] = []

@@ -33,6 +33,7 @@ from levelbench.records.figures import (
     planned_effect,
     rate,
     share_of,
+    starts_of,
     told_doubts,
     total_of,
     unlike,
@@ -235,16 +236,19 @@ def summarise_networks(
     ceilings = largest_ceilings([record.header.ceilings for row in grid for place in row for record in place])
     rows = [[_entry(case, place, ceilings, level) for place in row] for case, row in zip(cases, grid, strict=True)]
     effect = planned_effect(record for row in grid for place in row for record in place)
-    columns = judged([list(column) for column in zip(*rows, strict=True)], level, margin, "cases", effect)
+    starts = [[starts_of(row[at]) for row in grid] for at in range(len(arms))]
+    columns = judged([list(column) for column in zip(*rows, strict=True)], starts, level, margin, "cases", effect)
     titles = [arm.title for arm in arms]
+    # Of a process, when it first measured one of the cases.
+    started = [{seed: min(s[seed] for s in arm if seed in s) for s in arm for seed in s} for arm in starts]
     measured_by = [[record for row in grid for record in row[at]] for at in range(len(arms))]
     return NetworkSummary(
         title=specification.title,
         arms=arms,
         rows=tuple((case, tuple(column[at] for column in columns)) for at, case in enumerate(cases)),
         totals=tuple(
-            total_of(title, columns[0], column, level, margin, effect)
-            for title, column in zip(titles, columns, strict=True)
+            total_of(title, columns[0], column, (started[0], own), level, margin, effect)
+            for title, column, own in zip(titles, columns, started, strict=True)
         ),
         ceilings=ceilings,
         processes=tuple(max(len(row[at]) for row in grid) for at in range(len(arms))),
@@ -256,7 +260,7 @@ def summarise_networks(
             *unlike(
                 titles,
                 [_threads(records) for records in measured_by],
-                [[record.header.started for record in records] for records in measured_by],
+                [list(each.values()) for each in started],
             ),
             *_profiled(titles, columns),
             *exceeded(columns),

@@ -126,7 +126,7 @@ def node(tmp_path, python):
 @pytest.mark.parametrize(("restarts", "seconds"), [(True, "0.2"), (False, "0.1")])
 def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restarts, seconds):
     monkeypatch.setattr(launchers, "_MEET_S", 0.2)
-    monkeypatch.setattr(launchers, "_END_S", 0.1)
+    monkeypatch.setattr(launchers, "_ALONE_S", 0.1)
     running = node((0, 3), restarts=restarts)
     assert running.wait(120)
     reason = f"rank 0 ended with code 3, and its launcher waited {seconds} s in vain for other nodes"
