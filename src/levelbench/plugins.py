@@ -80,7 +80,10 @@ def load_file(kind: str, path: Path) -> ModuleType:
     except LevelbenchError:
         raise
     except Exception as error:  # a user's file may raise anything; it becomes an error with its place
-        raise DefinitionError(f"{kind} file {path}", f"it raised {place(error, path)}", "correct the file") from error
+        do = "correct the file"
+        if isinstance(error, ImportError) and "relative import" in str(error):
+            do = "import by the package's name, or declare an entry point of the package and use that"
+        raise DefinitionError(f"{kind} file {path}", f"it raised {place(error, path)}", do) from error
     return module
 
 

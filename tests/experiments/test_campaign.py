@@ -41,7 +41,7 @@ def test_runs_of_two_arms_are_interleaved_and_share_their_seeds(task_file, store
     steps = plan_of(arms, range(4), store).to_go
     assert [step.seed for step in steps] == [0, 0, 1, 1, 2, 2, 3, 3]
     first = [step.arm for step in steps[::2]]
-    assert first in ([0, 0, 1, 1], [1, 1, 0, 0])
+    assert {*first[:3]} == {0, 1}
     assert [step.arm for step in steps[1::2]] == [1 - arm for arm in first]
     assert plan_of(arms, range(2), store).to_go == steps[:4]
 

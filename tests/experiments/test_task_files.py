@@ -9,6 +9,7 @@ import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 from levelbench.errors import DefinitionError, LevelbenchError, RecordError
+from levelbench.experiments import task_files
 from levelbench.experiments.request import load_task, load_watched, resolve
 from levelbench.experiments.task_files import Importing, import_doubts, is_ours, quick_doubts
 from levelbench.records import summarise
@@ -151,11 +152,31 @@ def test_a_package_in_any_site_folder_is_no_code_of_the_file(task_with, tmp_path
     (tmp_path / "helper_of_heavy.py").write_text("import heavy_elsewhere\n")
     monkeypatch.syspath_prepend(site)
     monkeypatch.syspath_prepend(tmp_path)
+    # It was on the path as the process began.
+    monkeypatch.setattr(task_files, "_INSTALLED", (*task_files._INSTALLED, site))
     _, seen = load_watched(task_with("import helper_of_heavy\n" if through_a_helper else "import heavy_elsewhere\n"))
     for name in ("heavy_elsewhere", "helper_of_heavy"):
         sys.modules.pop(name, None)
     assert seen.opened == []
     assert seen.imports_cpu_s >= 0.4 > seen.cpu_s
+
+
+def test_a_relative_import_in_a_task_file_is_told_what_to_do_instead(task_with):
+    with pytest.raises(DefinitionError, match="entry point of the package"):
+        load_task(task_with("from .nets import net\n"))
+
+
+def test_a_folder_that_the_file_calls_a_site_folder_is_its_own(task_with, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "weights.npz").write_bytes(bytes(70_000))
+    (site / "heavy_of_the_file.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('weights.npz').read_bytes()\n"
+    )
+    with pytest.raises(DefinitionError, match=r"weights\.npz"):
+        load_task(task_with(f"import sys\nsys.path.insert(0, {str(site)!r})\nimport heavy_of_the_file\n"))
+    sys.modules.pop("heavy_of_the_file", None)
 
 
 def test_threads_that_are_left_running_are_a_doubt(task_with):

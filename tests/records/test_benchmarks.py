@@ -1,5 +1,6 @@
 """Records of benchmarks: whole lines, one file a process, apart from the records of runs; and what they say."""
 
+import dataclasses
 import math
 
 import pytest
@@ -231,3 +232,15 @@ def test_a_ceiling_that_was_exceeded_is_doubted(tmp_path):
 def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):
     summary = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [1.0]], suspect=("others kept a core busy",))])
     assert summary.suspect == ("torch, 2 of 2 processes: others kept a core busy",)
+
+
+def test_frameworks_that_were_measured_one_after_the_other_get_no_verdict(tmp_path):
+    a, b = (arm(tmp_path, name, [[noisy(1.0, at)] for at in range(5)]) for name in ("torch", "jax"))
+    starts = [f"2026-01-02T03:05:0{at}.000+00:00" for at in range(5)]
+    late = [
+        dataclasses.replace(each, header=replace(each.header, started=s)) for each, s in zip(b, starts, strict=True)
+    ]
+    summary = summarise_benchmark([a, late])
+    for verdict in (summary.rows[0][1][1].verdict, summary.totals[1].verdict):
+        assert verdict.kind == VerdictKind.UNCLEAR
+        assert "not interleaved" in verdict.reason

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from levelbench.records import Source, Store, Target, group_runs, parse_item
+from levelbench.records import Source, Store, Target, comparable, group_runs, parse_item, read_record, summarise
 from levelbench.records.summary import labels_of
 
 
@@ -152,3 +152,22 @@ def test_a_setting_that_differs_between_runs_of_one_recipe_is_told(fill):
     store = fill(recipe="fast", settings={"width": 4})
     labels = [group.label for group in group_runs(store.records())]
     assert labels == ["digits[recipe=plain,hidden=8]", "digits[recipe=plain,hidden=16]", "digits[recipe=fast]"]
+
+
+@pytest.mark.parametrize(
+    ("view", "found"),
+    [
+        ({}, []),
+        ({"clock": "dawnbench"}, []),
+        ({"threshold": 0.91}, ["target"]),
+        ({"crossing": "first"}, ["crossing rule"]),
+    ],
+)
+def test_a_target_or_rule_that_the_runs_were_not_made_for_is_a_doubt(tmp_path, make_header, make_run, view, found):
+    def arm(lr):
+        paths = [make_run(tmp_path, make_header(seed=seed, settings={"lr": lr})) for seed in range(3)]
+        return group_runs([summarise(read_record(path), **view) for path in paths])[0]
+
+    gate = comparable(arm(0.1), arm(0.2))
+    told = [each for each in gate.caveats if each.sentence.startswith("the runs were made for another")]
+    assert [(each.subject, each.weight) for each in told] == [(subject, "doubt") for subject in found]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
+from tests.records.stores import resealed
 
 from levelbench.errors import RecordError
 from levelbench.records import (
@@ -412,3 +415,33 @@ def test_a_refusal_counts_the_contradictions_that_it_does_not_show(tmp_path, mak
     shown = run.contradictions[:3]
     with pytest.raises(RecordError, match=rf"and {len(run.contradictions) - len(shown)} more"):
         require_consistent(run)
+
+
+def test_step_times_of_ranks_that_are_scaled_are_found(found, make_header):
+    less = [
+        lambda each: msgspec.structs.replace(each, values=[value * 3 // 10 for value in each.values]),
+        lambda each: each,
+    ]
+    (said,) = found(
+        header=make_header(distribution=TEAM),
+        whole=lambda rows: [less[not isinstance(each, Samples)](each) for each in rows],
+    )
+    assert said.startswith("its steps took 0.67")
+    assert said.endswith("and computing alone 1.5 s")
+
+
+def test_a_start_that_is_no_time_is_found(tmp_path, make_header, make_run):
+    path = make_run(tmp_path, make_header(started="2026-03-01T12:00:00.000+00:00"))
+    path.write_bytes(resealed(path.read_bytes().replace(b"2026-03-01T12:00:00.000+00:00", b"yesterday", 1)))
+    assert "its start, 'yesterday', is no time" in summarise(read_record(path)).contradictions
+
+
+@pytest.mark.parametrize("name", ["machine", "load", "framework"])
+def test_an_environment_whose_parts_are_no_objects_is_damage(tmp_path, make_header, make_run, name):
+    path = make_run(tmp_path, make_header())
+    header, *rest = path.read_text().splitlines(keepends=True)
+    parts = json.loads(header)
+    parts["environment"][name] = "x"
+    path.write_bytes(resealed((json.dumps(parts, separators=(",", ":")) + "\n" + "".join(rest)).encode()))
+    with pytest.raises(RecordError, match=f"the environment's {name} is no object"):
+        read_record(path)

@@ -185,3 +185,14 @@ def test_a_copy_of_a_superseded_run_is_superseded_wherever_it_lies(tmp_path, mak
     assert [record.header.id for record in store.records(str(tmp_path / "store"))] == [left]
     assert store.records(str(merged.parent)) == []
     assert [record.header.id for record in store.superseded()] == [identity]
+
+
+def test_folders_of_a_store_may_be_links_but_none_leads_back(fill, tmp_path):
+    store = fill(3)
+    elsewhere = tmp_path / "disk" / "digits"
+    elsewhere.parent.mkdir()
+    (store.path / "digits").rename(elsewhere)
+    (store.path / "digits").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "round").symlink_to(elsewhere.parent, target_is_directory=True)
+    (store.path / "back").symlink_to(store.path, target_is_directory=True)
+    assert seeds(store.records()) == seeds(store.rows()) == seeds(read_folder(store.path)[0]) == [0, 1, 2]

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from levelbench.records import End, Evaluation, Measurement, summarise
+from levelbench.records.integrity import contradictions
 from levelbench.records.reader import Record
 from levelbench.records.schema import Sight, Target, Witness
 from levelbench.records.witness import CHANCE, UNTRAINED, witness_contradictions, witness_doubts
@@ -220,3 +221,14 @@ def test_a_time_later_than_its_clock_by_less_than_a_thousandth_is_a_reading_apar
     for late_ns, refused in ((SECOND // 1000, False), (SECOND // 20, True)):
         record = witnessed([TIMES[0], TIMES[1] + late_ns, TIMES[2]], seen())
         assert bool(witness_contradictions(record)) == refused
+
+
+def test_a_calendar_that_was_set_back_is_a_doubt_where_other_clocks_agree(witnessed):
+    record = witnessed(TIMES, seen())
+    end = msgspec.structs.replace(record.end, environment_after={"time": "2026-03-01T11:00:00+00:00"})
+    record = replace(record, end=end)
+    said = "its environment was looked at after it"
+    assert not [each for each in (*witness_contradictions(record), *contradictions(record)) if said in each]
+    assert any("the calendar's clock was set back" in each for each in witness_doubts(record))
+    alone = replace(record, end=msgspec.structs.replace(end, witness=None))
+    assert any(said in each for each in contradictions(alone))

@@ -478,3 +478,11 @@ def test_without_sacrebleu_what_to_install_is_said(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.bleu", None)
     with pytest.raises(MissingError, match=r"(?i)pip install \"levelbench\[text\]\""):
         _ = Bleu(10.0).signature
+
+
+def test_a_scale_without_a_lower_end_is_refused_by_its_name():
+    class Explained(Top1):
+        metric, low = "r2", -math.inf
+
+    with pytest.raises(DefinitionError, match="low, is -inf"):
+        Explained(0.9).as_target()

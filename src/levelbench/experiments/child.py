@@ -237,6 +237,8 @@ class _Run:
             for measurement in untrained:
                 self.writer.append(measurement)
             end.suspect.extend([*doubt, *_fed(trainer), *replaced_code()])
+            if trainer.changed_by_evaluation:
+                end.suspect.append("measuring its quality changed its weights: what it learns then is on no clock")
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _went_on(self) -> list[str]:

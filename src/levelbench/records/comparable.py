@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from levelbench.errors import IncomparableError, RecordError
-from levelbench.records.schema import DatasetFacts
+from levelbench.measure.crossing import RULES
+from levelbench.measure.policies import POLICIES
+from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunGroup, RunSummary, without_figures
 
 if TYPE_CHECKING:
@@ -226,6 +230,22 @@ def _rules(sides: Sides) -> Iterator[Caveat]:
             )
         else:
             yield Caveat(subject, "refuse", f"they differ in {subject}: {x} against {y}")
+
+
+_KEY_DIGITS = 64
+
+
+def _view(sides: Sides) -> Iterator[Caveat]:
+    """Of many targets and rules one favours an arm; whoever chooses when the results are known can find it."""
+    for run in {run.key: run for run in sides.runs if len(run.key) == _KEY_DIGITS}.values():
+        own, clocks = run.specification, tuple(POLICIES)
+        if run.key in {key_of(replace(own, clock=clock)) for clock in clocks}:
+            continue
+        by_rule = {key_of(replace(own, clock=clock, crossing=rule)) for clock in clocks for rule in RULES}
+        what = "crossing rule" if run.key in by_rule else "target"
+        text = f"the runs were made for another {what} than they are judged by ({_target(run)}, {run.crossing})"
+        yield Caveat(what, "doubt", f"{text}: if it was chosen with the results known, make runs for it")
+        return
 
 
 def _target(run: RunSummary) -> str:
@@ -473,7 +493,13 @@ def _removed(sides: Sides) -> Iterator[Caveat]:
         every = [*group.runs, *group.unfinished, *group.repeats]
         # With --until-clear nothing is planned but the most that there may be.
         planned = [run.planned_runs for run in every if not run.planned_effect]
-        if said := removed(planned, [run.seed for run in every]):
+        said = removed(planned, [run.seed for run in every])
+        # Looks go on with the next seed, so that there are no gaps in what they have made.
+        looked = sorted(run.seed for run in every if run.planned_effect)
+        gone = set(range(looked[0], looked[-1])) - {run.seed for run in every} if looked else set()
+        if gone and not said:
+            said = f"--until-clear made seeds {looked[0]} to {looked[-1]}, and {_ranges(gone)} are not here"
+        if said:
             text = f"of {group.label} {said}"
             yield Caveat("missing runs", "doubt", f"{text}: levelbench run makes the others, or makes them again")
 
@@ -542,6 +568,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _shared_runs,
     _copies,
     _rules,
+    _view,
     _data,
     _definition,
     _signatures,

@@ -156,8 +156,8 @@ class Survey:
         with os.scandir(f"{self._store}/{folder}") as entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    if not entry.name.startswith("."):
+                if entry.is_dir():
+                    if not entry.name.startswith(".") and not (entry.is_symlink() and leads_back(self._store, path)):
                         inner.append(path)
                 elif is_record_name(entry.name):
                     try:
@@ -248,8 +248,15 @@ def _insertion(names: tuple[str, ...]) -> str:
     return f"INSERT OR REPLACE INTO runs ({', '.join(names)}) VALUES ({', '.join(marks)})"
 
 
+def leads_back(root: str, path: str) -> bool:
+    """Whether the link at ``path`` below ``root`` leads to a folder on the way to it, or to one below ``root``."""
+    top, target = Path(root).resolve(), Path(root, path).resolve()
+    way = (Path(root, before).resolve() for before in Path(path).parents)
+    return target.is_relative_to(top) or any(folder.is_relative_to(target) for folder in way)
+
+
 def records_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[Path]:
-    """The paths of all records in ``folder`` and the folders in it, by name; links to folders are not followed.
+    """The paths of all records in ``folder`` and the folders in it, by name; through links that do not lead back.
 
     A folder that cannot be listed is added to ``problems``.
     """
@@ -258,8 +265,14 @@ def records_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[Pat
         place = Path(os.fsdecode(error.filename or folder))
         problems.append(store_fault(f"listing {place}", place, error))
 
-    for place, inner, names in os.walk(folder, onerror=closed):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
+    for place, inner, names in os.walk(folder, onerror=closed, followlinks=True):
+        here = Path(place)
+        inner[:] = sorted(
+            name
+            for name in inner
+            if not name.startswith(".")
+            and not ((here / name).is_symlink() and leads_back(str(folder), str((here / name).relative_to(folder))))
+        )
         yield from (Path(place) / name for name in sorted(names) if is_record_name(name))
 
 

@@ -96,7 +96,9 @@ def _identity(record: Record) -> Iterator[str]:
     if hashlib.sha256(header.source.text.encode()).hexdigest() != header.source.digest:
         yield "the digest of its source is not that of the source's text"
     looked, started = _instant_s(header.environment.get("time")), _instant_s(header.started)
-    if looked is not None and started is not None and abs(started - looked) > _BEGINNING_S:
+    if started is None:
+        yield f"its start, {header.started!r}, is no time"
+    elif looked is not None and abs(started - looked) > _BEGINNING_S:
         yield f"it started at {header.started}, and its environment was looked at at {header.environment['time']}"
     framework, asked = header.environment.get("framework"), header.specification
     if isinstance(framework, dict) and {"name", "device"} <= framework.keys():
@@ -207,7 +209,10 @@ def _steps(record: Record) -> Iterator[str]:
         done, before, stepped, trained = each.step, now, stepped + own, now
     stretches = len(curve) + (math.ceil(curve[-1].epoch) if curve and math.isfinite(curve[-1].epoch) else 0)
     computing = sum(curve[-1].phases_ns.get(name, 0) for name in _COMPUTING) if curve else 0
-    if alone and stepped < 0.99 * computing:
+    if not alone:
+        # What an optimizer does for the weights that are evaluated is an update, and in no step of a rank.
+        computing -= curve[-1].phases_ns.get("update", 0) if curve else 0
+    if stepped < 0.99 * computing:
         yield f"its steps took {_s(stepped)}, and computing alone {_s(computing)}"
     elif alone and trained - stepped > 0.1 * trained + _LET_GO_NS * stretches:
         yield f"its steps took {_s(stepped)}, and training without evaluations {_s(trained)}"
@@ -377,7 +382,7 @@ def _machine(record: Record) -> Iterator[str]:
     here_s = (end.t_ns - end.before_ns) * _NS if record.checksum else 0.0
     if here_s > window_s + 1e-6:
         yield f"the run took {here_s:.6g} s, and {window_s:.6g} s passed between the readings around it"
-    machine = header.environment.get("machine", {})
+    machine = header.environment.get("machine") or {}
     cores = _number(machine.get("cores_logical"))
     if cores is not None:
         most_s = cores * (_ROUGH * window_s + _APART_S)
@@ -406,11 +411,17 @@ def _meters(record: Record) -> Iterator[str]:
     for name, value in before.items() if isinstance(before, dict) else ():
         if (_number(value) or 0.0) < 0:
             yield f"before its clock started it spent {value:g} s ({name})"
-    if record.end is not None:
-        looked = record.end.environment_after.get("time")
-        after, started = _instant_s(looked), _instant_s(record.header.started)
-        if after is not None and started is not None and after < started - _BEGINNING_S:
-            yield f"its environment was looked at after it at {looked}, and it started at {record.header.started}"
+    if record.end is not None and record.end.witness is None and (said := set_back(record)):
+        yield said
+
+
+def set_back(record: Record) -> str:
+    """What to say where the calendar's clock went back during a run; other clocks may show that its times are right."""
+    looked = record.end.environment_after.get("time") if record.end is not None else None
+    after, started = _instant_s(looked), _instant_s(record.header.started)
+    if after is None or started is None or after >= started - _BEGINNING_S:
+        return ""
+    return f"its environment was looked at after it at {looked}, and it started at {record.header.started}"
 
 
 def _counters(environment: Mapping[str, Any]) -> dict[str, float] | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from levelbench.records.integrity import set_back
 from levelbench.records.reader import Record
 from levelbench.records.schema import Between, Measurement, Witness
 
@@ -87,6 +88,8 @@ def witness_doubts(record: Record) -> list[str]:
     if record.end.witness is None:
         return [*doubtful, *_unwatched(record)]
     witness, end_ns = record.end.witness, record.end.t_ns
+    if said := set_back(record):
+        doubtful.append(f"{said}: the calendar's clock was set back meanwhile")
     found = doubtful + [
         f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE
     ]

@@ -42,6 +42,12 @@ class Quality(ABC):
     def as_target(self, threshold: float | None = None) -> Target:
         """What a record states; ``threshold`` replaces the task's own target."""
         value = self.target if threshold is None else threshold
+        if not math.isfinite(self.low):
+            raise DefinitionError(
+                f"the quality {self.metric}",
+                f"its lowest value, low, is {self.low:g}",
+                "give a finite one, below which a value counts as wrong: -1000 for a coefficient of determination",
+            )
         if not self.low <= value <= self.high:
             percent = f" (did you mean {value / 100:g}?)" if self.high == 1 and 1 < value <= 100 else ""
             raise UsageError(
