@@ -36,7 +36,7 @@ def test_without_records_all_is_to_go_and_arms_take_turns_at_each_case(tmp_path)
     grid = [[specification(name, batch) for name in ("a", "b")] for batch in (1, 8)]
     plan = plan_of(grid, 3, tmp_path)
     orders = [[turn.arm for turn in plan.to_go if turn.seed == seed] for seed in range(3)]
-    assert orders in ([[0, 1, 2, 3]] * 2 + [[1, 0, 3, 2]], [[1, 0, 3, 2]] * 2 + [[0, 1, 2, 3]])
+    assert {*map(tuple, orders)} == {(0, 1, 2, 3), (1, 0, 3, 2)}
     assert [plan.case_of(turn) for turn in plan.to_go[:4]] == [0, 0, 1, 1]
     assert [(each.case.batch, each.arm.framework) for each in plan.arms] == [(1, "a"), (1, "b"), (8, "a"), (8, "b")]
 

@@ -47,7 +47,7 @@ def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkey
     plan = plan_of([specification("a"), specification("b")], 3, tmp_path)
     assert [turn.seed for turn in plan.to_go] == [0, 0, 1, 1, 2, 2]
     first = [turn.arm for turn in plan.to_go[::2]]
-    assert first in ([0, 0, 1], [1, 1, 0])
+    assert {*first} == {0, 1}
     assert [turn.arm for turn in plan.to_go[1::2]] == [1 - arm for arm in first]
 
 

@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from levelbench.errors import RecordError, UsageError
+from levelbench.measure.environment.compare import part_of
 from levelbench.records.schema import End, Evaluation, Samples, Target, key_of
 
 if TYPE_CHECKING:
@@ -382,7 +383,7 @@ def _machine(record: Record) -> Iterator[str]:
     here_s = (end.t_ns - end.before_ns) * _NS if record.checksum else 0.0
     if here_s > window_s + 1e-6:
         yield f"the run took {here_s:.6g} s, and {window_s:.6g} s passed between the readings around it"
-    machine = header.environment.get("machine") or {}
+    machine = part_of(header.environment, "machine")
     cores = _number(machine.get("cores_logical"))
     if cores is not None:
         most_s = cores * (_ROUGH * window_s + _APART_S)

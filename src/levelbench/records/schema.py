@@ -172,15 +172,6 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     planned_runs: Count = 0
     replaced: Count = 0
 
-    def __post_init__(self) -> None:
-        for name in _SECTIONS:
-            if not isinstance(self.environment.get(name), dict | None):
-                raise ValueError(f"the environment's {name} is no object")
-
-
-_SECTIONS = ("machine", "accelerators", "libraries", "threads", "load", "framework", "before_clock")
-"""The parts of an environment that hold facts by name, whoever wrote it."""
-
 
 class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):
     """One look at the held-out data, at its end: ``t_ns`` and ``phases_ns`` count from the run's start and include it.

@@ -142,10 +142,16 @@ def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
+def part_of(environment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The facts of an environment by this name; none where whoever wrote it put something else there."""
+    found = environment.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def machine_of(environment: Mapping[str, Any]) -> str:
     """What tells machines apart: the machine's id with the names of its accelerators."""
-    accelerators = (environment.get("accelerators") or {}).get("names") or []
-    return " ".join([str((environment.get("machine") or {}).get("id", "")), *map(str, accelerators)])
+    accelerators = part_of(environment, "accelerators").get("names") or []
+    return " ".join([str(part_of(environment, "machine").get("id", "")), *map(str, accelerators)])
 
 
 class System(NamedTuple):
@@ -161,8 +167,8 @@ class System(NamedTuple):
 
 def system_of(environment: Mapping[str, Any], device: str) -> System:
     """The system that ran on ``device``, by its accelerators or else by its cores and processor."""
-    machine = environment.get("machine") or {}
-    names = [str(name) for name in (environment.get("accelerators") or {}).get("names") or []]
+    machine = part_of(environment, "machine")
+    names = [str(name) for name in part_of(environment, "accelerators").get("names") or []]
     used = names if device.partition(":")[0] not in ("cpu", "") else []
     cpu = machine.get("cpu")
     processor = str(cpu.get("model") or "") if isinstance(cpu, dict) else str(cpu or "")
