@@ -15,6 +15,7 @@ from levelbench.records import (
     Measurement,
     RankSamples,
     Samples,
+    Store,
     new_id,
     read_record,
     summarise,
@@ -441,3 +442,20 @@ def test_a_part_of_an_environment_of_another_type_stops_nobody(tmp_path, make_he
     head = msgspec.structs.replace(make_header(), environment=environment)
     after = {"load": {"counters": counters(103.5, 5.0, 6.0)}}
     assert summarise(read_record(make_run(tmp_path, head, make_events(environment_after=after)))).contradictions == []
+
+
+def test_energy_is_held_against_the_time_that_a_run_took(found, make_events):
+    for joules, refused in ((2e5, False), (4e5, True)):
+        rows = make_events(stopped_by="target reached")
+        at = next(at for at, each in enumerate(rows) if isinstance(each, Measurement) and each.name == "energy")
+        rows[at] = Measurement("energy", "J", joules, "RAPL")
+        assert bool(found(events=rows)) == refused
+
+
+def test_the_index_counts_contradictions_with_the_doubts(tmp_path, make_header, make_events, make_run):
+    fine, broken = (tmp_path / name for name in ("fine", "broken"))
+    doubts = make_events(suspect=["busy"], stopped_by="target reached")
+    make_run(fine, make_header(), doubts)
+    make_run(broken, make_header(), scaled(0.3, Evaluation, End)(doubts))
+    # The second doubt is that no other clock watched it.
+    assert [Store(each).rows()[0].suspect for each in (fine, broken)] == [2, 3]
