@@ -20,7 +20,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from levelbench.errors import RecordError, UsageError
-from levelbench.measure.environment.compare import part_of
 from levelbench.records.schema import End, Evaluation, Samples, Target, key_of
 
 if TYPE_CHECKING:
@@ -371,6 +370,8 @@ def _crossed(record: Record) -> int | None:
 
 def _machine(record: Record) -> Iterator[str]:
     """The machine's counters saw as much time as the run says, and no more processor time than there was."""
+    from levelbench.measure.environment.compare import part_of  # here: its package loads NumPy
+
     end, header = record.end, record.header
     if end is None:
         return
