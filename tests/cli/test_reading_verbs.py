@@ -75,6 +75,16 @@ def test_list_runs_prints_the_newest_first(call, store, golden):
     golden("list_runs", out)
 
 
+def test_list_runs_shows_of_the_settings_those_in_which_runs_differ(call, store, write):
+    assert "settings" not in call("list", "runs", "--store", store)[1]
+    write(0, "cccc0000", threshold=0.9)
+    out = call("list", "runs", "--store", store)[1]
+    assert [line.split()[5] for line in out.splitlines() if line.startswith("cccc0000") and "numpy" in line] == [
+        "target=0.9"
+    ]
+    assert "lr=" not in out
+
+
 def test_list_runs_sorts_and_filters(call, store):
     rows = json.loads(
         call("list", "runs", "digits[framework=torch]", "--sort", "time_to_accuracy_s", "--json", "--store", store)[1]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.errors import UnknownNameError
+from levelbench.errors import UnknownNameError, UsageError
 from levelbench.records import (
     DatasetFacts,
     End,
@@ -185,12 +185,18 @@ def test_giving_up_and_phases_end_with_the_last_evaluation_and_not_with_what_com
     assert summarise(make_record(events=[end])).given_up_s == pytest.approx(11.0)
 
 
+def test_a_threshold_off_the_scale_of_the_metric_is_refused(make_record):
+    with pytest.raises(UsageError, match=r"scale goes from 0 to 1 \(did you mean 0\.9\?\)"):
+        summarise(make_record(), threshold=90)
+
+
 @pytest.mark.parametrize(
     ("end", "crossing", "hopeless"),
     [
         ({"status": "failed", "error": "no"}, "confirmed", True),
         ({"error": "diverged: the loss is nan"}, "confirmed", True),
         ({}, "final", True),
+        ({"stopped_by": "target reached"}, "final", False),
         ({}, "confirmed", False),
     ],
 )

@@ -58,6 +58,18 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
     high: float | None = 1.0
     split: str = "validation"
 
+    def require_on_scale(self) -> None:
+        """``UsageError`` where the threshold lies outside of the scale."""
+        high = math.inf if self.high is None else self.high
+        if not self.low <= self.threshold <= high:
+            meant = self.threshold / 100
+            percent = f" (did you mean {meant:g}?)" if high == 1 and 1 < self.threshold <= 100 else ""
+            raise UsageError(
+                f"target {self.threshold:g} for {self.metric}",
+                f"its scale goes from {self.low:g} to {high:g}{percent}",
+                "give a target on that scale",
+            )
+
 
 class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     """Which data: name, sizes by split, SHA-256 by file, the rule of the split, licence, and whether it is real."""

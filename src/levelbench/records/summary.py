@@ -153,7 +153,7 @@ def summarise(
     that failed, was interrupted or is still running did not arrive, even if its curve had crossed, because whoever
     repeats it would have nothing in hand at that time; its ``given_up_s`` says how long it tried.
 
-    Raises ``UnknownNameError`` for a clock or rule that does not exist.
+    Raises ``UnknownNameError`` for a clock or rule that does not exist, ``UsageError`` for a threshold off the scale.
     """
     from levelbench.measure.policies import policy
 
@@ -161,6 +161,7 @@ def summarise(
     target = specification.target
     if threshold is not None:
         target = msgspec.structs.replace(target, threshold=threshold)
+        target.require_on_scale()
     clock = clock or specification.clock
     crossing = crossing or specification.crossing
     point = _point_of_crossing(record, target, crossing)
@@ -255,10 +256,15 @@ def _given(record: Record) -> dict[str, Any]:
 
 
 def _hopeless(record: Record, crossing: str) -> bool:
-    """Whether a run that missed could not have arrived later: failed, diverged, or at the end of what counts."""
-    diverged = record.end is not None and record.end.error is not None
-    ended = crossing == "final" and not _cut_short(record)
-    return record.status == "failed" or (record.status == "done" and (diverged or ended))
+    """Whether a run that missed could not have arrived later: failed, diverged, or at the end of what counts.
+
+    One that stopped at a lower target of its own could have gone on to the target of this view.
+    """
+    end = record.end
+    if end is None:
+        return False
+    ended = crossing == "final" and not _cut_short(record) and end.stopped_by != "target reached"
+    return end.status == "failed" or end.error is not None or ended
 
 
 def _cut_short(record: Record) -> bool:
@@ -428,24 +434,25 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
         _view(each, source) for each, source in zip(specifications, sources or [""] * len(specifications), strict=True)
     ]
     kinds: dict[str, dict[str, set[tuple[bool, Value]]]] = {}
+    by_task: dict[str, list[Mapping[str, Value]]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for specification, view in zip(specifications, views, strict=True):
+        by_task.setdefault(specification.task, []).append(view)
         for name, value in view.items():
             # A switch is no number, though True == 1.
             kinds.setdefault(specification.task, {}).setdefault(name, set()).add((isinstance(value, bool), value))
             counts[specification.task, name] += 1
-    rivals = Counter(each.task for each in specifications)
+    implied = {task: _implied(found) for task, found in by_task.items() if len(kinds[task]["recipe"]) > 1}
     labels = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
         told = {
             n: v
             for n, v in view.items()
-            if len(kinds[task][n]) > 1 or (counts[task, n] < rivals[task] and n not in _TEAM and "." not in n)
+            if len(kinds[task][n]) > 1 or (counts[task, n] < len(by_task[task]) and n not in _TEAM and "." not in n)
         }
-        same_task = [v for each, v in zip(specifications, views, strict=True) if each.task == task]
-        implied = _implied(same_task) if "recipe" in told else set()
-        labels.append(format_item(task, {name: value for name, value in told.items() if name not in implied}))
+        said = implied.get(task, set())
+        labels.append(format_item(task, {name: value for name, value in told.items() if name not in said}))
     return labels
 
 

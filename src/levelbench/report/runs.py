@@ -16,9 +16,9 @@ from levelbench.measure.policies import policy
 from levelbench.measure.statistics.values import RANGE
 from levelbench.records.reader import Record
 from levelbench.records.schema import Distribution
-from levelbench.records.selection import format_item
+from levelbench.records.selection import format_item, format_value, parse_item
 from levelbench.records.store import Row
-from levelbench.records.summary import RunSummary
+from levelbench.records.summary import RunSummary, labels_of
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.remarks import Remarks, lint_words
@@ -401,12 +401,21 @@ def curve_table(record: Record, run: RunSummary) -> Table:
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """One row a run of an index, as ``list runs`` shows them."""
+    """One row a run of an index, as ``list runs`` shows them: of its settings those that tell it from the others."""
 
     def ranks(row: Row) -> str:
         team = row.specification.distribution
         return f"{team.ranks}, {team.scheme}" if team else "1"
 
+    columns = ("recipe", "framework", "ranks", "scheme")
+    labels = labels_of([row.specification for row in rows], [row.source_digest for row in rows])
+    told = {
+        row.path: [
+            f"{name}={format_value(value)}" for name, value in parse_item(label)[1].items() if name not in columns
+        ]
+        for row, label in zip(rows, labels, strict=True)
+    }
+    settings = (Column("settings", "settings"), lambda row: ", ".join(told[row.path]))
     return Table.of(
         "runs",
         "Runs",
@@ -416,6 +425,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
         (Column("recipe", "recipe"), lambda row: row.recipe),
         (Column("framework", "framework"), lambda row: row.framework),
         (Column("ranks", "ranks"), ranks),
+        *([settings] if any(told.values()) else []),
         (Column("seed", "seed", ColumnKind.NUMBER), lambda row: row.seed),
         (Column("status", "status"), lambda row: row.status),
         (Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S), lambda row: row.time_to_accuracy_s),

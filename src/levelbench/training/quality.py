@@ -20,7 +20,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
+from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError
 from levelbench.networks.executor import Array, Executor
 from levelbench.records.schema import Target
 from levelbench.training.datasets.text import BEGIN, END
@@ -48,15 +48,10 @@ class Quality(ABC):
                 f"its lowest value, low, is {self.low:g}",
                 "give a finite one, below which a value counts as wrong: -1000 for a coefficient of determination",
             )
-        if not self.low <= value <= self.high:
-            percent = f" (did you mean {value / 100:g}?)" if self.high == 1 and 1 < value <= 100 else ""
-            raise UsageError(
-                f"target {value:g} for {self.metric}",
-                f"its scale goes from {self.low:g} to {self.high:g}{percent}",
-                "give a target on that scale",
-            )
         high = None if math.isinf(self.high) else self.high
-        return Target(self.metric, value, self.direction, self.low, high, "validation")
+        target = Target(self.metric, value, self.direction, self.low, high, "validation")
+        target.require_on_scale()
+        return target
 
     @property
     def signature(self) -> str:

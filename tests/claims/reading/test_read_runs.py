@@ -40,6 +40,8 @@ def test_two_clean_groups_that_ran_in_turns_have_none_either(tmp_path):
     found = claim(tmp_path)
     assert shown(found) == []
     assert [side.timing.interleaved for side in found.sides] == [True, True]
+    base, other = (side.name for side in found.sides)
+    assert found.title == f"{other} against {base}"
 
 
 def test_a_clean_study_of_scaling_has_none_either(tmp_path):

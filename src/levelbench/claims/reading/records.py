@@ -244,7 +244,7 @@ def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: 
         ]
     gates = [comparable(groups[0], group) for group in groups[1:]]
     return Claim(
-        title=" against ".join([names[0], ", ".join(names[1:])]) if names[1:] else names[0],
+        title=f"{', '.join(names[1:])} against {names[0]}" if names[1:] else names[0],
         sides=sides,
         task=groups[0].specification.task,
         read_from="records",
