@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["inference_json", "network_json", "operator_json"]
 
 
-def operator_json(summary: BenchmarkSummary) -> dict[str, Any]:
+def operator_json(summary: BenchmarkSummary) -> dict[str, object]:
     """Everything that the tables show, and every error and value behind it."""
     return {
         "title": summary.title,
@@ -50,7 +50,7 @@ def operator_json(summary: BenchmarkSummary) -> dict[str, Any]:
     }
 
 
-def _operator_entry(entry: Entry) -> dict[str, Any]:
+def _operator_entry(entry: Entry) -> dict[str, object]:
     return {
         "status": entry.status,
         "reason": entry.reason,
@@ -66,7 +66,7 @@ def _operator_entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def network_json(summary: NetworkSummary) -> dict[str, Any]:
+def network_json(summary: NetworkSummary) -> dict[str, object]:
     """Everything that the tables show, every value behind it by process, and every operator."""
     return {
         "title": summary.title,
@@ -88,7 +88,7 @@ def network_json(summary: NetworkSummary) -> dict[str, Any]:
     }
 
 
-def _network_entry(entry: NetworkEntry) -> dict[str, Any]:
+def _network_entry(entry: NetworkEntry) -> dict[str, object]:
     return {
         "status": entry.status,
         "reason": entry.reason,
@@ -115,7 +115,7 @@ def _network_entry(entry: NetworkEntry) -> dict[str, Any]:
     }
 
 
-def inference_json(summary: InferenceSummary, arms: Sequence[Sequence[InferenceRecord]]) -> dict[str, Any]:
+def inference_json(summary: InferenceSummary, arms: Sequence[Sequence[InferenceRecord]]) -> dict[str, object]:
     """The summary; raw latencies are in the records, whose paths are given."""
     from levelbench.records.inference_summary import scored_by
 
@@ -140,7 +140,7 @@ def inference_json(summary: InferenceSummary, arms: Sequence[Sequence[InferenceR
     }
 
 
-def _inference_entry(entry: InferenceEntry) -> dict[str, Any]:
+def _inference_entry(entry: InferenceEntry) -> dict[str, object]:
     return {
         "arm": {"title": entry.arm.title, **to_builtins(entry.arm)},
         "status": entry.status,
@@ -168,5 +168,5 @@ def _inference_entry(entry: InferenceEntry) -> dict[str, Any]:
     }
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: Figure) -> dict[str, object]:
     return {**asdict(figure), "values": {str(seed): value for seed, value in figure.values.items()}}

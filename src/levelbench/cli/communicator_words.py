@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from levelbench.distributed.sweep import OPERATIONS, Fit, SweepPoint, fit, fit_points, rounds_of
 from levelbench.errors import UsageError
@@ -132,7 +131,7 @@ def curves(swept: Sequence[Swept], level: float) -> list[MessageCurve]:
     return found
 
 
-def sweep_json(swept: Sequence[Swept], level: float) -> list[dict[str, Any]]:
+def sweep_json(swept: Sequence[Swept], level: float) -> list[dict[str, object]]:
     """All values, the medians and the lines."""
     return [
         {
@@ -151,7 +150,7 @@ def sweep_json(swept: Sequence[Swept], level: float) -> list[dict[str, Any]]:
     ]
 
 
-def _point_json(swept: Swept, point: SweepPoint, level: float) -> dict[str, Any]:
+def _point_json(swept: Swept, point: SweepPoint, level: float) -> dict[str, object]:
     rates = swept.bandwidths(point, level) or (None, None)
     return {
         **asdict(point),
@@ -161,7 +160,7 @@ def _point_json(swept: Swept, point: SweepPoint, level: float) -> dict[str, Any]
     }
 
 
-def _fit_json(found: Fit | None, name: str, ranks: int) -> dict[str, Any] | None:
+def _fit_json(found: Fit | None, name: str, ranks: int) -> dict[str, object] | None:
     if found is None:
         return None
     rounds = rounds_of(name, ranks)

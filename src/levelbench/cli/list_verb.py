@@ -80,7 +80,7 @@ def command(
     return 0
 
 
-def _table(listing: Any, name: str, rows: list[dict[str, Any]]) -> Any:
+def _table(listing: Any, name: str, rows: list[dict[str, object]]) -> Any:
     headers = [each for each in rows[0] if each != _AWAITS] if rows else ["name"]
     shown = [[_lacks(row) if header == "lacks" else _words(row[header], header) for header in headers] for row in rows]
     return listing(name, name, headers, shown)
@@ -94,7 +94,7 @@ def _words(value: Any, header: str) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _lacks(row: dict[str, Any]) -> str:
+def _lacks(row: dict[str, object]) -> str:
     if row["lacks"] is None:
         awaited = row.get(_AWAITS)
         return f"data: to be downloaded ({awaited})" if awaited else "nothing: it runs here"
@@ -110,13 +110,13 @@ def _count(value: float) -> str:
     )
 
 
-def _tasks() -> list[dict[str, Any]]:
+def _tasks() -> list[dict[str, object]]:
     from levelbench import plugins
     from levelbench.experiments.request import load_task
     from levelbench.report.runs import target_text
 
     folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for name in sorted(plugins.names("task")):
         row = dict.fromkeys(("task", "what", "target", "recipes", "licence of the data", "lacks", _AWAITS))
         try:
@@ -138,13 +138,13 @@ def _tasks() -> list[dict[str, Any]]:
     return rows
 
 
-def _frameworks() -> list[dict[str, Any]]:
+def _frameworks() -> list[dict[str, object]]:
     from levelbench import plugins
 
     return [_framework(name) for name in sorted(plugins.names("framework"))]
 
 
-def _framework(name: str) -> dict[str, Any]:
+def _framework(name: str) -> dict[str, object]:
     """What it does and lacks; a plug-in that does not load lacks that, and the others are listed all the same."""
     from levelbench.operators.frameworks import load_framework
 
@@ -158,11 +158,11 @@ def _framework(name: str) -> dict[str, Any]:
         return {"framework": name, "does": None, "lacks": f"its plug-in fails ({type(error).__name__}: {error})"}
 
 
-def _suites() -> list[dict[str, Any]]:
+def _suites() -> list[dict[str, object]]:
     from levelbench.operators.suites.deepbench import all_reduce_messages, load_suite, subsets_of, suite_names
 
     *operators, messages = suite_names()
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for name in operators:
         subsets = subsets_of(name)
         rows.append(
@@ -171,11 +171,11 @@ def _suites() -> list[dict[str, Any]]:
     return [*rows, {"suite": messages, "problems": len(all_reduce_messages()), "subsets": "for distributed training"}]
 
 
-def _networks() -> list[dict[str, Any]]:
+def _networks() -> list[dict[str, object]]:
     """The zoo: what each network has by our own count, and where it differs from what was published."""
     from levelbench.networks import zoo
 
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for name in zoo.names():
         found = zoo.entry(name)
         rows.append(
@@ -193,7 +193,7 @@ def _networks() -> list[dict[str, Any]]:
     return rows
 
 
-def _transforms() -> list[dict[str, Any]]:
+def _transforms() -> list[dict[str, object]]:
     from levelbench.networks import transforms
 
     return [
@@ -205,11 +205,11 @@ def _transforms() -> list[dict[str, Any]]:
 _OF_SCHEMES = ("scheme", "also called", "promises", "settings", "source", "frameworks", "lacks")
 
 
-def _schemes() -> list[dict[str, Any]]:
+def _schemes() -> list[dict[str, object]]:
     from levelbench import plugins
     from levelbench.distributed.finding import named_scheme, settings_of
 
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     seen = set()
     for name in sorted(plugins.names("scheme")):
         try:
@@ -236,7 +236,7 @@ def _schemes() -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["scheme"]))
 
 
-def _engines() -> list[dict[str, Any]]:
+def _engines() -> list[dict[str, object]]:
     from levelbench.distributed.launching import ENGINES
 
     return [
@@ -245,7 +245,7 @@ def _engines() -> list[dict[str, Any]]:
     ]
 
 
-def _clocks() -> list[dict[str, Any]]:
+def _clocks() -> list[dict[str, object]]:
     from levelbench.measure.policies import POLICIES
 
     return [{"clock": each.name, "what counts": each.source} for each in POLICIES.values()]

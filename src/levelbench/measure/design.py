@@ -134,12 +134,13 @@ def turns(count: int, seed: str) -> list[bool]:
 
     Drawn by a fair coin for each turn, so that nothing that comes and goes at a period of its own keeps meeting one
     arm, and what lasts from one run to the next makes pairs look no more alike than they are; both befall an order that
-    repeats itself, such as A B B A. Of the first three turns one is unlike the others, so that few turns never all
-    have the same arm first. Equal seeds give equal turns, however many.
+    repeats itself, such as A B B A. The first three turns are never all alike, and the first five are three of one kind
+    and two of the other: with few turns, an arm that mostly goes first would cost the verdict its power. Equal seeds
+    give equal turns, however many.
     """
     random = Random(seed)
-    found = [False, False, False]
-    while len({*found}) < 2:
+    found = [False] * 5
+    while sum(found) not in (2, 3) or len({*found[:3]}) < 2:
         found = [random.random() < 0.5 for _ in found]
     found += [random.random() < 0.5 for _ in range(count - len(found))]
     return found[:count]

@@ -3,7 +3,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.measure.environment.trees import with_
 
-from levelbench.measure.environment import Difference, capture, difference, differences, same_machine
+from levelbench.measure.environment import (
+    Difference,
+    capture,
+    difference,
+    differences,
+    machine_of,
+    same_machine,
+    system_of,
+)
 
 BASE = {
     "machine": {"id": "aa", "cpu": "X", "cores_logical": 2, "governor": "performance", "kernel": "Linux 6.1"},
@@ -157,3 +165,11 @@ def test_two_unknown_machines_are_not_the_same():
 
 def test_this_machine_is_the_same_as_itself():
     assert same_machine(capture(), capture())
+
+
+@pytest.mark.parametrize("odd", [5, "GPU", None, {"names": 1}])
+def test_accelerators_that_are_no_list_and_counts_that_are_no_numbers_are_not_known(odd):
+    facts = {"machine": {"id": "aa", "memory_bytes": "much", "cores_logical": "2"}, "accelerators": {"names": odd}}
+    assert machine_of(facts) == "aa"
+    system = system_of(facts, "cuda:0")
+    assert (system.accelerators, system.cores, system.memory_bytes) == (0, None, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # (prefix of the path, why it matters); the first that fits counts, and the order is the order of weight.
 _RULES: tuple[tuple[str, str], ...] = (
@@ -44,20 +44,20 @@ class Difference:
     """One fact that differs: where, its two values (``None``: not there), and why it matters for time."""
 
     path: str
-    a: Any
-    b: Any
+    a: object
+    b: object
     matters: str
 
     def __str__(self) -> str:
         return f"{self.path}: {_shown(self.a)} against {_shown(self.b)} ({self.matters})"
 
 
-def difference(a: Any, b: Any) -> list[Difference]:
+def difference(a: object, b: object) -> list[Difference]:
     """What differs between two captured environments, ordered by how much it matters for time."""
     return _compared(dict(_flat(a)), dict(_flat(b)))
 
 
-def differences(environments: Sequence[Any]) -> list[Difference]:
+def differences(environments: Sequence[object]) -> list[Difference]:
     """Every distinct difference of any environment from the first, ordered as by :func:`difference`.
 
     The load is never twice the same, so it is told once, as it first differs.
@@ -71,7 +71,7 @@ def differences(environments: Sequence[Any]) -> list[Difference]:
     return sorted(found.values(), key=lambda each: (_rank(each.path) or 0, each.path))
 
 
-def same_machine(a: Any, b: Any) -> bool:
+def same_machine(a: object, b: object) -> bool:
     """Whether both ran on hardware of one kind, accelerators included; two unknown machines are not the same.
 
     Nor are two different accelerators of one machine, where both sides say which they ran on; the processor of a
@@ -85,12 +85,12 @@ def same_machine(a: Any, b: Any) -> bool:
     return ids[0] is not None and ids[0] == ids[1] and boards[0] == boards[1] and same_device
 
 
-def _fact(tree: Any, part: str, name: str) -> Any:
+def _fact(tree: object, part: str, name: str) -> object:
     facts = tree.get(part) if isinstance(tree, Mapping) else None
     return facts.get(name) if isinstance(facts, Mapping) else None
 
 
-def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
+def _compared(first: Mapping[str, object], second: Mapping[str, object]) -> list[Difference]:
     found = []
     for path in sorted(first.keys() | second.keys()):
         rank = _rank(path)
@@ -105,7 +105,7 @@ def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Diffe
     return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].path))]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A value as text, in which not a number equals itself."""
     return json.dumps(value, sort_keys=True, default=str)
 
@@ -117,17 +117,17 @@ def _rank(path: str) -> int | None:
     return None
 
 
-def _busier(a: Any, b: Any, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def _busier(a: object, b: object, first: Mapping[str, object], second: Mapping[str, object]) -> bool:
     cores = min(_number(each.get("machine.cores_logical")) or 1.0 for each in (first, second))
     loads = _number(a), _number(b)
     return loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > _BUSIER_PER_CORE * cores
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
     if not isinstance(tree, Mapping):
         return
     for key, value in tree.items():
@@ -138,20 +138,24 @@ def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield here, value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return "not set" if value is None else str(value)
 
 
-def part_of(environment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def part_of(environment: Mapping[str, object], name: str) -> Mapping[str, object]:
     """The facts of an environment by this name; none where whoever wrote it put something else there."""
     found = environment.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
-def machine_of(environment: Mapping[str, Any]) -> str:
+def machine_of(environment: Mapping[str, object]) -> str:
     """What tells machines apart: the machine's id with the names of its accelerators."""
-    accelerators = part_of(environment, "accelerators").get("names") or []
-    return " ".join([str(part_of(environment, "machine").get("id", "")), *map(str, accelerators)])
+    return " ".join([str(part_of(environment, "machine").get("id", "")), *_accelerators(environment)])
+
+
+def _accelerators(environment: Mapping[str, object]) -> list[str]:
+    names = part_of(environment, "accelerators").get("names")
+    return [str(name) for name in names] if isinstance(names, list | tuple) else []
 
 
 class System(NamedTuple):
@@ -165,10 +169,10 @@ class System(NamedTuple):
     memory_bytes: int | None
 
 
-def system_of(environment: Mapping[str, Any], device: str) -> System:
+def system_of(environment: Mapping[str, object], device: str) -> System:
     """The system that ran on ``device``, by its accelerators or else by its cores and processor."""
     machine = part_of(environment, "machine")
-    names = [str(name) for name in part_of(environment, "accelerators").get("names") or []]
+    names = _accelerators(environment)
     used = names if device.partition(":")[0] not in ("cpu", "") else []
     cpu = machine.get("cpu")
     processor = str(cpu.get("model") or "") if isinstance(cpu, dict) else str(cpu or "")
@@ -176,4 +180,11 @@ def system_of(environment: Mapping[str, Any], device: str) -> System:
     words = " and ".join(dict.fromkeys(f"{used.count(name)} x {name}" for name in used))
     words = words or (f"{cores} core{'s' if cores != 1 else ''} of {processor}" if cores and processor else processor)
     memory = machine.get("memory_bytes")
-    return System(words[:200], len(used), used[0] if used else None, processor or None, cores, memory)
+    return System(
+        words[:200],
+        len(used),
+        used[0] if used else None,
+        processor or None,
+        cores if isinstance(cores, int) else None,
+        memory if isinstance(memory, int) else None,
+    )

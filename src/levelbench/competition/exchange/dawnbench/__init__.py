@@ -296,7 +296,7 @@ def _of_form(raw: RawEntry, entry: Submission, task: DawnTask, mode: str, today:
     if not isinstance(record.get("misc", {}), dict):
         yield "fields: misc is not an object"
     for name in ("author", "framework", "model", "hardware"):
-        if len(record[name].strip()) > 200:
+        if len(str(record[name]).strip()) > 200:
             yield f"fields: {name} is longer than 200 characters; what is shown is cut"
     if raw.path.stem.count("_") < 3:
         yield "name: the file is not called AUTHOR_MODEL_HARDWARE_FRAMEWORK"

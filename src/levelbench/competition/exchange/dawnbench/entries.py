@@ -154,7 +154,7 @@ MISC = "misc."
 _JSON = ":json"
 
 
-def keep(record: Mapping[str, Any]) -> dict[str, Leaf]:
+def keep(record: Mapping[str, object]) -> dict[str, Leaf]:
     """Every member of ``record`` (an entry without what has a place, its ``misc`` taken apart one level) by name."""
     found: dict[str, Leaf] = {}
     for key, value in record.items():
@@ -174,10 +174,10 @@ def kept(name: str, value: Any) -> tuple[str, Leaf]:
     return name, value
 
 
-def put_back(fields: Mapping[str, Leaf]) -> dict[str, Any]:
+def put_back(fields: Mapping[str, Leaf]) -> dict[str, object]:
     """What :func:`keep` took apart."""
-    record: dict[str, Any] = {}
-    misc: dict[str, Any] = {}
+    record: dict[str, object] = {}
+    misc: dict[str, object] = {}
     for name, value in fields.items():
         key, plain = name, cast(Any, value)
         if name.endswith(_JSON) and isinstance(value, str):
@@ -211,7 +211,7 @@ class RawEntry:
     """
 
     path: Path
-    record: Mapping[str, Any]
+    record: Mapping[str, object]
     columns: Mapping[str, list[Decimal]] | None
     digest: str
     oddities: list[str] = field(default_factory=list)
@@ -233,7 +233,7 @@ def read_raw(path: Path, root: Path | None = None) -> RawEntry:
     return RawEntry(path, record, columns, hashlib.sha256(encoded + table).hexdigest(), oddities)
 
 
-def parse_json(data: bytes, name: str, oddities: list[str]) -> dict[str, Any]:
+def parse_json(data: bytes, name: str, oddities: list[str]) -> dict[str, object]:
     """The object that ``data`` holds, its numbers with a point as decimals. ``RecordError`` for anything else."""
     asked = f"reading {name}"
     text = _text(data, asked, "the JSON", oddities)
@@ -267,7 +267,7 @@ def _whole(number: str, asked: str) -> int:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]], asked: str) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]], asked: str) -> dict[str, object]:
     if len(pairs) > _MOST_MEMBERS:
         raise RecordError(asked, f"an object has more than {_MOST_MEMBERS} members", "shorten it")
     found = dict(pairs)
@@ -369,7 +369,7 @@ def build(raw: RawEntry, file: str) -> Submission:
     )
 
 
-def _name(record: Mapping[str, Any], key: str, asked: str) -> str:
+def _name(record: Mapping[str, object], key: str, asked: str) -> str:
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
         found = f"{key!r} is {value!r}"[:120] if key in record else f"there is no {key!r}"
@@ -377,16 +377,16 @@ def _name(record: Mapping[str, Any], key: str, asked: str) -> str:
     return value.strip()[:_LONGEST_NAME]
 
 
-def day_of(value: Any, asked: str) -> date:
+def day_of(value: object, asked: str) -> date:
     """The day of a timestamp, with or without leading zeros. ``RecordError`` for another thing."""
     try:
-        return datetime.strptime(value, "%Y-%m-%d").date()
-    except (TypeError, ValueError) as error:
+        return datetime.strptime(value if isinstance(value, str) else "", "%Y-%m-%d").date()
+    except ValueError as error:
         found = f"'timestamp' is {value!r}"[:120]
         raise RecordError(asked, found, "give the day of submission as YYYY-MM-DD") from error
 
 
-def _code(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _code(record: Mapping[str, object]) -> tuple[str | None, str | None]:
     """The URL, and the commit from ``commitHash`` or else from the URL."""
     url, stated = (text_of(record.get(key), _LONGEST_TEXT) for key in ("codeURL", "commitHash"))
     if stated and _COMMIT.fullmatch(stated):
@@ -395,17 +395,16 @@ def _code(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return url, found.group(1) if found else None
 
 
-def _number(value: Any) -> Decimal | None:
-    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-    return Decimal(value) if is_number else None
+def _number(value: object) -> Decimal | None:
+    return Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
 
 
-def _price(value: Any) -> SystemPrice | None:
+def _price(value: object) -> SystemPrice | None:
     number = _number(value)
     return SystemPrice(float(number)) if number is not None and number > 0 else None
 
 
-def _settings(misc: Any) -> dict[str, int | float | str | bool]:
+def _settings(misc: object) -> dict[str, int | float | str | bool]:
     """The single values of ``misc``: lists, objects and nulls stay where they were."""
     if not isinstance(misc, dict):
         return {}
@@ -413,19 +412,19 @@ def _settings(misc: Any) -> dict[str, int | float | str | bool]:
     return {key: each for key, each in plain.items() if isinstance(each, int | float | str)}
 
 
-def _fields(record: Mapping[str, Any], task: DawnTask, mode: str) -> dict[str, Leaf]:
+def _fields(record: Mapping[str, object], task: DawnTask, mode: str) -> dict[str, Leaf]:
     """What has no other place: a name that was too long is kept whole, and a price that is none as it was given."""
     left = {key: value for key, value in record.items() if not _has_place(record, key, task, mode)}
-    if isinstance(record.get("misc"), dict):
-        placed = _settings(record["misc"])
-        left["misc"] = {key: value for key, value in record["misc"].items() if key not in placed}
+    if isinstance(misc := record.get("misc"), dict):
+        placed = _settings(misc)
+        left["misc"] = {key: value for key, value in misc.items() if key not in placed}
     return keep(left)
 
 
-def _has_place(record: Mapping[str, Any], key: str, task: DawnTask, mode: str) -> bool:
+def _has_place(record: Mapping[str, object], key: str, task: DawnTask, mode: str) -> bool:
     value = record[key]
     if key in _NAMES:
-        return len(value.strip()) <= _LONGEST_NAME
+        return len(str(value).strip()) <= _LONGEST_NAME
     if key in ("authorEmail", "codeURL"):
         return isinstance(value, str) and len(value.strip()) <= _LONGEST_TEXT
     if key == "costPerHour":
@@ -437,7 +436,7 @@ def _has_place(record: Mapping[str, Any], key: str, task: DawnTask, mode: str) -
     return key == "timestamp"
 
 
-def quality_key(record: Mapping[str, Any], task: DawnTask) -> str:
+def quality_key(record: Mapping[str, object], task: DawnTask) -> str:
     """The key under which an inference entry gives its quality: the task's, or ``accuracy`` as a README had it."""
     return "accuracy" if task.key not in record and "accuracy" in record else task.key
 
@@ -450,7 +449,7 @@ def unit_of(values: list[Decimal], task: DawnTask) -> int:
     return 2 if largest > 2 else 0
 
 
-def as_fraction(value: Any, task: DawnTask) -> float | None:
+def as_fraction(value: object, task: DawnTask) -> float | None:
     """One quality as a share; ``None`` where there is no number."""
     number = _number(value)
     return None if number is None else shifted(number, -unit_of([number], task))
@@ -487,7 +486,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
 OUR_NAMES = {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}
 
 
-def _inference(record: Mapping[str, Any], task: DawnTask) -> Inference:
+def _inference(record: Mapping[str, object], task: DawnTask) -> Inference:
     """The entry states a mean only: how many answers it is over, and so how long they took, is what the rules say."""
     latency, cost = _number(record.get("latency")), _number(record.get("cost"))
     mean = None if latency is None else shifted(latency, -3)
@@ -557,7 +556,7 @@ def encoded(submission: Submission) -> tuple[DawnTask, str, dict[str, str], list
     return task, "train" if submission.mode == "training" else "inference", texts, losses
 
 
-def _common(submission: Submission) -> dict[str, Any]:
+def _common(submission: Submission) -> dict[str, object]:
     origin = submission.origin
     kept = put_back(origin.fields if origin is not None and origin.format == FORMAT else {})
     misc = kept.pop("misc", {})
@@ -608,7 +607,7 @@ def _tsv(run: SubmittedRun, task: DawnTask, losses: list[str]) -> str:
     return "".join("\t".join(each) + "\n" for each in (tuple(columns), *rows))
 
 
-def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, Any]:
+def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, object]:
     # Single answers are what the format means by latency.
     alone = (each for scenario in ANSWERED_ALONE for each in submission.inference if each.scenario == scenario)
     measured = next(alone, None)
@@ -620,7 +619,7 @@ def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, A
     if measured.quality < submission.target.threshold:
         found = f"its quality is {measured.quality:g}, below {submission.target.threshold:g}"
         raise UsageError(asked, found, "that CI refuses it; export an entry at the target")
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         "latency": msgspec.Raw(to_text(measured.mean_latency_s, 3).encode()),
         task.key: msgspec.Raw(to_text(measured.quality, task.places).encode()),
     }
