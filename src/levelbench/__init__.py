@@ -13,6 +13,9 @@ __version__ = "0.2.0.dev0"
 if TYPE_CHECKING:
     from levelbench.errors import LevelbenchError as LevelbenchError
     from levelbench.experiments.request import load_task as load_task
+    from levelbench.experiments.track import TrackedRun as TrackedRun
+    from levelbench.experiments.track import autophase as autophase
+    from levelbench.experiments.track import track as track
     from levelbench.measure.clocks import FakeClock as FakeClock
     from levelbench.measure.sampling import Sample as Sample
     from levelbench.measure.sampling import sample as sample
@@ -42,6 +45,7 @@ _HOMES = {
     "records.store": ("Store",),
     "records.summary": ("summarise",),
     "experiments.request": ("load_task",),
+    "experiments.track": ("TrackedRun", "autophase", "track"),
     "training.task": ("Recipe", "Task"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -59,12 +63,15 @@ __all__ = [
     "Store",
     "Task",
     "Timeline",
+    "TrackedRun",
     "Verdict",
+    "autophase",
     "load_task",
     "read_record",
     "sample",
     "sample_interleaved",
     "summarise",
+    "track",
     "verdict",
 ]
 

@@ -205,6 +205,10 @@ class Sights(Observer):
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
         """Right after it."""
+        self.evaluated()
+
+    def evaluated(self) -> None:
+        """An evaluation was made."""
         self._evaluations += 1
         self._look("evaluation")
 

@@ -301,7 +301,15 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
     if len({run.data_digest for run in known}) > 1:
         yield Caveat("task definition", "doubt", "the data are loaded by other code on each side")
     sources = {run.source_digest for run in sides.runs}
+    ways = {run.scored_by for run in sides.runs}
+    if len(ways) > 1:
+        text = "one side's program reports its quality itself, and levelbench measured that of the other"
+        yield Caveat("quality", "doubt", f"{text}: whether both mean the same by it is not known")
     if len(sources) < 2:
+        return
+    if ways == {"program"}:
+        text = "the programs differ, and each reports its quality itself"
+        yield Caveat("quality", "doubt", f"{text}: whether both mean the same by it is not known")
         return
     if around := _around(sides):
         text = f"the code around the recipes differs too ({around}), so what scores or feeds the runs may differ"

@@ -84,6 +84,11 @@ def contradictions(record: Record) -> list[str]:
     ]
 
 
+def _own_program(record: Record) -> bool:
+    """Whether it is of a program of somebody's own, which evaluates, counts epochs and stops as it likes."""
+    return record.header.specification.scored_by is not None
+
+
 def _identity(record: Record) -> Iterator[str]:
     header = record.header
     try:
@@ -146,7 +151,7 @@ def _growth(record: Record) -> Iterator[str]:
         elif after.samples - before.samples < after.step - before.step:
             found = f"{after.samples - before.samples} examples in {after.step - before.step} steps"
             yield f"{place} there were {found} since the evaluation before"
-        elif not after.epoch > before.epoch:
+        elif after.epoch < before.epoch or (after.epoch == before.epoch and not _own_program(record)):
             yield f"{place} the epoch is {after.epoch:g} after {before.epoch:g}"
         before = after
     for earlier, later in pairwise(_points(record)):
@@ -161,7 +166,7 @@ def _growth(record: Record) -> Iterator[str]:
 def _schedule(record: Record) -> Iterator[str]:
     """Evaluations lie where the specification put them: all but the last at multiples of the interval."""
     specification, curve = record.header.specification, record.evaluations
-    if not curve or curve[0].step < 1 or not 0 < curve[0].epoch < math.inf:
+    if not curve or curve[0].step < 1 or not 0 < curve[0].epoch < math.inf or _own_program(record):
         return
     first = curve[0]
     per_epoch = max(1, round(first.step / first.epoch))
@@ -195,18 +200,22 @@ def _steps(record: Record) -> Iterator[str]:
     if len(values) < steps or (len(values) > steps and record.status == "done"):
         yield f"it has {len(values)} step times, and made {steps} steps"
         return
+    own_program = _own_program(record)
     alone = record.header.specification.distribution is None
     done, before, stepped, trained = 0, 0, 0, 0
     for each in curve:
         if each.step < done:
             return
         own = sum(values[done : each.step])
-        now = sum(each.phases_ns.get(name, 0) for name in _TRAINING)
+        # What a program does in its steps need not be in a phase that it names.
+        now = sum(ns for name, ns in each.phases_ns.items() if own_program or name in _TRAINING)
         if own > now - before:
             between = f"between steps {done} and {each.step}"
             yield f"the steps {between} took {_s(own)}, and training took {_s(now - before)} in all"
             return
         done, before, stepped, trained = each.step, now, stepped + own, now
+    if own_program:
+        return
     stretches = len(curve) + (math.ceil(curve[-1].epoch) if curve and math.isfinite(curve[-1].epoch) else 0)
     computing = sum(curve[-1].phases_ns.get(name, 0) for name in _COMPUTING) if curve else 0
     if not alone:
@@ -278,7 +287,7 @@ def _going_on(record: Record) -> Iterator[str]:
         if at is not None and at < len(curve) - 1:
             yield f"{_place(curve[at])} the target was reached, and training went on"
             return
-    for number, each in enumerate(curve[:-1], 1):
+    for number, each in enumerate(() if _own_program(record) else curve[:-1], 1):
         exploded = first is not None and each.loss is not None and abs(each.loss) > 20.0 * max(abs(first), 1e-3)
         if each.loss is None or exploded:
             yield f"{_place(each)} the loss had diverged, and training went on"
@@ -323,7 +332,7 @@ def _end(record: Record) -> Iterator[str]:
         if not _same(end.quality.get(name), value):
             yield f"{name} is {end.quality.get(name)} at the end, and {value} at the last evaluation"
             break
-    if record.header.specification.distribution is None:
+    if record.header.specification.distribution is None and not _own_program(record):
         moved = [name for name in _ENDED if end.phases_ns.get(name, 0) != last.phases_ns.get(name, 0)]
         if moved and end.phases_ns.get(moved[0], 0) > last.phases_ns.get(moved[0], 0):
             now, was = end.phases_ns.get(moved[0], 0), last.phases_ns.get(moved[0], 0)
@@ -341,7 +350,7 @@ def _reason(record: Record, end: End) -> Iterator[str]:
     yield from _cut_short(record, why)
     kinds = ("s spent", "samples spent") if why.startswith("budget of ") else ("evaluations",)
     told = why.startswith("budget of ") or why.startswith("plateau")
-    if told and why.endswith(kinds) and not _spent(record, count):
+    if told and why.endswith(kinds) and not _own_program(record) and not _spent(record, count):
         yield f"it ended because of {why!r}, which its last evaluation does not show"
 
 

@@ -130,6 +130,8 @@ class Specification(Struct, frozen=True, forbid_unknown_fields=True):
     budget_j: float | None = None
     plateau: int | None = None
     distribution: Distribution | None = None
+    scored_by: Literal["program"] | None = None
+    """``program``: a program of somebody's own, measured in place, which says itself what its quality is."""
 
     def team(self) -> dict[str, int | float | str | bool]:
         """The words of its distribution; of one process alone ``ranks=1``."""
@@ -285,7 +287,7 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
 Event = Evaluation | Samples | RankSamples | Measurement | End
 
 
-_ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution"})
+_ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution", "scored_by"})
 """Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
 
 

@@ -15,7 +15,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -97,6 +97,7 @@ class RunSummary(Struct, frozen=True):
     budget_j: float | None = None
     plateau: int | None = None
     distribution: Distribution | None = None
+    scored_by: Literal["program"] | None = None
     hopeless: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class RunSummary(Struct, frozen=True):
             budget_j=self.budget_j,
             plateau=self.plateau,
             distribution=self.distribution,
+            scored_by=self.scored_by,
         )
 
 
@@ -243,6 +245,7 @@ def _given(record: Record) -> dict[str, Any]:
         "budget_j": specification.budget_j,
         "plateau": specification.plateau,
         "distribution": specification.distribution,
+        "scored_by": specification.scored_by,
         "source_digest": header.source.whole,
         "source_name": header.source.name,
         "around_digest": around_recipes(header.source.text),

@@ -1,0 +1,445 @@
+"""Training loops of somebody's own, measured in place: what the record says, and what stops a loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import levelbench
+from levelbench.cli import main
+from levelbench.errors import LevelbenchError, UsageError
+from levelbench.records import group_runs, read_folder, read_record, summarise
+from levelbench.records.comparable import comparable
+
+TARGET = {"accuracy": 0.9}
+
+
+@pytest.fixture
+def track(tmp_path):
+    def start(task="mine", **given):
+        given = {"target": TARGET, "store": tmp_path, "quiet": True, **given}
+        return levelbench.track(task, **given)
+
+    return start
+
+
+@pytest.fixture
+def record(tmp_path):
+    def read():
+        (path,) = tmp_path.glob("*/*/*.jsonl")
+        return read_record(path)
+
+    return read
+
+
+def train(run, qualities, batches=((1, 2, 3), (4, 5, 6))):
+    for epoch in run.epochs(len(qualities)):
+        for _ in run.data(batches):
+            with run.phase("forward"):
+                pass
+        run.evaluate(lambda: qualities[epoch])  # noqa: B023  # it is called at once
+    return run
+
+
+def program(text: str, folder: Path, **environment) -> subprocess.CompletedProcess[str]:
+    file = folder / "program.py"
+    file.write_text("import levelbench, os, sys, time\n" + textwrap.dedent(text))
+    every = {**os.environ, "LEVELBENCH_STORE": str(folder / "store"), **environment}
+    return subprocess.run([sys.executable, file.name], cwd=folder, env=every, capture_output=True, text=True)
+
+
+def only(folder: Path):
+    (path,) = (folder / "store").glob("*/*/*.jsonl")
+    return read_record(path)
+
+
+def test_a_run_that_reaches_its_target_ends_its_loop_and_agrees_with_itself(track, record):
+    with track(settings={"lr": 0.1}) as run:
+        train(run, [0.5, 0.91, 0.92, 0.99])
+    found = summarise(record())
+    assert (run.reached, len(record().evaluations), record().end.stopped_by) == (True, 3, "target reached")
+    assert (found.contradictions, found.reached, found.steps_to_target, found.samples_to_target) == ([], True, 6, 18)
+    assert (found.epochs_to_target, found.settings, found.scored_by) == (3.0, {"lr": 0.1}, "program")
+    assert sum(record().end.phases_ns.values()) == record().end.t_ns
+
+
+def test_its_record_has_the_programs_text_and_name_and_what_another_process_saw(track, record):
+    with track() as run:
+        train(run, [0.5])
+    header, witness = record().header, record().end.witness
+    assert header.source.text == Path(__file__).read_text()
+    assert header.specification.recipe == "test_track"
+    assert header.environment["started"] == "in place"
+    assert witness.absent == ""
+    assert witness.sights[-1].parent_ns is not None
+    assert len(record().samples["step_time"].values) == 2
+
+
+def test_a_run_that_misses_goes_through_all_its_epochs(track, record):
+    with track() as run:
+        train(run, [0.1, 0.95, 0.2])
+    assert not run.reached
+    assert record().end.stopped_by == "its program ended"
+    assert summarise(record()).reached is False
+
+
+@pytest.mark.parametrize(("crossing", "evaluations"), [("first", 1), ("confirmed", 2), ("final", 3), ("sustained", 3)])
+def test_only_rules_that_look_at_what_was_end_a_loop(track, record, crossing, evaluations):
+    with track(crossing=crossing) as run:
+        train(run, [0.95, 0.96, 0.97])
+    assert len(record().evaluations) == evaluations
+    assert summarise(record()).reached
+
+
+def test_what_is_done_belongs_to_the_phase_that_was_named_last(track, record):
+    with track() as run:
+        for _ in run.data([1]):
+            with run.phase("forward"):
+                time.sleep(0.02)
+                with run.phase("backward"):
+                    time.sleep(0.03)
+                with run.phase("forward"):
+                    time.sleep(0.01)
+        run.evaluate(lambda: time.sleep(0.02) or 0.5)
+    phases = record().end.phases_ns
+    assert phases["forward"] >= 30e6
+    assert phases["backward"] >= 30e6
+    assert phases["evaluate"] >= 20e6
+
+
+def test_waiting_for_a_batch_is_the_phase_data_and_counts_to_the_step(track, record):
+    def slow():
+        for each in range(2):
+            time.sleep(0.02)
+            yield [each]
+
+    with track() as run:
+        for _ in run.data(slow()):
+            pass
+        run.evaluate(0.5)
+    assert record().end.phases_ns["data"] >= 40e6
+    assert all(each >= 20e6 for each in record().samples["step_time"].values)
+
+
+def test_an_evaluation_within_an_epoch_has_its_share_and_is_in_no_step(track, record):
+    with track() as run:
+        for number, _ in enumerate(run.data([[0]] * 4)):
+            if number == 1:
+                run.evaluate(lambda: time.sleep(0.05) or 0.5)
+        run.evaluate(0.6)
+    assert [each.epoch for each in record().evaluations] == [0.5, 1.0]
+    assert [each.step for each in record().evaluations] == [2, 4]
+    assert max(record().samples["step_time"].values) < 45e6
+    assert summarise(record()).contradictions == []
+
+
+def test_without_batches_what_lies_between_two_evaluations_is_a_step(track, record):
+    with track() as run:
+        for value in (0.1, 0.2):
+            time.sleep(0.01)
+            run.evaluate(value)
+        run.step(examples=7)
+        run.evaluate(0.3)
+    assert [(each.step, each.samples) for each in record().evaluations] == [(1, 1), (2, 2), (3, 9)]
+    assert summarise(record()).contradictions == []
+
+
+def test_a_loop_that_is_left_early_counts_the_step_it_was_in(track, record):
+    with track() as run:
+        for number, _ in enumerate(run.data([[0]] * 9)):
+            if number == 2:
+                break
+        run.evaluate(0.5)
+    assert record().evaluations[0].step == 3
+
+
+def test_a_generator_that_is_left_open_does_no_harm(track, record):
+    with track() as run:
+        left = iter(run.data([[0]] * 3))
+        next(left)
+        run.evaluate(0.5)
+    assert record().evaluations[0].step == 1
+    assert list(left) == [[0]] * 2
+
+
+def test_time_that_is_spent_ends_the_loop(track, record):
+    with track(budget_s=0.05) as run:
+        for _ in run.data(iter(lambda: time.sleep(0.01) or [0], None)):
+            pass
+        run.evaluate(0.5)
+    assert record().end.stopped_by == "budget of 0.05 s spent"
+    assert record().end.t_ns > 0.05e9
+    assert summarise(record()).contradictions == []
+
+
+def test_other_metrics_and_the_test_quality_are_kept_beside_the_targets(track, record):
+    with track() as run:
+        assert run.evaluate({"accuracy": 0.5, "top5": 0.8}) == 0.5
+        assert run.test(lambda: 0.45) == 0.45
+    assert record().evaluations[0].quality == {"validation": 0.5, "validation.top5": 0.8}
+    assert record().end.quality["test"] == 0.45
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "direction", "high"),
+    [("accuracy", 0.9, "higher", 1.0), ("val_loss", 3.28, "lower", None), ("bleu", 25.0, "higher", None)],
+)
+def test_direction_and_scale_follow_from_the_metrics_name(track, record, metric, value, direction, high):
+    with track(target={metric: value}) as run:
+        run.evaluate(value)
+    target = record().header.specification.target
+    assert (target.metric, target.threshold, target.direction, target.high) == (metric, value, direction, high)
+
+
+def test_direction_and_scale_can_be_given(track, record):
+    with track(target={"return": -200.0}, scale=(-2000.0, None), direction="higher") as run:
+        run.evaluate(-500.0)
+    assert record().header.specification.target.low == -2000.0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": {"accuracy": 94}}, r"did you mean 0\.94\?"),
+        ({"target": {}}, "Give one metric with a value"),
+        ({"target": 0.94}, "Give one metric with a value"),
+        ({"target": {"accuracy": "high"}}, "Give a number"),
+        ({"target": {"accuracy": float("nan")}}, "Give a finite number"),
+        ({"settings": {"lr": [1]}}, r"lr is \[1\]"),
+        ({"settings": {"lr": float("inf")}}, "lr is inf"),
+        ({"task": "my model"}, "Choose another name"),
+        ({"crossing": "second"}, "crossing rule"),
+        ({"direction": "up"}, "direction"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_before_anything_is_written(track, tmp_path, given, message):
+    with pytest.raises(LevelbenchError, match=message):
+        track(**{"task": "mine", **given})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("quality", "message"),
+    [(1.5, "on a scale from 0 to 1"), ("good", "no number"), ({"f1": 0.5}, "Give 'accuracy'"), (None, "no number")],
+)
+def test_a_quality_that_cannot_be_one_is_refused(track, quality, message):
+    with pytest.raises(UsageError, match=message), track() as run:
+        run.evaluate(lambda: quality)
+
+
+def test_an_unknown_phase_is_named_with_those_there_are(track):
+    with pytest.raises(LevelbenchError, match="backward"), track() as run, run.phase("backwards"):
+        pass
+
+
+def test_each_run_of_one_program_and_setting_has_the_next_seed(track):
+    seeds = []
+    for lr in (0.1, 0.1, 0.2, 0.1):
+        with track(settings={"lr": lr}) as run:
+            run.evaluate(0.5)
+        seeds.append(run.seed)
+    assert seeds == [0, 1, 0, 2]
+
+
+def test_runs_are_selected_grouped_and_compared_as_others_are(track, tmp_path):
+    for _ in range(3):
+        for lr in (0.1, 0.2):
+            with track(settings={"lr": lr}) as run:
+                train(run, [0.95, 0.96])
+    a, b = group_runs(read_folder(tmp_path)[0])
+    assert {a.label, b.label} == {"mine[lr=0.1]", "mine[lr=0.2]"}
+    gate = comparable(a, b)
+    assert gate.refusals == ()
+    assert all(each.subject != "quality" for each in gate.caveats)
+
+
+def test_an_exception_is_a_failed_run_with_its_place_and_passes_through(tmp_path):
+    done = program(
+        """
+        with levelbench.track("mine", target={"accuracy": 0.9}) as run:
+            run.evaluate(0.5)
+            raise ValueError("secret")
+        """,
+        tmp_path,
+    )
+    assert "ValueError: secret" in done.stderr
+    assert done.returncode == 1
+    end = only(tmp_path).end
+    assert (end.status, end.error) == ("failed", "ValueError in program.py, line 5, in <module>")
+
+
+@pytest.mark.parametrize(("code", "status"), [("0", "done"), ("", "done"), ("3", "failed")])
+def test_sys_exit_in_the_block_ends_the_run_by_its_code(tmp_path, code, status):
+    text = f"""
+        with levelbench.track("mine", target={{"accuracy": 0.9}}) as run:
+            run.evaluate(0.5)
+            sys.exit({code})
+        """
+    assert program(text, tmp_path).returncode == int(code or 0)
+    assert only(tmp_path).end.status == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_interrupted_or_killed_leaves_what_it_had(tmp_path, number):
+    text = f"""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with levelbench.track("mine", target={{"accuracy": 0.9}}) as run:
+            run.evaluate(0.5)
+            os.kill(os.getpid(), {int(number)})
+            time.sleep(60)
+        """
+    assert program(text, tmp_path).returncode != 0
+    assert (only(tmp_path).status, len(only(tmp_path).evaluations)) == ("interrupted", 1)
+
+
+def test_a_forked_child_measures_nothing_and_leaves_the_record_to_its_parent(tmp_path):
+    done = program(
+        """
+        with levelbench.track("mine", target={"accuracy": 0.9}) as run:
+            child = os.fork()
+            if child == 0:
+                for _ in run.data([1, 2]):
+                    with run.phase("forward"):
+                        pass
+                try:
+                    run.evaluate(0.99)
+                except levelbench.LevelbenchError as error:
+                    print(error)
+                sys.exit(0)
+            os.waitpid(child, 0)
+            run.evaluate(0.5)
+        """,
+        tmp_path,
+    )
+    assert "fork" in done.stdout
+    assert [each.quality["validation"] for each in only(tmp_path).evaluations] == [0.5]
+    assert only(tmp_path).status == "done"
+
+
+def test_another_thread_is_refused(track):
+    raised = []
+
+    def call(run):
+        try:
+            run.evaluate(0.5)
+        except UsageError as error:
+            raised.append(str(error))
+
+    with track() as run:
+        other = threading.Thread(target=call, args=(run,))
+        other.start()
+        other.join()
+        run.evaluate(0.5)
+    assert "another thread" in raised[0]
+
+
+def test_one_run_at_a_time_is_tracked_and_each_once(track):
+    with track() as run:
+        run.evaluate(0.5)
+        with pytest.raises(UsageError, match="being tracked already"), track("other"):
+            pass
+    with pytest.raises(UsageError, match="being tracked already"), run:
+        pass
+    with pytest.raises(UsageError, match="has ended"):
+        run.evaluate(0.5)
+
+
+def test_nothing_is_measured_before_the_block(track):
+    with pytest.raises(UsageError, match="has not begun"):
+        track().evaluate(0.5)
+
+
+def test_a_run_without_an_evaluation_has_failed_and_says_so(track, record, capsys):
+    with track(quiet=False):
+        pass
+    assert (record().end.status, record().end.error) == ("failed", "it made no evaluation")
+    assert "made no evaluation" in capsys.readouterr().err
+
+
+def test_the_end_is_told_in_one_line_with_how_to_look_at_it(track, capsys):
+    with track(quiet=False) as run:
+        train(run, [0.95, 0.96])
+    said = capsys.readouterr().err
+    assert "mine, seed 0: accuracy 0.96" in said
+    assert f"levelbench show {run.id}" in said
+
+
+def test_of_several_ranks_the_first_writes_the_record_and_all_need_one_seed(tmp_path):
+    text = """
+        with levelbench.track("mine", target={"accuracy": 0.9}, seed=4) as run:
+            for epoch in run.epochs(5):
+                run.evaluate(0.95)
+            print(run.seed, run.reached, epoch)
+        """
+    done = program(text, tmp_path, RANK="1", WORLD_SIZE="2")
+    assert done.stdout.split() == ["4", "True", "1"]
+    assert not (tmp_path / "store").exists()
+    assert program(text, tmp_path, RANK="0", WORLD_SIZE="2").returncode == 0
+    assert only(tmp_path).header.specification.distribution.ranks == 2
+    assert summarise(only(tmp_path)).contradictions == []
+    assert (
+        "give all of them one seed" in program(text.replace(", seed=4", ""), tmp_path, RANK="0", WORLD_SIZE="2").stderr
+    )
+
+
+def test_much_work_before_the_clock_is_a_doubt(track, record, monkeypatch):
+    import levelbench.experiments.track as module
+
+    monkeypatch.setattr(module, "own_cpu_s", lambda: 60.0)
+    with track() as run:
+        run.evaluate(0.5)
+    assert any("before its clock started" in each for each in record().end.suspect)
+
+
+def test_a_clock_that_is_replaced_disagrees_with_the_process_that_looks_on(tmp_path):
+    text = """
+        from levelbench.measure.clocks import HOST
+        real = HOST.now_ns
+        type(HOST).now_ns = staticmethod(lambda: real() // 10)
+        with levelbench.track("mine", target={"accuracy": 0.9}) as run:
+            time.sleep(0.3)
+            run.evaluate(0.95)
+            run.evaluate(0.95)
+        """
+    assert program(text, tmp_path).returncode == 0
+    assert any("second clock" in each or "process" in each for each in summarise(only(tmp_path)).contradictions)
+
+
+@pytest.mark.parametrize(
+    ("batch", "examples"),
+    [([1, 2, 3], 3), (([1, 2], [3, 4]), 2), ({"x": [[1], [2]]}, 2), (5, 0), ("text", 0), ([], 0)],
+)
+def test_the_examples_of_a_batch_are_the_length_of_its_first_part(track, record, batch, examples):
+    with track() as run:
+        for _ in run.data([batch]):
+            pass
+        run.evaluate(0.5)
+    assert record().evaluations[0].samples == max(1, examples)
+
+
+def test_tracked_runs_are_listed_shown_and_compared_by_the_command_line(tmp_path, capsys):
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--store", str(tmp_path)])
+        return ended.value.code, capsys.readouterr().out
+
+    for _ in range(3):
+        for lr in (0.1, 0.2):
+            with levelbench.track("mine", target=TARGET, settings={"lr": lr}, store=tmp_path, quiet=True) as run:
+                train(run, [0.95, 0.96])
+    assert len(json.loads(call("list", "runs", "--json")[1])) == 6
+    assert "as its program reports it" in call("show", "latest")[1]
+    code, out = call("compare", "mine[lr=0.1]", "mine[lr=0.2]")
+    assert code in (0, 1, 4)
+    assert "mine[lr=0.2]/mine[lr=0.1]" in out
+    assert "1 claim checked" in call("lint", "mine")[1]

@@ -1,0 +1,92 @@
+"""Hooks of a PyTorch module, its optimizer and loader tell the phases of a tracked run."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import levelbench  # noqa: E402
+from levelbench.errors import UsageError  # noqa: E402
+from levelbench.records import read_record  # noqa: E402
+
+
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value):
+        time.sleep(0.02)
+        return value * 1.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.03)
+        return gradient
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return Slow.apply(self.layer(x))
+
+
+def trained(tmp_path, *, evaluate_inside, with_optimizer=True):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        loader = levelbench.autophase(model, optimizer if with_optimizer else None, [torch.ones(3, 2)] * 2)
+        assert len(loader) == 2
+        for batch in loader:
+            model(batch).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if evaluate_inside:
+            run.evaluate(lambda: float(model(torch.ones(3, 2)).isfinite().all()) * 0.5)
+        else:
+            with torch.no_grad():
+                model(torch.ones(3, 2))
+            run.evaluate(0.5)
+    (path,) = tmp_path.glob("*/*/*.jsonl")
+    return read_record(path), model, optimizer
+
+
+@pytest.mark.parametrize("evaluate_inside", [True, False])
+def test_forward_backward_update_and_evaluation_are_told_apart(tmp_path, evaluate_inside):
+    record, _, _ = trained(tmp_path, evaluate_inside=evaluate_inside)
+    phases = record.end.phases_ns
+    assert phases["forward"] >= 40e6
+    assert phases["backward"] >= 60e6
+    assert phases["evaluate"] >= 20e6
+    assert phases["update"] > 0
+    assert (record.evaluations[0].step, record.evaluations[0].samples) == (2, 6)
+
+
+def test_without_the_optimizer_what_follows_a_forward_pass_is_backward(tmp_path):
+    record, _, _ = trained(tmp_path, evaluate_inside=True, with_optimizer=False)
+    assert "update" not in record.end.phases_ns
+    assert record.end.phases_ns["backward"] >= 60e6
+
+
+def test_hooks_are_gone_when_the_run_has_ended(tmp_path):
+    _, model, optimizer = trained(tmp_path, evaluate_inside=True)
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    assert not optimizer._optimizer_step_pre_hooks
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [((object(),), "no torch.nn.Module"), ((torch.nn.Linear(1, 1), object()), "no torch.optim optimizer")],
+)
+def test_what_has_no_hooks_is_refused(tmp_path, parts, message):
+    with pytest.raises(UsageError, match=message), levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path):
+        levelbench.autophase(*parts)
+
+
+def test_it_needs_a_run():
+    with pytest.raises(UsageError, match="no run is being tracked"):
+        levelbench.autophase(torch.nn.Linear(1, 1))
