@@ -1,6 +1,7 @@
 """What levelbench adds to a training step: the same step by hand and under the harness, measured side by side.
 
     python benchmarks/overhead.py [--seconds 60] [--json overhead.json]
+    python benchmarks/overhead.py --track    # what levelbench.track adds to somebody's own loop
 
 Each case trains one network on the same batches. One side is a loop as people write it on a copy of its own (an
 ``nn.Module`` with ``torch.optim``, or plain NumPy calls), or the trainer's own calls with nothing around them, on the
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+import levelbench
 from levelbench import plugins
 from levelbench.frameworks.numpy.operators import OPERATORS
 from levelbench.frameworks.numpy.operators.loss import mean_cross_entropy
@@ -235,6 +237,72 @@ def hook_cost(seconds):
     return float(np.median(ratios)), median_interval(ratios)
 
 
+def track_costs():
+    """Microseconds that `levelbench.track` adds to a step with nothing in it, in the words of each row."""
+    batches = range(2000)
+
+    def bare():
+        for _ in batches:
+            pass
+
+    with tempfile.TemporaryDirectory() as store, levelbench.track("cost", target={"top1": 1}, store=store) as run:
+        phases = [run.phase(name) for name in ("forward", "backward", "update")]
+
+        def steps():
+            for _ in run.data(batches):
+                pass
+
+        def with_phases():
+            for _ in run.data(batches):
+                for phase in phases:
+                    with phase:
+                        pass
+
+        found = {}
+        for name, body in (("run.data", steps), ("run.data with three phases", with_phases)):
+            a, b = sample_interleaved(bare, body, until=Budget(seconds=5))
+            added = (np.asarray(b.values) - np.median(a.values)) / len(batches) * 1e6
+            found[name] = float(np.median(added)), median_interval(added)
+        run.evaluate(0.0)
+    return found
+
+
+def track_ratio(seconds, *, tracks):
+    """The ratio of a PyTorch step of some 5 ms to the same step of another copy, and the time of the latter.
+
+    With `tracks` the first copy is tracked with `autophase`; without, the ratio shows how two copies differ by
+    themselves.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(64, 1024, generator=generator)
+    batches = [(inputs, torch.randint(10, (64,), generator=generator))] * 10
+
+    def network():
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(1024, 1024), torch.nn.ReLU()] * 2
+        model = torch.nn.Sequential(*layers, torch.nn.Linear(1024, 10))
+        return model, torch.optim.SGD(model.parameters(), lr=LR, momentum=MU)
+
+    def train(model, optimizer, data):
+        for x, y in data:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    plain, other = network(), network()
+    with tempfile.TemporaryDirectory() as store, levelbench.track("cost", target={"top1": 1}, store=store) as run:
+        loader = levelbench.autophase(*other, batches) if tracks else batches
+        a, b = sample_interleaved(
+            lambda: train(*plain, batches), lambda: train(*other, loader), until=Budget(seconds=seconds)
+        )
+        run.evaluate(0.0)
+    n = min(len(a.values), len(b.values)) // 2 * 2
+    ratios = np.exp((np.log(np.asarray(b.values[:n])) - np.log(np.asarray(a.values[:n]))).reshape(-1, 2).mean(axis=1))
+    return float(np.median(a.values)) / len(batches), float(np.median(ratios)), median_interval(ratios)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each case")
@@ -245,7 +313,16 @@ def main() -> None:
         "--channels", type=int, default=16, help="of the convolutional network: 4 is a step of 5 ms or so"
     )
     parser.add_argument("--only-cnn", action="store_true", help="leave the small network out")
+    parser.add_argument("--track", action="store_true", help="measure levelbench.track instead")
     options = parser.parse_args()
+    if options.track:
+        for name, (value, interval) in track_costs().items():
+            print(f"{name}: {value:.2f} us a step [{interval.low:.2f}, {interval.high:.2f}]")
+        for name, tracks in (("two copies, neither tracked", False), ("autophase", True)):
+            step_s, ratio, interval = track_ratio(options.seconds, tracks=tracks)
+            found = f"ratio {ratio:.4f} [{interval.low:.4f}, {interval.high:.4f}]"
+            print(f"{name}, a step of {step_s * 1e3:.2f} ms: {found}")
+        return
     digits = datasets.digits.load().train
     # As many batches as a turn has steps: the digits several times over.
     digit_data = np.tile(digits.inputs, (9, 1)), np.tile(digits.labels, 9)
