@@ -39,6 +39,20 @@ def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
     assert "2/2" in done.stdout
 
 
+def test_the_loop_that_a_guide_measures_runs_as_it_is_written_and_its_sides_are_compared(tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    example("track.md", tmp_path / "train.py")
+    python = [sys.executable, "-m", "levelbench"]
+    for words in [[sys.executable, "train.py", "--lr", lr] for lr in ("0.05", "0.2") * 3]:
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "target 0.95 reached" in done.stderr
+    words = [*python, "compare", "my-digits[lr=0.05]", "my-digits[lr=0.2]"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "my-digits[lr=0.2]/my-digits[lr=0.05]" in done.stdout, done.stdout + done.stderr
+    assert "n = 3 + 3  paired by seed" in done.stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_to_a_file_leads_to_one(page):
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
