@@ -43,10 +43,11 @@ def test_the_loop_that_a_guide_measures_runs_as_it_is_written_and_its_sides_are_
     pytest.importorskip("torch", reason="PyTorch is not installed")
     example("track.md", tmp_path / "train.py")
     python = [sys.executable, "-m", "levelbench"]
-    for words in [[sys.executable, "train.py", "--lr", lr] for lr in ("0.05", "0.2") * 3]:
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "target 0.95 reached" in done.stderr
+    a, b = (f"{sys.executable} train.py --lr {lr}" for lr in ("0.05", "0.2"))
+    words = [*python, "time", a, "--vs", b, "-n", "3", "--show-output", "--fail-on", "never"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("target 0.95 reached") == 6
     words = [*python, "compare", "my-digits[lr=0.05]", "my-digits[lr=0.2]"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "my-digits[lr=0.2]/my-digits[lr=0.05]" in done.stdout, done.stdout + done.stderr

@@ -28,6 +28,7 @@ SECTIONS = {
         "run": "Run or resume tasks; several are interleaved and compared.",
         "list": "What can run here, and what each item lacks; or the runs and measurements in the store.",
         "show": "One run: phases, curve, warnings; or what infer measured.",
+        "time": "Programs that are not ours, in any language, timed and compared.",
         "compare": "Verdict, attribution and difference of environments of two sides.",
         "analyze": "What many runs say together: composition, target.",
         "report": "One HTML file, with Markdown and CSV of every table.",
@@ -179,7 +180,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    if words[:1] not in (["run"], ["operator"], ["network"], ["infer"], ["scale"], ["analyze"], ["task"]):
+    if words[:1] not in (["run"], ["operator"], ["network"], ["infer"], ["scale"], ["time"], ["analyze"], ["task"]):
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     return f"interrupted: what is finished is kept; {again} goes on from there"

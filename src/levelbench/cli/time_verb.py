@@ -1,0 +1,223 @@
+"""``levelbench time``: programs that are not ours, in any language, started in turns and compared."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.experiments.commands import Command
+    from levelbench.experiments.kernel import Place, Plan
+    from levelbench.measure.verdict import Verdict
+    from levelbench.records.commands import CommandRecord, CommandSpecification, CommandSummary
+    from levelbench.report.tables import Table
+
+    CommandPlan = Plan[CommandSpecification, CommandRecord]
+
+__all__ = ["command"]
+
+_UNCLEAR = 4
+
+
+@click.command("time")
+@click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--vs", "others", multiple=True, metavar="COMMAND", help="Compare with this command; may be repeated.")
+@click.option("--revisions", help="Compare git revisions, each checked out beside the others: main,HEAD.")
+@click.option("--setup", default="", help="Run once before the first process, in each revision: 'make build'.")
+@click.option("--prepare", default="", help="Run before each process, off the clock.")
+@click.option("--warmup", type=click.IntRange(min=0), default=0, help="Processes of each command that do not count.")
+@click.option("-n", "--processes", type=int, default=5, show_default=True, help="Processes of each command.")
+@click.option("--timeout", help="End a process that takes longer, which is a failure: 90, 2min.")
+@click.option("--shell", is_flag=True, help="Let /bin/sh carry it out.  [default: where it has |, ;, $, * or the like]")
+@click.option("--ignore-failure", is_flag=True, help="Count processes that end with another code than 0.")
+@click.option("--show-output", is_flag=True, help="Let the programs print; what they print is thrown away otherwise.")
+@click.option("--resume", is_flag=True, help="Count the processes that an interrupted command has left in the store.")
+@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the table as CSV.")
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write table and verdicts.")
+@shared.until_clear_options
+@shared.statistics_options
+@shared.fail_on("slower")
+@shared.store_option
+@shared.answer_options
+def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
+    """Time a command, or compare several. They take turns, so that a machine that gets slower harms none of them.
+
+    \b
+      levelbench time 'python a.py' --vs 'python b.py'
+      levelbench time -n 10 -- ./train --lr 0.1
+      levelbench time 'make bench' --revisions main,HEAD --setup 'make build' --until-clear
+
+    The time is from the start of the process until it has ended. Everything is measured anew each time, since nobody
+    knows what a program depends on. Exits with 1 where a command fails or is slower than the first (--fail-on).
+    """
+    from levelbench.cli.progress_line import ProcessProgress
+    from levelbench.cli.watching import measure
+    from levelbench.experiments.commands import CommandBenchmarks
+    from levelbench.records.commands import summarise_commands
+
+    wrong = _checked(given)
+    until = shared.until_clear(given, "processes")
+    with _commands(words, given) as commands:
+        shared.need_two(until, len(commands))
+        kind = CommandBenchmarks(
+            store_path,
+            commands,
+            setup=given["setup"],
+            prepare=given["prepare"],
+            warmup=given["warmup"],
+            ignore_failure=given["ignore_failure"],
+            show=given["show_output"],
+            effect=None if until is None else until.effect,
+        )
+
+        def conclude(plan: CommandPlan, records: dict[Place, CommandRecord]) -> CommandSummary:
+            (arms,) = plan.arranged(records)
+            return summarise_commands(arms, given["level"], given["margin"])
+
+        def judge(found: CommandSummary) -> tuple[list[tuple[str, Verdict]], str]:
+            return [(each.name, each.verdict) for each in found.entries if each.verdict is not None], ""
+
+        summary = measure(
+            kind,
+            [each.specification for each in commands],
+            given["processes"],
+            say=lambda plan: _say(plan, store_path, as_json),
+            watch=lambda plan: ProcessProgress(plan, lambda arm: arm.name, _remark),
+            conclude=conclude,
+            judge=judge,
+            until=until,
+            fresh=not given["resume"],
+            as_json=as_json,
+        )
+    _show(summary, as_json, given)
+    return _code(summary, wrong)
+
+
+def _checked(given: dict[str, Any]) -> frozenset[str]:
+    """The outcomes that end in another code than 0; refuses what needs no command to be refused."""
+    shared.check_statistics(given["margin"], given["level"])
+    wrong = shared.read_fail_on(given["fail_on"])
+    if "missed" in wrong:
+        raise UsageError("--fail-on missed", "a command has no target", "choose of slower, unclear, never")
+    if given["processes"] < 1:
+        found = "that is no process at all"
+        raise UsageError(f"-n {given['processes']}", found, "ask for at least one; three give a verdict")
+    shared.check_writable(given["csv_path"], given["markdown_path"])
+    return wrong
+
+
+@contextmanager
+def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Command]]:
+    """One for each command at each revision, while these are checked out."""
+    from levelbench.experiments.commands import make_command, numbered, revisions
+
+    texts = [words[0] if len(words) == 1 else shlex.join(words), *given["others"]]
+    timeout_s = None if given["timeout"] is None else shared.seconds("--timeout", given["timeout"])
+
+    def make(text: str, folder: Path, label: str = "", revision: str = "") -> Command:
+        return make_command(
+            text,
+            folder,
+            shell=given["shell"],
+            label=label,
+            revision=revision,
+            prepare=given["prepare"],
+            timeout_s=timeout_s,
+        )
+
+    if given["revisions"] is None:
+        yield numbered(make(text, Path.cwd()) for text in texts)
+        return
+    names = [each.strip() for each in given["revisions"].split(",") if each.strip()]
+    if len(names) < 2:
+        found = f"it names {len(names)}"
+        raise UsageError(f"--revisions {given['revisions']}", found, "name two, the first to compare with: main,HEAD")
+    for text in texts:
+        make(text, Path.cwd())
+    with revisions(names) as places:
+        yield numbered(make(text, folder, name, commit) for text in texts for name, commit, folder in places)
+
+
+def _remark(record: CommandRecord) -> str:
+    return record.outcome.reason if record.outcome is not None else ""
+
+
+def _say(plan: CommandPlan, store: Path, as_json: bool) -> None:
+    for line in plan.lines():
+        click.echo(line, err=as_json)
+    if plan.to_go:
+        click.echo(f"records: {store / 'commands'}", err=as_json)
+
+
+def _table(summary: CommandSummary) -> Table:
+    from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
+
+    notes = []
+    for count in sorted({len(each.times_s) for each in summary.entries}):
+        shown = "95 % interval" if count > 5 else "lowest to highest: too few for an interval"
+        notes.append(f"geometric mean [{shown}], n = {count}.".replace("95 %", f"{summary.level:.3g}"))
+    return Table.of(
+        "commands",
+        "Commands",
+        summary.entries,
+        (Column("command", "command"), lambda each: each.name),
+        (Column("time_s", "time", ColumnKind.TIME_S), lambda each: estimate_cell(each.wall.estimate)),
+        (Column("user_s", "user", ColumnKind.TIME_S), lambda each: estimate_cell(each.user.estimate)),
+        (Column("system_s", "system", ColumnKind.TIME_S), lambda each: estimate_cell(each.system.estimate)),
+        (
+            Column("peak_memory_b", "peak memory", ColumnKind.BYTES),
+            lambda each: estimate_cell(each.memory.estimate, each.memory.reason),
+        ),
+        (Column("failed", "failed", ColumnKind.NUMBER), lambda each: each.failed or None),
+        notes=notes,
+    ).without_empty()
+
+
+def _lines(summary: CommandSummary) -> list[str]:
+    """The verdicts with their reasons, then the doubts."""
+    from levelbench.measure.verdict import format_verdict
+
+    first, *others = summary.entries
+    lines = []
+    for each in others:
+        if each.verdict is not None:
+            lines.append(format_verdict(each.verdict, first.name, each.name))
+            lines += [f"  why: {each.why}"] * bool(each.why)
+    return [*lines, *(f"doubt: {each}" for each in summary.suspect)]
+
+
+def _show(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
+    """Print, and write what was asked for."""
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.tables import to_csv, to_markdown
+
+    table, lines, written = _table(summary), _lines(summary), {}
+    if given["csv_path"] is not None:
+        written["csv"] = str(write_whole(given["csv_path"], to_csv(table)))
+    if given["markdown_path"] is not None:
+        said = "\n".join(f"    {line}" for line in lines)
+        written["markdown"] = str(write_whole(given["markdown_path"], f"{to_markdown(table)}\n{said}\n"))
+    if as_json:
+        from dataclasses import asdict
+
+        shared.emit_json({**asdict(summary), **written})
+        return
+    with shared.as_far_as_read():
+        click.echo()
+        shared.print_tables(table)
+        click.echo("\n" + "\n".join([*lines, *(f"{name}: {path}" for name, path in written.items())]))
+
+
+def _code(summary: CommandSummary, wrong: frozenset[str]) -> int:
+    kinds = {each.verdict.kind.value.lower() for each in summary.entries if each.verdict is not None}
+    if "slower" in kinds & wrong:
+        return 1
+    return _UNCLEAR if "unclear" in kinds & wrong else 0

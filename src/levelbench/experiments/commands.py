@@ -1,0 +1,415 @@
+"""Processes of commands that are not ours, in any language: how one is started, timed, ended and recorded.
+
+A process is alone in a session and group of its own, so that it can be ended with what it started. What it prints
+is thrown away, but for the last of its errors, which are shown where it fails and are not recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import resource
+import select
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import IO, Any, final
+
+from levelbench.errors import CheckFailedError, MissingError, UsageError
+from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
+from levelbench.experiments.processes import need_folder
+from levelbench.measure.clocks import HOST
+from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.records import Measurement, key_of, new_id
+from levelbench.records.commands import FOLDER, CommandOutcome, CommandRecord, CommandSpecification, CommandWriter
+from levelbench.records.processes import ProcessEnd
+from levelbench.records.schema import redact
+from levelbench.records.writer import path_part
+
+__all__ = ["Command", "CommandBenchmarks", "Ended", "carry_out_command", "make_command", "numbered", "revisions"]
+
+_SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]{}]|^\s*\w+=")
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_TAIL_BYTES = 4096
+_GRACE_S = 2.0
+_LEAST_FLOORS = 20
+"""A process that takes fewer times as long as one that does nothing is doubted."""
+_GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """What an arm starts: the words of the program, where, and how records and tables know it."""
+
+    words: tuple[str, ...]
+    folder: Path
+    specification: CommandSpecification
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: wall time and resources, its exit code (negative for a signal), the last of its errors.
+
+    ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
+    ``left`` says that it left processes behind, which were ended; ``timed_out`` that its time was up.
+    """
+
+    wall_ns: int
+    user_s: float
+    system_s: float
+    peak_memory_b: int | None
+    exit_code: int
+    errors: str
+    left: bool = False
+    timed_out: bool = False
+
+
+def make_command(
+    text: str,
+    folder: Path,
+    *,
+    shell: bool = False,
+    label: str = "",
+    revision: str = "",
+    prepare: str = "",
+    timeout_s: float | None = None,
+) -> Command:
+    """The command that ``text`` is, in words as a shell would split it; with what only a shell knows, by a shell.
+
+    Raises ``UsageError`` for a command that is empty or whose quotes are open.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"command {text!r}", str(error).lower(), "close its quotes") from error
+    if not words:
+        raise UsageError("a command", "it is empty", "give one, as in levelbench time 'python train.py'")
+    # Within quotes only a shell's $ and ` mean something, and within single ones nothing does.
+    outside = _QUOTED.sub(lambda each: "$" if each[0][0] == '"' and re.search(r"[$`]", each[0]) else "", text)
+    shell = shell or bool(_SHELL.search(outside))
+    specification = CommandSpecification(
+        title=path_part(Path(words[0]).name),
+        command=redact(text),
+        shell=shell,
+        folder=hashlib.sha256(os.fsencode(Path.cwd())).hexdigest(),
+        label=label,
+        revision=revision,
+        prepare=redact(prepare),
+        timeout_s=timeout_s,
+    )
+    return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification)
+
+
+def carry_out_command(
+    command: Command, timeout_s: float | None = None, *, show: bool = False, extra: Mapping[str, str] | None = None
+) -> Ended:
+    """Start it, wait until it has ended, and end what it leaves behind.
+
+    With ``show`` it prints where levelbench does. Raises ``MissingError`` for a program that cannot be started.
+    """
+    output = None if show else subprocess.DEVNULL
+    own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began_ns = HOST.now_ns()
+    try:
+        process = subprocess.Popen(
+            command.words,
+            cwd=command.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if show else subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, **(extra or {})},
+        )
+    except OSError as error:
+        found = f"{command.words[0]!r} cannot be started: {error.strerror}"
+        raise MissingError(f"command {command.specification.command!r}", found, "check its name and path") from error
+    tail = _Tail(process.stderr)
+    try:
+        timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
+        if timed_out:
+            _end_group(process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_ns = HOST.now_ns() - began_ns
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        left = _end_group(process.pid)
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+    return Ended(
+        wall_ns,
+        usage.ru_utime,
+        usage.ru_stime,
+        # What a process had before it became another program counts to that program, and it began as this one.
+        usage.ru_maxrss * 1024 if usage.ru_maxrss > own_kib else None,
+        process.returncode,
+        tail.read(),
+        left and not timed_out,
+        timed_out,
+    )
+
+
+@final
+class _Tail:
+    """Reads what a process prints, however much that is, and keeps the last of it."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        self._stream, self._kept = stream, b""
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        if stream is not None:
+            self._thread.start()
+
+    def _drain(self) -> None:
+        assert self._stream is not None
+        with suppress(OSError, ValueError):
+            while part := os.read(self._stream.fileno(), 1 << 16):
+                self._kept = (self._kept + part)[-_TAIL_BYTES:]
+
+    def read(self) -> str:
+        """The last that was printed. A process that holds the other end for longer than a moment is not waited for."""
+        if self._stream is None:
+            return ""
+        self._thread.join(0.5)
+        if not self._thread.is_alive():
+            self._stream.close()
+        return self._kept.decode("utf-8", "replace").strip()
+
+
+def _ends_within(pid: int, timeout_s: float) -> bool:
+    """Whether a child ends in time; it is not reaped."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1e3))
+    finally:
+        os.close(descriptor)
+
+
+def _end_group(group: int) -> bool:
+    """End the processes of a group, those that do not listen with force; whether there were any."""
+    found = _signal_group(group, signal.SIGTERM)
+    deadline_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
+    # A stopped process gets its SIGTERM when it goes on.
+    _signal_group(group, signal.SIGCONT)
+    while found and HOST.now_ns() < deadline_ns and _alive(group):
+        time.sleep(0.005)
+    _signal_group(group, signal.SIGKILL)
+    return found
+
+
+def _alive(group: int) -> bool:
+    """Whether a process of the group still runs; one that nobody has waited for yet does not."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+            if fields[2] == str(group) and fields[0] not in "ZX":
+                return True
+    return False
+
+
+def _signal_group(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+@final
+class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
+    """Processes of commands; ``commands`` are those whose specifications the plan has.
+
+    ``setup`` is run once in the folder of each command, its ``prepare`` before each process, both off the clock;
+    ``warmup`` processes of each command are not recorded. A failure ends the plan, unless it is to be ignored.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        commands: Sequence[Command],
+        *,
+        setup: str = "",
+        prepare: str = "",
+        warmup: int = 0,
+        ignore_failure: bool = False,
+        show: bool = False,
+        effect: float | None = None,
+    ) -> None:
+        self._store = store
+        self._commands = {key_of(each.specification): each for each in commands}
+        self._setup, self._prepare, self._warmup = setup, prepare, warmup
+        self._ignore, self._show, self._effect = ignore_failure, show, effect
+        self._floor_s = 0.0
+        self._ready = False
+
+    def check(self, arms: Sequence[CommandSpecification]) -> None:
+        """Nothing can be said of them before they are started."""
+
+    def key(self, wanted: CommandSpecification) -> str:
+        """Its records' own."""
+        return key_of(wanted)
+
+    def title(self, wanted: CommandSpecification) -> str:
+        """As tables have it."""
+        return wanted.name
+
+    def find(self, wanted: CommandSpecification) -> Iterable[CommandRecord]:
+        """In the store."""
+        return CommandRecord.find(self._store, key_of(wanted))
+
+    def why_not(self, record: CommandRecord, wanted: CommandSpecification, environment: Mapping[str, Any]) -> str:
+        """Another machine or levelbench, or a failure."""
+        if record.outcome is None or (record.outcome.reason and not self._ignore):
+            return "the process before failed"
+        return disagreement(record.header.version, record.header.environment, environment, ())
+
+    @contextmanager
+    def opened(
+        self, plan: Plan[CommandSpecification, CommandRecord], watcher: Watcher[CommandRecord]
+    ) -> Iterator[Make[CommandRecord]]:
+        """Set up and warm up once."""
+        need_folder(self._store / FOLDER)
+        if not self._ready:
+            self._ready = True
+            nothing = make_command("true", Path.cwd())
+            self._floor_s = min(carry_out_command(nothing).wall_ns for _ in range(5)) * 1e-9
+            for folder in dict.fromkeys(each.folder for each in self._commands.values()):
+                if self._setup:
+                    watcher.preparing(f"setting up: {self._setup}")
+                    self._must_succeed("--setup", self._setup, folder)
+            for command in self._commands.values():
+                for number in range(self._warmup):
+                    watcher.preparing(f"warming up {command.specification.name} ({number + 1} of {self._warmup})")
+                    self._run(command)
+
+        def make(turn: Turn, begin: Callable[[], None]) -> tuple[CommandRecord, CheckFailedError | None]:
+            command = self._commands[key_of(plan.arms[turn.arm])]
+            if self._prepare:
+                self._must_succeed("--prepare", self._prepare, command.folder)
+            begin()
+            return self._record(command, turn.seed, len(plan.seeds))
+
+        yield make
+
+    def _run(self, command: Command) -> Ended:
+        return carry_out_command(command, command.specification.timeout_s, show=self._show)
+
+    def _record(self, command: Command, seed: int, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
+        environment = capture(command.folder)
+        with CommandWriter.start(
+            self._store,
+            command.specification,
+            seed=seed,
+            identity=new_id(),
+            environment=environment,
+            planned=(self._effect, wanted),
+        ) as writer:
+            ended = self._run(command)
+            after, reason = capture_after(), _failure(ended, command.specification.timeout_s)
+            rusage = "rusage of the process and of those that it waited for"
+            writer.add(Measurement("wall", "s", ended.wall_ns * 1e-9, "the parent's monotonic clock"))
+            writer.add(Measurement("user", "s", ended.user_s, rusage))
+            writer.add(Measurement("system", "s", ended.system_s, rusage))
+            writer.add(_peak_memory(ended.peak_memory_b))
+            writer.add(CommandOutcome(ended.exit_code, reason))
+            suspect = list(doubts(environment, after))
+            if ended.left:
+                suspect.append("it left processes running when it ended: they were ended, and their time is not in its")
+            if ended.wall_ns * 1e-9 < _LEAST_FLOORS * self._floor_s:
+                suspect.append(
+                    f"to start a process that does nothing takes {self._floor_s * 1e3:.2g} ms of this: let it do more "
+                    "in one process"
+                )
+            writer.add(ProcessEnd(suspect, after))
+        record = CommandRecord.read(writer.path)
+        if not reason or self._ignore:
+            return record, None
+        said = ended.errors.splitlines()
+        found = f"{reason}{': ' + said[-1] if said else ''}"
+        asked = f"process {seed + 1} of {command.specification.name!r}"
+        return record, CheckFailedError(
+            asked, found, "see --show-output; --ignore-failure counts its time all the same"
+        )
+
+    def _must_succeed(self, option: str, text: str, folder: Path) -> None:
+        ended = carry_out_command(make_command(text, folder), show=self._show)
+        if reason := _failure(ended, None):
+            raise CheckFailedError(f"{option} {text!r}", f"{reason}: {ended.errors}".rstrip(": "), "see --show-output")
+
+
+def _peak_memory(found_b: int | None) -> Measurement:
+    if found_b is None:
+        return Measurement("peak_memory", "B", None, None, "it is below that of levelbench, which started the process")
+    return Measurement("peak_memory", "B", float(found_b), "ru_maxrss: the largest of these processes")
+
+
+def _failure(ended: Ended, timeout_s: float | None) -> str:
+    """Why it failed; empty where it did not."""
+    if ended.timed_out:
+        return f"it did not end within {timeout_s:g} s"
+    if ended.exit_code < 0:
+        return f"it was killed by {signal.Signals(-ended.exit_code).name}"
+    return f"it ended with exit code {ended.exit_code}" if ended.exit_code else ""
+
+
+@contextmanager
+def revisions(names: Sequence[str]) -> Iterator[list[tuple[str, str, Path]]]:
+    """The git revisions ``names``, each checked out in a folder of its own until this is left.
+
+    Gives for each its name, its commit and the folder there that the current one is. Raises ``UsageError`` outside of a
+    git repository or for what is no revision.
+    """
+    asked = f"--revisions {','.join(names)}"
+    top = _git(asked, "rev-parse", "--show-toplevel")
+    inside = Path.cwd().resolve().relative_to(Path(top).resolve())
+    commits = [_git(asked, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names]
+    with ExitStack() as stack:
+        base = Path(mkdtemp(prefix="levelbench-"))
+        stack.callback(base.rmdir)
+        found = []
+        for at, (name, commit) in enumerate(zip(names, commits, strict=True)):
+            folder = base / f"{at}"
+            _git(asked, "worktree", "add", "--detach", "--quiet", str(folder), commit)
+            stack.callback(_git, asked, "worktree", "remove", "--force", str(folder))
+            if not (folder / inside).is_dir():
+                raise UsageError(asked, f"{name} has no folder {inside}", "start from one that all of them have")
+            found.append((name, commit, folder / inside))
+        yield found
+
+
+def _git(asked: str, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, text=True, check=False, env={**os.environ, **_GIT_SETTINGS}
+        )
+    except OSError as error:
+        raise MissingError(asked, "git is not installed", "install git") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        found = said[-1] if said else f"{words[-1].removesuffix('^{commit}')!r} is no revision of this repository"
+        raise UsageError(asked, found, "name branches, tags or commits of the repository in this folder")
+    return done.stdout.strip()
+
+
+def numbered(commands: Iterable[Command]) -> list[Command]:
+    """The same, those that are alike told apart by a number: a command against itself shows the false alarms."""
+    from msgspec.structs import replace
+
+    seen: Counter[str] = Counter()
+    found = []
+    for each in commands:
+        key = key_of(each.specification)
+        specification = replace(each.specification, copy=seen[key])
+        seen[key] += 1
+        found.append(Command(each.words, each.folder, specification))
+    return found

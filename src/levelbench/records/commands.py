@@ -1,0 +1,184 @@
+"""What ``levelbench time`` leaves behind: one file a process of a command, and what these say together.
+
+The process is the replicate. The files lie in the store's folder ``commands``. Verdicts are on the wall time from just
+before the process is started until it has ended, as its parent sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Struct
+
+from levelbench.measure.statistics import geometric_mean
+from levelbench.measure.verdict import Verdict
+from levelbench.records.figures import Figure, judged, measured, planned_effect, starts_of, told_doubts, unlike
+from levelbench.records.processes import (
+    FileLines,
+    ProcessEnd,
+    ProcessFormat,
+    ProcessHeader,
+    ProcessRecord,
+    ProcessWriter,
+)
+from levelbench.records.schema import Measurement
+
+__all__ = ["FOLDER", "CommandEntry", "CommandHeader", "CommandOutcome", "CommandRecord", "CommandSpecification"]
+__all__ += ["CommandSummary", "CommandWriter", "summarise_commands"]
+
+FOLDER = "commands"
+"""The folder in a store that holds processes of commands."""
+
+
+class CommandSpecification(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which command one process carries out; its key is the digest of this alone.
+
+    ``title`` is the program's name. ``command`` is what is typed in a shell, without what looks like a secret;
+    ``shell`` says that a shell carries it out. ``folder`` is the SHA-256 of the folder that it is started in.
+    ``revision`` is the git commit that is checked out there, where it was checked out for this, and ``label`` what the
+    user calls it. ``copy`` counts arms that are the same otherwise. ``prepare`` is run before each process.
+    """
+
+    title: str
+    command: str
+    shell: bool
+    folder: str
+    label: str = ""
+    revision: str = ""
+    copy: int = 0
+    prepare: str = ""
+    timeout_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+        name = f"{self.command} at {self.label}" if self.label else self.command
+        return f"{name} ({self.copy + 1})" if self.copy else name
+
+
+class CommandHeader(ProcessHeader[CommandSpecification], frozen=True, tag="command"):
+    """The first line."""
+
+
+class CommandOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
+    """How it ended: its exit code, negative for a signal; why that is a failure, empty where it is none."""
+
+    exit_code: int
+    reason: str = ""
+
+
+CommandEvent = Measurement | CommandOutcome | ProcessEnd
+_FORMAT = ProcessFormat[CommandHeader, CommandEvent]("command's record", FOLDER, CommandHeader, CommandEvent)
+
+
+@dataclass(frozen=True)
+class CommandRecord(ProcessRecord[CommandHeader]):
+    """What one process left behind.
+
+    ``measurements`` by name: ``wall``, ``user`` and ``system`` in s, ``peak_memory`` in B.
+    """
+
+    form = _FORMAT
+
+    measurements: dict[str, Measurement]
+    outcome: CommandOutcome | None
+
+    @classmethod
+    def _parts(cls, found: FileLines[CommandHeader, CommandEvent], asked: str) -> dict[str, Any]:
+        return {
+            "measurements": {each.name: each for each in found.all(Measurement)},
+            "outcome": found.last(CommandOutcome),
+        }
+
+
+class CommandWriter(ProcessWriter[CommandHeader, CommandEvent]):
+    """An open record of a command's process."""
+
+    form = _FORMAT
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """One command: its figures in seconds and bytes, and the ``verdict`` against the first.
+
+    ``why`` splits the ratio of the times, as text. ``failed`` counts processes that ended in a failure and were counted
+    all the same.
+    """
+
+    name: str
+    status: str
+    wall: Figure
+    user: Figure
+    system: Figure
+    memory: Figure
+    failed: int
+    verdict: Verdict | None = None
+    why: str = ""
+    share: None = None
+
+    @property
+    def times_s(self) -> Mapping[int, float]:
+        """The wall time by the number of the process."""
+        return self.wall.values
+
+
+@dataclass(frozen=True)
+class CommandSummary:
+    """The commands in the order in which they were given, the first the yardstick."""
+
+    entries: tuple[CommandEntry, ...]
+    level: float
+    margin: float
+    suspect: tuple[str, ...]
+
+
+def summarise_commands(
+    arms: Sequence[Sequence[CommandRecord]], level: float = 0.95, margin: float = 0.02
+) -> CommandSummary:
+    """``arms`` holds the records of each command; among several, each verdict must survive Holm's correction."""
+    entries = [_entry(records, level) for records in arms]
+    starts = [starts_of(records) for records in arms]
+    effect = planned_effect(record for records in arms for record in records)
+    columns = judged([[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect)
+    names = [each.name for each in entries]
+    suspects = [[[] if each.end is None else each.end.suspect for each in records] for records in arms]
+    doubts = [doubt for name, own in zip(names, suspects, strict=True) for doubt in told_doubts(name, own)]
+    again = unlike(names, [None] * len(arms), [list(each.values()) for each in starts])
+    first, *others = [column[0] for column in columns]
+    explained = [_explained(first, each) for each in others]
+    return CommandSummary((first, *explained), level, margin, (*doubts, *again))
+
+
+def _entry(records: Sequence[CommandRecord], level: float) -> CommandEntry:
+    ordered = sorted(records, key=lambda each: each.header.seed)
+    found = [(each.header.seed, each.measurements) for each in ordered]
+    return CommandEntry(
+        name=ordered[0].header.specification.name,
+        status="measured",
+        wall=measured(found, "wall", "s", level),
+        user=measured(found, "user", "s", level),
+        system=measured(found, "system", "s", level),
+        memory=measured(found, "peak_memory", "B", level),
+        failed=sum(1 for each in ordered if each.outcome is not None and each.outcome.reason),
+    )
+
+
+def _explained(first: CommandEntry, entry: CommandEntry) -> CommandEntry:
+    """With the ratio of times as that of the processor times by that of what a second of these takes."""
+    from dataclasses import replace
+
+    spent = [_processor_s(each) for each in (first, entry)]
+    if entry.verdict is None or min((*spent[0], *spent[1]), default=0.0) <= 0:
+        return entry
+    walls = [geometric_mean(list(each.times_s.values())) for each in (first, entry)]
+    work = geometric_mean(spent[1]) / geometric_mean(spent[0])
+    whole = walls[1] / walls[0]
+    why = f"times {whole:.3g} = processor time x{work:.3g} · time per second of processor x{whole / work:.3g}"
+    return replace(entry, why=why)
+
+
+def _processor_s(entry: CommandEntry) -> list[float]:
+    user, system = entry.user.values, entry.system.values
+    return [user[seed] + system[seed] for seed in user if seed in system]

@@ -1,0 +1,146 @@
+"""``levelbench time``: commands in turns, their verdicts, exit codes and files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from levelbench.cli import main
+
+FAST, SLOW = "sleep 0.02", "sleep 0.1"
+
+
+@pytest.fixture
+def time(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["time", *map(str, words)])
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return call
+
+
+def test_one_command_is_timed_without_a_verdict(time):
+    code, out, _ = time(FAST, "-n", 3)
+    assert code == 0
+    assert "sleep 0.02" in out
+    assert "SLOWER" not in out
+
+
+def test_the_words_after_two_dashes_are_one_command(time):
+    code, out, _ = time("-n", 1, "--", "sh", "-c", "exit 0")
+    assert (code, "sh -c 'exit 0'" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "more", "code"),
+    [
+        (FAST, SLOW, (), 1),
+        (FAST, SLOW, ("--fail-on", "never"), 0),
+        (SLOW, FAST, (), 0),
+        (FAST, FAST, ("-n", 1, "--fail-on", "unclear"), 4),
+    ],
+)
+def test_the_exit_code_is_that_of_the_verdict(time, first, second, more, code):
+    assert time(first, "--vs", second, "-n", 4, *more)[0] == code
+
+
+def test_a_command_against_itself_is_measured_as_two(time):
+    _, out, _ = time(SLOW, "--vs", SLOW, "-n", 3)
+    assert "sleep 0.1 (2)/sleep 0.1" in out
+
+
+def test_commands_take_turns(time, tmp_path):
+    time("echo a >> order", "--vs", "echo b >> order", "-n", 8)
+    order = (tmp_path / "order").read_text().split()
+    assert sorted(order) == ["a"] * 8 + ["b"] * 8
+    assert all(set(order[at : at + 2]) == {"a", "b"} for at in range(0, 16, 2))
+
+
+def test_until_clear_goes_on_as_long_as_it_takes(time):
+    code, out, _ = time(FAST, "--vs", SLOW, "--until-clear", "--effect", "0.5")
+    assert code == 1
+    assert "SLOWER" in out
+
+
+def test_each_command_measures_anew_but_for_one_that_resumes(time):
+    time(FAST, "-n", 2)
+    assert "2 to go" in time(FAST, "-n", 2)[1]
+    assert "0 to go" in time(FAST, "-n", 2, "--resume")[1]
+
+
+def test_setup_is_once_prepare_before_each_and_warmup_is_not_recorded(time, tmp_path):
+    more = ["--setup", "echo s >> log", "--prepare", "echo p >> log", "--warmup", 2]
+    time("echo x >> log", "-n", 3, *more)
+    assert (tmp_path / "log").read_text().split() == ["s", "x", "x", *["p", "x"] * 3]
+
+
+@pytest.mark.parametrize("option", ["--setup", "--prepare"])
+def test_a_preparation_that_fails_ends_it(time, option):
+    code, _, err = time("true", option, "echo because >&2; exit 3")
+    assert code == 1
+    assert "exit code 3" in err
+    assert "because" in err
+
+
+def test_a_failure_ends_it_with_the_last_of_the_errors(time):
+    code, _, err = time(f"{sys.executable} -c \"raise ValueError('of this')\"")
+    assert code == 1
+    assert "ended with exit code 1: ValueError: of this" in err
+
+
+def test_failures_can_be_counted_all_the_same(time):
+    code, out, _ = time("false", "--vs", "true", "-n", 3, "--ignore-failure", "--fail-on", "never")
+    assert code == 0
+    assert "failed" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("true", "-n", "0"), "no process at all"),
+        (("true", "--until-clear"), "a verdict compares two"),
+        (("true", "--revisions", "main"), "it names 1"),
+        (("true", "--fail-on", "missed"), "no target"),
+        (("true", "--timeout", "soon"), "no time above zero"),
+        (("'true",), "no closing quotation"),
+        (("true", "--vs", ""), "it is empty"),
+        (("nosuchprogram",), "cannot be started"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused_in_words(time, words, found):
+    code, _, err = time(*words)
+    assert code in (2, 3)
+    assert found in err
+
+
+def test_json_has_every_time_and_markdown_the_verdict(time, tmp_path):
+    _, out, _ = time(FAST, "--vs", SLOW, "-n", 3, "--json", "--markdown", "out.md", "--csv", "out.csv")
+    found = json.loads(out)
+    assert len(found["entries"][1]["wall"]["values"]) == 3
+    assert found["entries"][1]["verdict"]["kind"] == "SLOWER"
+    assert "SLOWER" in (tmp_path / "out.md").read_text()
+    assert "time_s" in (tmp_path / "out.csv").read_text()
+
+
+def test_revisions_are_compared_side_by_side(time, tmp_path, monkeypatch):
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+    named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q"], check=True)
+    for seconds in (0.01, 0.1):
+        (tmp_path / "run.sh").write_text(f"sleep {seconds}\n")
+        subprocess.run(["git", "add", "run.sh"], check=True)
+        subprocess.run(["git", *named, "commit", "-qm", "x"], check=True)
+    code, out, _ = time("sh run.sh", "--revisions", "HEAD~1,HEAD", "-n", 3)
+    assert code == 1
+    assert "sh run.sh at HEAD/sh run.sh at HEAD~1" in out
+    listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
+    assert len(listed.splitlines()) == 1

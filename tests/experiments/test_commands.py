@@ -1,0 +1,226 @@
+"""Processes of commands: what is timed, how they end, and what becomes of what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelbench.errors import LevelbenchError, UsageError
+from levelbench.experiments.commands import carry_out_command, make_command, numbered, revisions
+from levelbench.records.commands import CommandRecord, summarise_commands
+
+PYTHON = sys.executable
+
+
+def carried_out(text, timeout_s=None, **given):
+    return carry_out_command(make_command(text, Path.cwd(), **given), timeout_s)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def test_the_time_is_that_of_the_whole_process_and_waiting_is_no_work():
+    ended = carried_out("sleep 0.2")
+    assert ended.wall_ns >= 0.2e9
+    assert ended.user_s + ended.system_s < 0.1
+    assert (ended.exit_code, ended.left, ended.timed_out) == (0, False, False)
+
+
+def test_the_work_of_processes_that_it_waited_for_is_its_own(tmp_path):
+    work = "import time\nwhile time.process_time() < 0.3: pass"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
+    (script := tmp_path / "parent.py").write_text(parent)
+    ended = carried_out(f"{PYTHON} {script}")
+    assert ended.user_s + ended.system_s >= 0.25
+
+
+def test_its_peak_memory_is_known_where_it_is_above_ours():
+    found = carried_out(f"{PYTHON} -c \"x = b'1' * 600_000_000\"").peak_memory_b
+    assert found is not None
+    assert 600e6 < found < 800e6
+
+
+def test_a_program_smaller_than_we_are_has_no_known_peak():
+    # The kernel counts what a process had before it became another program to that program.
+    assert carried_out("true").peak_memory_b is None
+
+
+@pytest.mark.parametrize(("text", "code"), [("true", 0), ("sh -c 'exit 7'", 7), (r"sh -c 'kill -9 $$'", -9)])
+def test_its_exit_code_is_told_and_a_signals_number_below_zero(text, code):
+    assert carried_out(text).exit_code == code
+
+
+def test_what_outlives_its_time_is_ended_with_all_that_it_started():
+    ended = carried_out(f"{PYTHON} -c 'import time; time.sleep(60)' & sleep 60", 0.3)
+    assert ended.timed_out
+    assert 0.3e9 <= ended.wall_ns < 30e9
+
+
+def test_what_it_leaves_behind_is_ended_even_if_it_does_not_listen(tmp_path):
+    deaf = f"{PYTHON} -c 'import os,signal,time,pathlib; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    deaf += f'pathlib.Path("{tmp_path}/pid").write_text(str(os.getpid())); time.sleep(60)\' & '
+    ended = carried_out(deaf + f"while [ ! -s {tmp_path}/pid ]; do sleep 0.01; done")
+    assert ended.left
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("where", ["", " >&2"])
+def test_much_output_is_thrown_away_and_only_the_last_of_the_errors_is_kept(where):
+    text = f'{PYTHON} -c "import sys; sys.stdout.buffer.write(bytes(range(256)) * 400_000)"{where}'
+    ended = carried_out(text)
+    assert ended.exit_code == 0
+    assert len(ended.errors) <= 4096
+
+
+def test_standard_input_is_empty():
+    assert carried_out("cat").wall_ns < 30e9
+
+
+@pytest.mark.parametrize(
+    ("text", "shell"),
+    [
+        ("python train.py --lr 0.1", False),
+        ("python 'my file.py'", False),
+        ("make a && make b", True),
+        ("OMP_NUM_THREADS=1 python a.py", True),
+        ("echo $HOME", True),
+        ("ls *.py", True),
+        ("python -c 'print($x; 1)'", False),
+        ('python -c "print(1)"', False),
+        ('python -c "$code"', True),
+        (r"echo \; a", False),
+    ],
+)
+def test_a_shell_carries_out_what_only_a_shell_knows(text, shell):
+    command = make_command(text, Path.cwd())
+    assert command.specification.shell is shell
+    assert (command.words[0] == "/bin/sh") is shell
+
+
+@pytest.mark.parametrize("text", ["", "   ", "python 'a.py"])
+def test_an_empty_command_or_an_open_quote_is_refused(text):
+    with pytest.raises(UsageError):
+        make_command(text, Path.cwd())
+
+
+@given(st.text())
+def test_any_text_is_a_command_or_refused(text):
+    with suppress(UsageError):
+        assert make_command(text, Path("/")).words
+
+
+def test_a_program_that_is_not_there_is_missing():
+    with pytest.raises(LevelbenchError, match="cannot be started") as refused:
+        carried_out("no-such-program --x")
+    assert refused.value.exit_code == 3
+
+
+def test_secrets_of_a_command_are_not_in_its_record():
+    said = make_command("train --api-key=abcdef1234567890 --lr 0.1", Path.cwd()).specification
+    assert "abcdef" not in said.command
+    assert "--lr 0.1" in said.command
+
+
+def test_arms_that_are_alike_are_told_apart_by_a_number():
+    a, b, c = numbered(make_command(text, Path.cwd()) for text in ("true", "false", "true"))
+    assert [each.specification.name for each in (a, b, c)] == ["true", "false", "true (2)"]
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with two commits, of which the second sleeps longer; this is its folder ``part``."""
+    folder = tmp_path / "repository" / "part"
+    folder.mkdir(parents=True)
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def git(*words):
+        named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
+
+    git("init", "..")
+    for seconds in (0.0, 0.2):
+        (folder / "run.sh").write_text(f"sleep {seconds}\n")
+        git("add", ".")
+        git("commit", "-m", str(seconds))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_each_revision_is_checked_out_beside_the_others_and_removed_at_the_end(repository):
+    with revisions(["HEAD~1", "HEAD"]) as found:
+        names, commits, folders = zip(*found, strict=True)
+        assert names == ("HEAD~1", "HEAD")
+        assert len(set(commits)) == 2
+        assert [(each / "run.sh").read_text() for each in folders] == ["sleep 0.0\n", "sleep 0.2\n"]
+    assert not any(each.exists() for each in folders)
+    listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
+    assert len(listed.splitlines()) == 1
+
+
+def test_what_is_no_revision_is_refused_and_leaves_nothing(repository):
+    with pytest.raises(UsageError, match="no revision"), revisions(["HEAD", "nowhere"]):
+        pass
+
+
+def test_outside_of_a_repository_there_are_no_revisions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match="not a git repository"), revisions(["a", "b"]):
+        pass
+
+
+def test_a_command_that_is_interrupted_leaves_no_process_behind(tmp_path):
+    text = f"""
+import os, signal, threading, time, pathlib
+from levelbench.experiments.commands import carry_out_command, make_command
+def interrupt():
+    while not pathlib.Path("pid").exists() or not pathlib.Path("pid").read_text().strip():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    carry_out_command(make_command("echo $$ > pid; sleep 60", pathlib.Path({str(tmp_path)!r})))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([PYTHON, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "interrupted", done.stderr
+    pid = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 30
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(pid)
+
+
+def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
+    from levelbench.experiments.commands import CommandBenchmarks
+    from levelbench.experiments.kernel import Watcher, carry_out, make_plan
+    from levelbench.measure.environment import capture
+
+    commands = [make_command(f"{PYTHON} -c 'import time; time.sleep({s})'", Path.cwd()) for s in (0.0, 0.3)]
+    kind = CommandBenchmarks(tmp_path, commands)
+    plan = make_plan(kind, [each.specification for each in commands], range(3), capture())
+    records = carry_out(plan, kind, Watcher())
+    (arms,) = plan.arranged(records)
+    summary = summarise_commands(arms)
+    assert str(summary.entries[1].verdict.kind) == "SLOWER"
+    assert "processor time x" in summary.entries[1].why
+    files = sorted((tmp_path / "commands").glob("*/*/*.jsonlines"))
+    assert len(files) == 6
+    assert all(CommandRecord.read(path).outcome.exit_code == 0 for path in files)
+    assert os.sep not in files[0].parent.parent.name
