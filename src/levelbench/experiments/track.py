@@ -41,7 +41,7 @@ from levelbench.records.schema import Between, Distribution, Source, Target, fau
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
-__all__ = ["TrackedRun", "autophase", "track"]
+__all__ = ["TrackedRun", "autophase", "examples_of", "track"]
 
 T = TypeVar("T")
 Setting = int | float | str | bool
@@ -260,7 +260,7 @@ class TrackedRun:
         self._need_own("data")
         self._begin_work()
         length = len(batches) if isinstance(batches, Sized) else 0
-        count, source, taken, back = examples or _examples, iter(batches), 0, self._phase
+        count, source, taken, back = examples or examples_of, iter(batches), 0, self._phase
         while not self._stops():
             self._switch(Phase.DATA)
             self._finish_step(self._timeline.switched_ns if self._timeline is not None else 0)
@@ -333,6 +333,19 @@ class TrackedRun:
         self._hooks += [model.register_forward_pre_hook(forward), model.register_forward_hook(backward)]
         if optimizer is not None:
             self._hooks += [optimizer.register_step_pre_hook(update), optimizer.register_step_post_hook(rest)]
+
+    def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
+        """A callback for ``lightning``, ``transformers``, ``keras``, ``xgboost`` or ``lightgbm`` (a list of two there).
+
+        It tells phases, steps and the quality after each evaluation, and ends the training when the run is over.
+        ``metric`` is the name under which the trainer logs the target's metric, where it is not that of the target
+        (alone or after ``val_`` or ``eval_``); ``examples`` is how many examples a step has, where the trainer does not
+        say it. Raises ``MissingError`` where the trainer is not installed.
+        """
+        from levelbench.experiments.callbacks import make_callback
+
+        self._need_own("callback")
+        return make_callback(self, trainer, metric, examples)
 
     def evaluate(
         self,
@@ -653,7 +666,7 @@ def _next_seed(folder: Path, key: str) -> int:
     return next(seed for seed in range(len(taken) + 1) if seed not in taken)
 
 
-def _examples(batch: Any) -> int:
+def examples_of(batch: Any) -> int:
     """The length of a batch, or of its first part; 0 where it has none."""
     if isinstance(batch, Mapping):
         batch = next(iter(batch.values()), ())

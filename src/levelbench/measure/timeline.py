@@ -25,6 +25,8 @@ class Phase(IntEnum):
     EVALUATE = 7
     CHECKPOINT = 8
     OTHER = 9
+    TRAIN = 10
+    """Forward, backward and update of a program in which they cannot be told apart."""
 
     @property
     def label(self) -> str:

@@ -46,6 +46,7 @@ PHASES = {
     "evaluate": ("#b8a53f", "#ddcc77"),
     "checkpoint": ("#999933", "#bdbd55"),
     "other": ("#a0a0a0", "#8a8a8a"),
+    "train": ("#4b5fb0", "#8f9fe8"),
 }
 
 LIGHT = {

@@ -1,0 +1,247 @@
+"""Callbacks of other trainers, through which a tracked run learns what they do: ``run.callback("lightning")``.
+
+Each is an instance of that trainer's own class of callbacks, which is imported when it is asked for. What a trainer has
+no event for is not known: where forward, backward and update cannot be told apart they are one phase, ``train``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from levelbench.errors import MissingError, UnknownNameError, UsageError
+from levelbench.experiments.track import TrackedRun, examples_of
+from levelbench.measure.timeline import Phase
+
+__all__ = ["CALLBACKS", "make_callback"]
+
+
+def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: int | None) -> Any:
+    """The callback of ``trainer``; the rest as in :meth:`TrackedRun.callback`."""
+    make = CALLBACKS.get(trainer)
+    if make is None:
+        raise UnknownNameError("trainer", trainer, sorted(CALLBACKS))
+    return make(_Told(run, metric, examples))
+
+
+class _Told:
+    """What all of them tell a run."""
+
+    def __init__(self, run: TrackedRun, metric: str | None, examples: int | None) -> None:
+        self.run, self.metric, self._examples = run, metric, examples
+
+    def phase(self, phase: Phase) -> None:
+        """From now on it is this one."""
+        self.run._begin_work()  # one subject, in two files
+        self.run._switch(phase)
+
+    def step(self, examples: int = 0, batch: object = None) -> None:
+        """A step has ended."""
+        if self._examples is not None:
+            examples = self._examples
+        self.run.step(examples or (examples_of(batch) if batch is not None else 0))
+
+    def over(self) -> bool:
+        """Whether the training is to end."""
+        return self.run._stops()
+
+    def quality(self, logged: Mapping[str, Any], epoch: float) -> None:
+        """Record what the trainer has logged after so many epochs; what it logs without the metric is passed over."""
+        target = self.run._specification.target.metric
+        names = [self.metric] if self.metric is not None else [target, f"val_{target}", f"eval_{target}"]
+        found = next((name for name in names if name in logged), None)
+        if found is None:
+            if self.metric is None and not any(name.startswith(("val", "eval")) for name in logged):
+                return
+            shown = ", ".join(sorted(map(str, logged))) or "nothing"
+            do = 'name the one that is the target\'s: run.callback(..., metric="val_acc")'
+            raise UsageError(f"the quality {' or '.join(map(repr, names))}", f"the trainer logs {shown}", do)
+        self.run._epochs, self.run._share = int(epoch), epoch - int(epoch)
+        self.run.evaluate(float(logged[found]))
+
+
+class _Callback:
+    """What goes before a trainer's own class among the bases of a callback."""
+
+    def __init__(self, told: _Told) -> None:
+        super().__init__()
+        self.told = told
+
+
+def _made(told: _Told, own: type[_Callback], asked: str, *places: str) -> Any:
+    """An instance of ``own`` and of the first class of ``module:name`` that is there."""
+    return type(own.__name__.strip("_"), (own, _found(asked, *places)), {})(told)
+
+
+def _found(asked: str, *places: str) -> Any:
+    for place in places:
+        module, _, name = place.partition(":")
+        with suppress(ImportError):
+            return getattr(importlib.import_module(module), name)
+    raise MissingError(f"a callback for {asked}", f"{asked} is not installed", f"pip install {asked}")
+
+
+class _Lightning(_Callback):
+    """All four phases; validation is ``evaluate``."""
+
+    def on_train_start(self, trainer: Any, module: object) -> None:
+        self.told.phase(Phase.DATA)
+
+    def on_train_batch_start(self, trainer: Any, module: object, batch: object, batch_idx: int) -> None:
+        self.told.phase(Phase.FORWARD)
+
+    def on_before_backward(self, trainer: Any, module: object, loss: object) -> None:
+        self.told.phase(Phase.BACKWARD)
+
+    def on_after_backward(self, trainer: Any, module: object) -> None:
+        self.told.phase(Phase.OTHER)
+
+    def on_before_optimizer_step(self, trainer: Any, module: object, optimizer: object) -> None:
+        self.told.phase(Phase.UPDATE)
+
+    def on_train_batch_end(self, trainer: Any, module: object, outputs: object, batch: object, batch_idx: int) -> None:
+        self.told.step(batch=batch)
+        self.told.phase(Phase.DATA)
+        self._stop(trainer)
+
+    def on_validation_start(self, trainer: Any, module: object) -> None:
+        if not trainer.sanity_checking:
+            self.told.phase(Phase.EVALUATE)
+
+    def on_validation_end(self, trainer: Any, module: object) -> None:
+        if trainer.sanity_checking:
+            return
+        batches, done = trainer.num_training_batches, trainer.fit_loop.epoch_loop.batch_idx + 1
+        self.told.quality(trainer.callback_metrics, trainer.current_epoch + (done / batches if batches else 1.0))
+        self.told.phase(Phase.DATA)
+        self._stop(trainer)
+
+    def on_train_end(self, trainer: Any, module: object) -> None:
+        self.told.phase(Phase.OTHER)
+
+    def _stop(self, trainer: Any) -> None:
+        if self.told.over():
+            trainer.should_stop = True
+
+
+class _Transformers(_Callback):
+    """Forward and backward, with loading the further batches of a step, are ``train``."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self.told.phase(Phase.DATA)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self.told.phase(Phase.TRAIN)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self.told.phase(Phase.UPDATE)
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self.told.phase(Phase.OTHER)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self.told.step(args.train_batch_size * args.gradient_accumulation_steps)
+        self._go_on(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self._go_on(control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: object) -> None:
+        self.told.quality(metrics or {}, state.epoch or 0.0)
+        self.told.phase(Phase.DATA)
+        if self.told.over():
+            control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        self.told.phase(Phase.OTHER)
+
+    def _go_on(self, control: Any) -> None:
+        self.told.phase(Phase.EVALUATE if control.should_evaluate else Phase.DATA)
+        if self.told.over():
+            control.should_training_stop = True
+
+
+class _Keras(_Callback):
+    """A batch is one phase, ``train``."""
+
+    model: Any
+    fitting = False
+
+    def on_train_begin(self, logs: object = None) -> None:
+        self.fitting = True
+        self.told.phase(Phase.DATA)
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        self.told.phase(Phase.TRAIN)
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        self.told.step()
+        self.told.phase(Phase.DATA)
+        self._stop()
+
+    def on_test_begin(self, logs: object = None) -> None:
+        if self.fitting:
+            self.told.phase(Phase.EVALUATE)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.told.quality(logs or {}, epoch + 1)
+        self.told.phase(Phase.DATA)
+        self._stop()
+
+    def on_train_end(self, logs: object = None) -> None:
+        self.fitting = False
+        self.told.phase(Phase.OTHER)
+
+    def _stop(self) -> None:
+        if self.told.over():
+            self.model.stop_training = True
+
+
+class _Xgboost(_Callback):
+    """An iteration is one phase, ``train``, with its evaluation: both come before the event."""
+
+    def before_iteration(self, model: object, epoch: int, evals_log: object) -> bool:
+        self.told.phase(Phase.TRAIN)
+        return self.told.over()
+
+    def after_iteration(self, model: object, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
+        self.told.step()
+        # Of several data sets the last is meant.
+        last: Mapping[str, Any] = next(reversed(list(evals_log.values())), {})
+        self.told.quality({name: values[-1] for name, values in last.items()}, epoch + 1)
+        self.told.phase(Phase.OTHER)
+        return self.told.over()
+
+
+def _lightgbm(told: _Told) -> Any:
+    """Two, for before and after an iteration, which is one phase, ``train``, with its evaluation."""
+    stop = _found("lightgbm", "lightgbm.callback:EarlyStopException")
+
+    def before(state: object) -> None:
+        told.phase(Phase.TRAIN)
+
+    def after(state: Any) -> None:
+        told.step()
+        found = state.evaluation_result_list or []
+        # Each is (data, metric, value, ...), and of several data sets the last is meant.
+        told.quality({each[1]: each[2] for each in found}, state.iteration + 1)
+        told.phase(Phase.OTHER)
+        if told.over():
+            raise stop(state.iteration, found)
+
+    vars(before).update(before_iteration=True, order=100)
+    vars(after).update(before_iteration=False, order=100)
+    return [before, after]
+
+
+CALLBACKS: Mapping[str, Callable[[_Told], Any]] = {
+    "keras": lambda told: _made(told, _Keras, "keras", "keras.callbacks:Callback"),
+    "lightgbm": _lightgbm,
+    "lightning": lambda told: _made(
+        told, _Lightning, "lightning", "lightning.pytorch:Callback", "pytorch_lightning:Callback"
+    ),
+    "transformers": lambda told: _made(told, _Transformers, "transformers", "transformers:TrainerCallback"),
+    "xgboost": lambda told: _made(told, _Xgboost, "xgboost", "xgboost.callback:TrainingCallback"),
+}
