@@ -143,5 +143,5 @@ def test_switching_holds_no_more_memory_at_its_peak_than_a_few_integers():
 
 
 def test_labels_are_those_of_the_design():
-    labels = "prepare compile data forward backward communicate update evaluate checkpoint other"
+    labels = "prepare compile data forward backward communicate update evaluate checkpoint other train"
     assert [phase.label for phase in Phase] == labels.split()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
-__all__ = ["command"]
+__all__ = ["command", "compared", "conclude"]
 
 
 @click.command("run")
@@ -112,7 +112,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
 
     def judge(made: Made) -> tuple[list[tuple[str, Verdict]], str]:
-        _, comparisons, refusals = _compared(*made, store, given)
+        _, comparisons, refusals = compared(*made, store, given)
         return [(each.b.label, each.verdict) for each in comparisons if each.verdict is not None], "; ".join(refusals)
 
     plan, records = measure(
@@ -128,10 +128,10 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         fresh=given["fresh"],
         as_json=as_json,
     )
-    return _conclude(plan, records, store, as_json, given, wrong)
+    return conclude(plan, records, store, as_json, given, wrong)
 
 
-def _compared(
+def compared(
     plan: RunPlan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each against the first, and what could not be compared."""
@@ -156,7 +156,7 @@ def _all_groups(store: Store) -> list[RunGroup]:
     return group_runs(store.summaries())
 
 
-def _conclude(
+def conclude(
     plan: RunPlan,
     records: dict[tuple[int, int], Record],
     store: Store,
@@ -167,7 +167,7 @@ def _conclude(
     """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
     from levelbench.cli.reporting import exit_code, write
 
-    groups, comparisons, refusals = _compared(plan, records, store, given)
+    groups, comparisons, refusals = compared(plan, records, store, given)
 
     def report() -> Path | None:
         if given["no_report"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,15 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.experiments.commands import Command
-    from levelbench.experiments.kernel import Place, Plan
+    from levelbench.experiments.kernel import Place, Plan, UntilClear
+    from levelbench.experiments.request import Arm
     from levelbench.measure.verdict import Verdict
+    from levelbench.records import Record
     from levelbench.records.commands import CommandRecord, CommandSpecification, CommandSummary
     from levelbench.report.tables import Table
 
     CommandPlan = Plan[CommandSpecification, CommandRecord]
+    Made = tuple[Plan[Arm, Record], dict[Place, Record]]
 
 __all__ = ["command"]
 
@@ -31,6 +34,17 @@ _UNCLEAR = 4
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--vs", "others", multiple=True, metavar="COMMAND", help="Compare with this command; may be repeated.")
 @click.option("--revisions", help="Compare git revisions, each checked out beside the others: main,HEAD.")
+@click.option("--target", help="Measure the time to a quality that the program prints: accuracy=0.94, val_loss=3.28.")
+@click.option(
+    "--progress", help="Regular expression for its lines; its first group is the quality.  [default: the name]"
+)
+@click.option("--task", help="The task that runs to a target are recorded under.  [default: the program's name]")
+@click.option(
+    "--crossing", default="confirmed", help="Rule by which the target counts as reached.  [default: confirmed]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="First seed: {seed} in a command is replaced by it."
+)
 @click.option("--setup", default="", help="Run once before the first process, in each revision: 'make build'.")
 @click.option("--prepare", default="", help="Run before each process, off the clock.")
 @click.option("--warmup", type=click.IntRange(min=0), default=0, help="Processes of each command that do not count.")
@@ -54,9 +68,11 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
       levelbench time 'python a.py' --vs 'python b.py'
       levelbench time -n 10 -- ./train --lr 0.1
       levelbench time 'make bench' --revisions main,HEAD --setup 'make build' --until-clear
+      levelbench time 'python a.py --seed {seed}' --vs 'python b.py --seed {seed}' --target val_loss=3.28
 
     The time is from the start of the process until it has ended. Everything is measured anew each time, since nobody
-    knows what a program depends on. Exits with 1 where a command fails or is slower than the first (--fail-on).
+    knows what a program depends on. With --target a program is ended when it has printed a quality that reaches it, and
+    leaves the record of a run. Exits with 1 where a command fails or is slower than the first (--fail-on).
     """
     from levelbench.cli.progress_line import ProcessProgress
     from levelbench.cli.watching import measure
@@ -67,6 +83,8 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     until = shared.until_clear(given, "processes")
     with _commands(words, given) as commands:
         shared.need_two(until, len(commands))
+        if given["target"] is not None:
+            return _to_target(commands, store_path, as_json, given, until, wrong)
         kind = CommandBenchmarks(
             store_path,
             commands,
@@ -105,13 +123,73 @@ def _checked(given: dict[str, Any]) -> frozenset[str]:
     """The outcomes that end in another code than 0; refuses what needs no command to be refused."""
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
-    if "missed" in wrong:
+    if "missed" in wrong and given["target"] is None:
         raise UsageError("--fail-on missed", "a command has no target", "choose of slower, unclear, never")
     if given["processes"] < 1:
         found = "that is no process at all"
         raise UsageError(f"-n {given['processes']}", found, "ask for at least one; three give a verdict")
     shared.check_writable(given["csv_path"], given["markdown_path"])
+    for name in ("progress", "task"):
+        if given[name] is not None and given["target"] is None:
+            raise UsageError(
+                f"--{name} without --target", "it has no effect", "add --target, as in --target accuracy=0.9"
+            )
     return wrong
+
+
+def _to_target(
+    commands: Sequence[Command],
+    store_path: Path,
+    as_json: bool,
+    given: dict[str, Any],
+    until: UntilClear | None,
+    wrong: frozenset[str],
+) -> int:
+    """Runs of the commands to a target, concluded as those of `levelbench run` are."""
+    from levelbench.cli.run_verb import compared, conclude
+    from levelbench.cli.watching import LiveWatcher, measure
+    from levelbench.experiments.programs import ProgramRuns, make_arm, read_target
+    from levelbench.records.writer import path_part
+
+    for name in ("warmup", "ignore_failure", "csv_path", "markdown_path"):
+        if given[name]:
+            option = name.removesuffix("_path").replace("_", "-")
+            raise UsageError(f"--{option} with --target", "it is for commands alone", "leave one of the two out")
+    target = read_target(given["target"])
+    task = path_part(given["task"] or commands[0].specification.title)
+    timeout_s = commands[0].specification.timeout_s
+    arms = [make_arm(each, task, target, crossing=given["crossing"], budget_s=timeout_s) for each in commands]
+    store = shared.open_store(store_path)
+    effect = None if until is None else until.effect
+    kind = ProgramRuns(
+        store,
+        commands,
+        pattern=given["progress"],
+        effect=effect,
+        show=given["show_output"],
+        setup=given["setup"],
+        prepare=given["prepare"],
+    )
+    given |= {"no_report": False, "report_path": None, "debug": False}
+
+    def judge(made: Made) -> tuple[list[tuple[str, Verdict]], str]:
+        _, comparisons, refusals = compared(*made, store, given)
+        return [(each.b.label, each.verdict) for each in comparisons if each.verdict is not None], "; ".join(refusals)
+
+    plan, records = measure(
+        kind,
+        arms,
+        given["processes"],
+        say=lambda plan: _say(plan, store_path, as_json),
+        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
+        conclude=lambda plan, records: (plan, dict(sorted(records.items()))),
+        judge=judge,
+        first_seed=given["seed"],
+        until=until,
+        fresh=not given["resume"],
+        as_json=as_json,
+    )
+    return conclude(plan, records, store, as_json, given, wrong)
 
 
 @contextmanager
@@ -150,11 +228,11 @@ def _remark(record: CommandRecord) -> str:
     return record.outcome.reason if record.outcome is not None else ""
 
 
-def _say(plan: CommandPlan, store: Path, as_json: bool) -> None:
+def _say(plan: Plan[Any, Any], store: Path, as_json: bool) -> None:
     for line in plan.lines():
         click.echo(line, err=as_json)
     if plan.to_go:
-        click.echo(f"records: {store / 'commands'}", err=as_json)
+        click.echo(f"records: {store / 'commands' if plan.processes else store}", err=as_json)
 
 
 def _table(summary: CommandSummary) -> Table:

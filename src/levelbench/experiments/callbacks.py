@@ -58,8 +58,7 @@ class _Told:
             shown = ", ".join(sorted(map(str, logged))) or "nothing"
             do = 'name the one that is the target\'s: run.callback(..., metric="val_acc")'
             raise UsageError(f"the quality {' or '.join(map(repr, names))}", f"the trainer logs {shown}", do)
-        self.run._epochs, self.run._share = int(epoch), epoch - int(epoch)
-        self.run.evaluate(float(logged[found]))
+        self.run.evaluate_at(float(logged[found]), epoch)
 
 
 class _Callback:

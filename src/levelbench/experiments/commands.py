@@ -14,15 +14,18 @@ import select
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import IO, Any, final
+
+from msgspec import structs
 
 from levelbench.errors import CheckFailedError, MissingError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
@@ -35,11 +38,14 @@ from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
 
-__all__ = ["Command", "CommandBenchmarks", "Ended", "carry_out_command", "make_command", "numbered", "revisions"]
+__all__ = ["Command", "CommandBenchmarks", "Ended", "Preparation", "carry_out_command", "failure_of", "make_command"]
+__all__ += ["numbered", "peak_memory", "revisions"]
 
-_SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]{}]|^\s*\w+=")
+_SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _TAIL_BYTES = 4096
+_LINES = re.compile(rb"[\r\n]+")
+_LINE_BYTES = 1 << 20
 _GRACE_S = 2.0
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
@@ -53,6 +59,11 @@ class Command:
     words: tuple[str, ...]
     folder: Path
     specification: CommandSpecification
+    text: str = ""
+
+    def with_seed(self, seed: int) -> Command:
+        """The same with the number in place of ``{seed}``."""
+        return replace(self, words=tuple(word.replace("{seed}", str(seed)) for word in self.words))
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,8 @@ class Ended:
     """How a process ended: wall time and resources, its exit code (negative for a signal), the last of its errors.
 
     ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
-    ``left`` says that it left processes behind, which were ended; ``timed_out`` that its time was up.
+    ``left`` says that it left processes behind, which were ended; ``timed_out`` that its time was up, ``stopped`` that
+    whoever read what it printed ended it.
     """
 
     wall_ns: int
@@ -71,6 +83,7 @@ class Ended:
     errors: str
     left: bool = False
     timed_out: bool = False
+    stopped: bool = False
 
 
 def make_command(
@@ -106,17 +119,24 @@ def make_command(
         prepare=redact(prepare),
         timeout_s=timeout_s,
     )
-    return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification)
+    return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification, text)
 
 
 def carry_out_command(
-    command: Command, timeout_s: float | None = None, *, show: bool = False, extra: Mapping[str, str] | None = None
+    command: Command,
+    timeout_s: float | None = None,
+    *,
+    show: bool = False,
+    environment: Mapping[str, str] | None = None,
+    read: Callable[[str], bool] | None = None,
 ) -> Ended:
     """Start it, wait until it has ended, and end what it leaves behind.
 
-    With ``show`` it prints where levelbench does. Raises ``MissingError`` for a program that cannot be started.
+    With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and ends it where it returns
+    true. ``environment`` is added to ours. Raises ``MissingError`` for a program that cannot be started.
     """
-    output = None if show else subprocess.DEVNULL
+    output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
+    errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
     own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began_ns = HOST.now_ns()
     try:
@@ -125,23 +145,29 @@ def carry_out_command(
             cwd=command.folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=None if show else subprocess.PIPE,
+            stderr=errors,
             start_new_session=True,
-            env={**os.environ, **(extra or {})},
+            env={**os.environ, **(environment or {})},
         )
     except OSError as error:
         found = f"{command.words[0]!r} cannot be started: {error.strerror}"
         raise MissingError(f"command {command.specification.command!r}", found, "check its name and path") from error
     tail = _Tail(process.stderr)
+    stopped, last = False, ""
     try:
-        timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
-        if timed_out:
+        if read is None:
+            timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
+        else:
+            stopped, timed_out, last = _follow(process, read, timeout_s, show)
+        if timed_out or stopped:
             _end_group(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall_ns = HOST.now_ns() - began_ns
         process.returncode = os.waitstatus_to_exitcode(status)
     finally:
         left = _end_group(process.pid)
+        if process.stdout is not None:
+            process.stdout.close()
         if process.returncode is None:
             process.kill()
             process.wait()
@@ -152,9 +178,10 @@ def carry_out_command(
         # What a process had before it became another program counts to that program, and it began as this one.
         usage.ru_maxrss * 1024 if usage.ru_maxrss > own_kib else None,
         process.returncode,
-        tail.read(),
-        left and not timed_out,
+        last or tail.read(),
+        left and not timed_out and not stopped,
         timed_out,
+        stopped,
     )
 
 
@@ -182,6 +209,46 @@ class _Tail:
         if not self._thread.is_alive():
             self._stream.close()
         return self._kept.decode("utf-8", "replace").strip()
+
+
+def _follow(
+    process: subprocess.Popen[bytes], read: Callable[[str], bool], timeout_s: float | None, show: bool
+) -> tuple[bool, bool, str]:
+    """Read what a process prints until it ends, whoever else holds its output, or ``read`` returns true, or time is up.
+
+    Whether it was the second or the third, and the last line.
+    """
+    assert process.stdout is not None
+    output, end = process.stdout.fileno(), os.pidfd_open(process.pid)
+    until_ns = None if timeout_s is None else HOST.now_ns() + int(timeout_s * 1e9)
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    poll.register(end, select.POLLIN)
+    pending, last, reading = b"", "", True
+    try:
+        while True:
+            left_ms = None if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
+            ready = {descriptor for descriptor, _ in poll.poll(left_ms)}
+            if not ready:
+                return False, True, last
+            # Once it has ended, what it has printed is read, and nothing is waited for.
+            part = os.read(output, 1 << 16) if output in ready else b""
+            if show:
+                sys.stderr.write(part.decode("utf-8", "replace"))
+            if not part and reading:
+                poll.unregister(output)
+                reading = False
+            *lines, pending = _LINES.split((pending + part)[-_LINE_BYTES:])
+            for line in lines if part else [pending]:
+                last = line.decode("utf-8", "replace").strip() or last
+                if read(line.decode("utf-8", "replace")):
+                    return True, False, last
+            if not part:
+                pending = b""
+                if end in ready:
+                    return False, False, last
+    finally:
+        os.close(end)
 
 
 def _ends_within(pid: int, timeout_s: float) -> bool:
@@ -226,6 +293,34 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 @final
+class Preparation:
+    """What is run off the clock: ``setup`` once in the folder of each command, ``prepare`` before each process."""
+
+    def __init__(self, setup: str, prepare: str, show: bool) -> None:
+        self._setup, self._prepare, self._show = setup, prepare, show
+        self.done = False
+
+    def set_up(self, commands: Iterable[Command], say: Callable[[str], None]) -> None:
+        """Set up, unless that was done. Raises ``CheckFailedError`` where it fails."""
+        if self.done:
+            return
+        self.done = True
+        for folder in dict.fromkeys(each.folder for each in commands) if self._setup else ():
+            say(f"setting up: {self._setup}")
+            self._must_succeed("--setup", self._setup, folder)
+
+    def prepare(self, command: Command) -> None:
+        """Before a process of ``command``."""
+        if self._prepare:
+            self._must_succeed("--prepare", self._prepare, command.folder)
+
+    def _must_succeed(self, option: str, text: str, folder: Path) -> None:
+        ended = carry_out_command(make_command(text, folder), show=self._show)
+        if reason := failure_of(ended, None):
+            raise CheckFailedError(f"{option} {text!r}", f"{reason}: {ended.errors}".rstrip(": "), "see --show-output")
+
+
+@final
 class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     """Processes of commands; ``commands`` are those whose specifications the plan has.
 
@@ -247,10 +342,9 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     ) -> None:
         self._store = store
         self._commands = {key_of(each.specification): each for each in commands}
-        self._setup, self._prepare, self._warmup = setup, prepare, warmup
+        self._preparation, self._warmup = Preparation(setup, prepare, show), warmup
         self._ignore, self._show, self._effect = ignore_failure, show, effect
         self._floor_s = 0.0
-        self._ready = False
 
     def check(self, arms: Sequence[CommandSpecification]) -> None:
         """Nothing can be said of them before they are started."""
@@ -279,14 +373,10 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     ) -> Iterator[Make[CommandRecord]]:
         """Set up and warm up once."""
         need_folder(self._store / FOLDER)
-        if not self._ready:
-            self._ready = True
+        if not self._preparation.done:
+            self._preparation.set_up(self._commands.values(), watcher.preparing)
             nothing = make_command("true", Path.cwd())
             self._floor_s = min(carry_out_command(nothing).wall_ns for _ in range(5)) * 1e-9
-            for folder in dict.fromkeys(each.folder for each in self._commands.values()):
-                if self._setup:
-                    watcher.preparing(f"setting up: {self._setup}")
-                    self._must_succeed("--setup", self._setup, folder)
             for command in self._commands.values():
                 for number in range(self._warmup):
                     watcher.preparing(f"warming up {command.specification.name} ({number + 1} of {self._warmup})")
@@ -294,8 +384,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[CommandRecord, CheckFailedError | None]:
             command = self._commands[key_of(plan.arms[turn.arm])]
-            if self._prepare:
-                self._must_succeed("--prepare", self._prepare, command.folder)
+            self._preparation.prepare(command)
             begin()
             return self._record(command, turn.seed, len(plan.seeds))
 
@@ -315,12 +404,12 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             planned=(self._effect, wanted),
         ) as writer:
             ended = self._run(command)
-            after, reason = capture_after(), _failure(ended, command.specification.timeout_s)
+            after, reason = capture_after(), failure_of(ended, command.specification.timeout_s)
             rusage = "rusage of the process and of those that it waited for"
             writer.add(Measurement("wall", "s", ended.wall_ns * 1e-9, "the parent's monotonic clock"))
             writer.add(Measurement("user", "s", ended.user_s, rusage))
             writer.add(Measurement("system", "s", ended.system_s, rusage))
-            writer.add(_peak_memory(ended.peak_memory_b))
+            writer.add(peak_memory(ended.peak_memory_b))
             writer.add(CommandOutcome(ended.exit_code, reason))
             suspect = list(doubts(environment, after))
             if ended.left:
@@ -341,19 +430,15 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             asked, found, "see --show-output; --ignore-failure counts its time all the same"
         )
 
-    def _must_succeed(self, option: str, text: str, folder: Path) -> None:
-        ended = carry_out_command(make_command(text, folder), show=self._show)
-        if reason := _failure(ended, None):
-            raise CheckFailedError(f"{option} {text!r}", f"{reason}: {ended.errors}".rstrip(": "), "see --show-output")
 
-
-def _peak_memory(found_b: int | None) -> Measurement:
+def peak_memory(found_b: int | None) -> Measurement:
+    """What a record holds of it."""
     if found_b is None:
         return Measurement("peak_memory", "B", None, None, "it is below that of levelbench, which started the process")
     return Measurement("peak_memory", "B", float(found_b), "ru_maxrss: the largest of these processes")
 
 
-def _failure(ended: Ended, timeout_s: float | None) -> str:
+def failure_of(ended: Ended, timeout_s: float | None) -> str:
     """Why it failed; empty where it did not."""
     if ended.timed_out:
         return f"it did not end within {timeout_s:g} s"
@@ -403,13 +488,10 @@ def _git(asked: str, *words: str) -> str:
 
 def numbered(commands: Iterable[Command]) -> list[Command]:
     """The same, those that are alike told apart by a number: a command against itself shows the false alarms."""
-    from msgspec.structs import replace
-
     seen: Counter[str] = Counter()
     found = []
     for each in commands:
         key = key_of(each.specification)
-        specification = replace(each.specification, copy=seen[key])
+        found.append(replace(each, specification=structs.replace(each.specification, copy=seen[key])))
         seen[key] += 1
-        found.append(Command(each.words, each.folder, specification))
     return found

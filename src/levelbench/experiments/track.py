@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, cast, final
@@ -41,7 +42,7 @@ from levelbench.records.schema import Between, Distribution, Source, Target, fau
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
-__all__ = ["TrackedRun", "autophase", "examples_of", "track"]
+__all__ = ["Outside", "TrackedRun", "autophase", "examples_of", "target_of", "track"]
 
 T = TypeVar("T")
 Setting = int | float | str | bool
@@ -105,7 +106,7 @@ def track(
         framework=framework or next((name for name in _FRAMEWORKS if name in sys.modules), "python"),
         device=device,
         settings={str(name): _plain(asked, name, value) for name, value in (settings or {}).items()},
-        target=_target(asked, target, direction, scale),
+        target=target_of(asked, target, direction, scale),
         crossing=crossing,
         clock="wall",
         evaluate_every="time its program does",
@@ -151,6 +152,22 @@ class _Data(Generic[T]):
         return getattr(self._loader, name)
 
 
+@dataclass
+class Outside:
+    """What the process that watches a program from outside knows of it, where the run is not its own.
+
+    ``failed`` says why the program failed; ``measured`` holds what was measured of it, by name, in place of what meters
+    say of this process; the rest as in a record's header, and the doubts of its end.
+    """
+
+    planned_effect: float | None = None
+    planned_runs: int = 0
+    replaced: int = 0
+    failed: str = ""
+    measured: dict[str, Measurement] = field(default_factory=dict)
+    suspect: list[str] = field(default_factory=list)
+
+
 @final
 class TrackedRun:
     """A run in place; made by :func:`track`, measured from the beginning of its ``with`` block to the end.
@@ -170,10 +187,12 @@ class TrackedRun:
         *,
         first: bool,
         quiet: bool,
+        outside: Outside | None = None,
     ) -> None:
         self.seed = seed
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
+        self._outside = outside
         self._first, self._quiet = first, quiet
         self._timeline: Timeline = cast(Timeline, None)
         self._phase: int = Phase.PREPARE
@@ -197,8 +216,11 @@ class TrackedRun:
         self._bystander = _Bystander()
         environment = capture()
         framework = {"name": self._specification.framework, "device": self._specification.device}
-        self._environment: dict[str, Any] = {**environment, "framework": framework, "started": "in place"}
-        self._before_s = own_cpu_s()
+        outside = self._outside
+        started = "in place" if outside is None else "from outside"
+        self._environment: dict[str, Any] = {**environment, "framework": framework, "started": started}
+        # A process of its own has done nothing before its clock.
+        self._before_s = own_cpu_s() if outside is None else 0.0
         self._environment["before_clock"] = {"cpu_s": round(self._before_s, 4)}
         header = Header(
             schema=SCHEMA,
@@ -210,6 +232,9 @@ class TrackedRun:
             environment=self._environment,
             source=self._source,
             version=__version__,
+            planned_effect=None if outside is None else outside.planned_effect,
+            planned_runs=0 if outside is None else outside.planned_runs,
+            replaced=0 if outside is None else outside.replaced,
         )
         self.id = header.id
         writer = RecordWriter.create(self._store, header) if self._first else None
@@ -241,6 +266,11 @@ class TrackedRun:
         finally:
             self._bystander.close()
             self._record.__exit__(None, None, None)
+
+    @property
+    def path(self) -> Path:
+        """Its record."""
+        return self._record.path
 
     def epochs(self, most: int) -> Iterator[int]:
         """0, 1, ... up to ``most`` - 1, while the run is not over."""
@@ -375,6 +405,17 @@ class TrackedRun:
             self._mark_ns = self._timeline.switched_ns
         return value
 
+    def evaluate_at(self, quality: float, epoch: float | None) -> Evaluation:
+        """Record a quality that a program has told of itself, after so many epochs where it tells these."""
+        if epoch is not None and epoch > self._epochs + self._share:
+            self._epochs, self._share = int(epoch), epoch - int(epoch)
+        self.evaluate(quality)
+        return self._evaluations[-1]
+
+    def spend(self) -> None:
+        """The budget is spent."""
+        self._budget_spent = self.over = True
+
     def test(self, quality: Callable[[], float | Mapping[str, float]] | float | Mapping[str, float]) -> float:
         """Record the final quality on test data, after training; as :meth:`evaluate`, and it ends nothing."""
         self._need_own("test")
@@ -479,16 +520,22 @@ class TrackedRun:
         readings = [gauge.stop() for gauge in self._gauges]
         after, elapsed_ns = capture_after(), sum(totals.values())
         done = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
-        if not done or not self._evaluations:
-            why = fault(error, Path(self._source.name)) if error is not None and not done else "it made no evaluation"
+        outside = self._outside or Outside()
+        if not done or outside.failed or not self._evaluations:
+            why = outside.failed or "it made no evaluation"
+            if error is not None and not done:
+                why = fault(error, Path(self._source.name))
             self._record.append(End("failed", elapsed_ns, totals, error=why))
             self._say(f"failed: {why}")
             return
         for each in readings:
+            if (own := outside.measured.get(each.name)) is not None:
+                self._record.append(own)
+                continue
             self._record.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
         metric = self._specification.target.metric
         self._record.append(Measurement(UNTRAINED, metric, None, None, "the network is its program's own"))
-        suspect = list(doubts(self._environment, after))
+        suspect = [*doubts(self._environment, after), *outside.suspect]
         if self._before_s > max(_BEFORE_S, _BEFORE_SHARE * elapsed_ns * 1e-9):
             suspect.append(
                 f"its process spent {self._before_s:.3g} s of processor time before its clock started: begin to track "
@@ -639,12 +686,13 @@ def _plain(asked: str, name: object, value: object) -> Setting:
     raise UsageError(asked, f"{name} is {value!r}"[:200], "give a finite number; a setting may be text")
 
 
-def _target(
+def target_of(
     asked: str,
     given: Mapping[str, float],
     direction: Literal["higher", "lower"] | None,
     scale: tuple[float, float | None] | None,
 ) -> Target:
+    """The target that ``{metric: value}`` is; what is not given is guessed from the metric's name. ``UsageError``."""
     if not isinstance(given, Mapping) or len(given) != 1:
         raise UsageError(asked, f"its target is {given!r}"[:200], 'give one metric with a value: {"accuracy": 0.94}')
     ((metric, value),) = given.items()

@@ -26,7 +26,7 @@ class Phase(IntEnum):
     CHECKPOINT = 8
     OTHER = 9
     TRAIN = 10
-    """Forward, backward and update of a program in which they cannot be told apart."""
+    """Forward, backward and update, or all, of a program in which they cannot be told apart."""
 
     @property
     def label(self) -> str:

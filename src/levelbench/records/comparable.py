@@ -305,6 +305,9 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
     if len(ways) > 1:
         text = "one side's program reports its quality itself, and levelbench measured that of the other"
         yield Caveat("quality", "doubt", f"{text}: whether both mean the same by it is not known")
+    if "program" in ways and {run.clock for run in sides.runs} != {"wall"}:
+        text = "a program names its phases itself, and what it does not name is other"
+        yield Caveat("clock", "doubt", f"{text}: only the wall clock leaves out none of its time")
     if len(sources) < 2:
         return
     if ways == {"program"}:

@@ -1,0 +1,304 @@
+"""Training programs that are not ours, run from outside: what they print of their quality makes the record of a run.
+
+The clock is levelbench's: it starts with the process, and an evaluation is when its line arrives. The quality is what
+the program says, and the record says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, final
+
+from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
+from levelbench.experiments.commands import Command, Preparation, carry_out_command, failure_of, peak_memory
+from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
+from levelbench.experiments.request import Arm
+from levelbench.experiments.track import Outside, TrackedRun, target_of
+from levelbench.measure.clocks import HOST
+from levelbench.records import Record, Specification, read_record
+from levelbench.records.schema import Source, Target
+from levelbench.records.selection import Selector
+from levelbench.records.store import Store
+from levelbench.records.writer import path_part
+
+__all__ = ["Printed", "ProgramRuns", "make_arm", "read_target"]
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
+_MLLOG = ":::MLL"
+_TOGETHER_NS = 100_000
+_TEXT_BYTES = 1 << 20
+
+
+class Printed:
+    """Finds the quality in what a program prints.
+
+    Without a ``pattern`` it is the number after the metric's name: ``val_loss:4.37``, ``accuracy = 93.8 %``,
+    ``{"accuracy": 0.938}``, or the value of that key in a line of MLPerf's log. A ``pattern`` is a regular expression
+    whose group ``quality``, or first group, is the number; groups ``epoch`` and ``step`` are read, too.
+    """
+
+    def __init__(self, target: Target, pattern: str | None = None) -> None:
+        self._target = target
+        name = re.escape(target.metric)
+        default = rf"(?<![\w.-]){name}{_AFTER_NAME}(?P<quality>{_NUMBER})(?![\w.])(?P<percent>\s*%)?"
+        try:
+            self._quality = re.compile(pattern or default)
+        except re.error as error:
+            raise UsageError(
+                f"--progress {pattern!r}", f"it is no regular expression: {error}", "correct it"
+            ) from error
+        if pattern is not None and not self._quality.groups:
+            raise UsageError(
+                f"--progress {pattern!r}", "it has no group", "put the number in one, as in 'acc=([0-9.]+)'"
+            )
+        self._marks = [
+            re.compile(rf"(?<![\w.-]){word}s?[\"']?[\s:=#]*(\d+(?:\.\d+)?)", re.I) for word in ("epoch", "step")
+        ]
+        self._before: tuple[object, ...] = ()
+
+    def read(self, line: str) -> tuple[float, float | None] | None:
+        """The quality in a line, and its epoch where that is told; ``None`` without one, or for the same once more.
+
+        A value that is printed again, with the same epoch and step or without both, is no second evaluation.
+        """
+        found = self._of_mllog(line) if _MLLOG in line else self._of_text(line)
+        if found is None or found == self._before:
+            return None
+        self._before = found
+        return found[0], found[1]
+
+    def _of_text(self, line: str) -> tuple[float, float | None, float | None] | None:
+        match = None
+        for match in self._quality.finditer(line):  # noqa: B007  # the last is meant
+            pass
+        if match is None:
+            return None
+        groups = match.groupdict()
+        try:
+            value = float(groups["quality"] if "quality" in groups else match[1])
+        except (TypeError, ValueError):
+            return None
+        if groups.get("percent") and self._target.high == 1:
+            value /= 100
+        marks = []
+        for name, pattern in zip(("epoch", "step"), self._marks, strict=True):
+            text = groups.get(name)
+            if text is None and (told := pattern.search(line)) is not None:
+                text = told[1]
+            marks.append(None if text is None else float(text))
+        return value, marks[0], marks[1]
+
+    def _of_mllog(self, line: str) -> tuple[float, float | None, float | None] | None:
+        try:
+            told = json.loads(line[line.index("{") :])
+            if told["key"] != self._target.metric:
+                return None
+            epoch = (told.get("metadata") or {}).get("epoch_num")
+            return float(told["value"]), None if epoch is None else float(epoch), None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+def make_arm(
+    command: Command,
+    task: str,
+    target: Target,
+    *,
+    crossing: Literal["confirmed", "final", "first", "sustained"] = "confirmed",
+    budget_s: float | None = None,
+) -> Arm:
+    """The runs of a command: its program's text is their source, and the command, as it is typed, their setting."""
+    said = command.specification
+    settings: dict[str, int | float | str | bool] = {"command": said.command}
+    if said.revision:
+        settings["revision"] = f"{said.label} {said.revision[:12]}"
+    if said.copy:
+        settings["copy"] = said.copy + 1
+    source = _source_of(command)
+    specification = Specification(
+        task=task,
+        recipe=path_part(Path(source.name).stem),
+        framework=said.title,
+        device="cpu",
+        settings=settings,
+        target=target,
+        crossing=crossing,
+        clock="wall",
+        evaluate_every="time its program prints it",
+        budget_epochs=0.0,
+        budget_s=budget_s,
+        scored_by="program",
+    )
+    return Arm(said.command, specification, source)
+
+
+def _source_of(command: Command) -> Source:
+    """The first file of text that the command names, as a script is; else the command itself."""
+    words = command.text.split() if command.specification.shell else command.words
+    for word in words:
+        path = command.folder / word
+        try:
+            if path.is_file() and path.stat().st_size <= _TEXT_BYTES:
+                text = path.read_bytes().decode()
+                return Source(path.name, hashlib.sha256(text.encode()).hexdigest(), text)
+        except (OSError, ValueError):
+            continue
+    text = command.specification.command
+    return Source(Path(command.words[0]).name, hashlib.sha256(text.encode()).hexdigest(), text)
+
+
+def read_target(text: str) -> Target:
+    """``accuracy=0.94`` as a target; ``UsageError`` where it is not ``METRIC=VALUE``."""
+    metric, equals, value = text.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number, equals = 0.0, ""
+    if not metric.strip() or not equals:
+        raise UsageError(f"--target {text}", "it is not METRIC=VALUE", "write it as in --target accuracy=0.94")
+    return target_of(f"--target {text}", {metric.strip(): number}, None, None)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    pattern: str | None
+    effect: float | None
+    show: bool
+
+
+@final
+class ProgramRuns(Kind[Arm, Record]):
+    """Runs of programs; ``commands`` are those of the plan's arms, in their order.
+
+    ``pattern`` finds the quality in what they print, ``effect`` is what looks at the comparison are planned for, if
+    they are; ``setup`` and ``prepare`` as for ``CommandBenchmarks``. A program that fails ends the plan.
+    """
+
+    processes = False
+
+    def __init__(
+        self,
+        store: Store,
+        commands: Sequence[Command],
+        *,
+        pattern: str | None = None,
+        effect: float | None = None,
+        show: bool = False,
+        setup: str = "",
+        prepare: str = "",
+    ) -> None:
+        self._store, self._commands = store, tuple(commands)
+        self._preparation = Preparation(setup, prepare, show)
+        self._settings = _Settings(pattern, effect, show)
+
+    def check(self, arms: Sequence[Arm]) -> None:
+        """``UsageError`` for a pattern that finds nothing."""
+        Printed(arms[0].specification.target, self._settings.pattern)
+
+    def key(self, wanted: Arm) -> str:
+        """That of its specification."""
+        return wanted.key
+
+    def title(self, wanted: Arm) -> str:
+        """Its command."""
+        return wanted.reference
+
+    def find(self, wanted: Arm) -> list[Record]:
+        """The store's records of it, oldest first."""
+        found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
+        return sorted(found, key=lambda record: record.header.started)
+
+    def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> str:
+        """It did not end well, its program has changed, or it was made on another machine."""
+        if record.status != "done":
+            return f"the run before {'failed' if record.status == 'failed' else 'was ' + record.status}"
+        if record.header.source.digest != wanted.source.digest:
+            return "the program has changed since"
+        return disagreement(record.header.version, record.header.environment, environment, ())
+
+    def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> bool:
+        """It ended, of the same program."""
+        return record.status in ("done", "failed") and record.header.source.digest == wanted.source.digest
+
+    @contextmanager
+    def opened(self, plan: Plan[Arm, Record], watcher: Watcher[Record]) -> Iterator[Make[Record]]:
+        """Set up once."""
+        self._preparation.set_up(self._commands, watcher.preparing)
+
+        def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
+            command = self._commands[turn.arm]
+            self._preparation.prepare(command)
+            begin()
+            record, error = self._run(turn, plan.arms[turn.arm], command, len(plan.seeds), watcher)
+            if error is None:
+                self._store.supersede(turn.replaces)
+            return record, error
+
+        yield make
+
+    def _run(
+        self, turn: Turn, arm: Arm, command: Command, wanted: int, watcher: Watcher[Record]
+    ) -> tuple[Record, LevelbenchError | None]:
+        printed = Printed(arm.specification.target, self._settings.pattern)
+        outside = Outside(self._settings.effect, wanted, turn.replaced)
+        run = TrackedRun(
+            arm.specification, arm.key, turn.seed, arm.source, self._store.path, first=True, quiet=True, outside=outside
+        )
+        # How long nobody waited for a line after the one before.
+        gaps_ns: list[int] = []
+        began_ns = read_ns = HOST.now_ns()
+
+        def read(line: str) -> bool:
+            nonlocal read_ns
+            found = printed.read(line)
+            if found is not None and not run.over:
+                gaps_ns.append(HOST.now_ns() - read_ns)
+                watcher.progress(turn, "other", (HOST.now_ns() - began_ns) * 1e-9, [run.evaluate_at(*found)])
+                read_ns = HOST.now_ns()
+            return run.over
+
+        with run:
+            began_ns = read_ns = HOST.now_ns()
+            # What it is at is not known: all of it is one phase, which counts under every clock.
+            with run.phase("train"):
+                ended = carry_out_command(
+                    command.with_seed(turn.seed),
+                    arm.specification.budget_s,
+                    show=self._settings.show,
+                    environment={"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"},
+                    read=read,
+                )
+            if not ended.stopped and not ended.timed_out:
+                outside.failed = failure_of(ended, None)
+            if not gaps_ns and not outside.failed:
+                outside.failed = f"it printed no {arm.specification.target.metric}"
+            if ended.timed_out:
+                run.spend()
+            outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
+            outside.suspect += _doubts(gaps_ns, ended.left)
+        record = read_record(run.path)
+        if not outside.failed:
+            return record, None
+        found = f"{outside.failed}{': ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
+        do = "see --show-output; --progress says how the quality is printed"
+        return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+
+
+def _doubts(gaps_ns: Sequence[int], left: bool) -> list[str]:
+    together = sum(1 for gap_ns in gaps_ns[1:] if gap_ns < _TOGETHER_NS)
+    found = []
+    if together:
+        found.append(
+            f"{together} of {len(gaps_ns)} evaluations arrived together with the one before: the program keeps back "
+            "what it prints, so that their times are too late: let it flush"
+        )
+    if left:
+        found.append("it left processes running when it ended: they were ended, and their time is not in its")
+    return found
