@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from levelbench.cli import main
 from levelbench.errors import UsageError
 from levelbench.experiments.programs import Printed, read_target
-from levelbench.records import read_record
+from levelbench.records import group_runs, read_record, summarise
 
 ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
 
@@ -138,8 +139,6 @@ def test_a_program_is_ended_at_its_target_and_its_record_is_that_of_a_run(run, r
 
 
 def test_its_record_agrees_with_itself(run, records):
-    from levelbench.records import summarise
-
     run(LEARNS, "--target", "accuracy=0.9", "-n", 1)
     (found,) = records()
     assert not summarise(found).contradictions
@@ -239,3 +238,134 @@ def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_pa
 def test_options_of_runs_need_a_target(run, option):
     code, _, err = run("pass", option, "x")
     assert (code, "without --target" in err) == (2, True)
+
+
+PREDICTS = """
+    import numpy as np, os, sys, time
+    from levelbench.training import datasets
+    digits = datasets.digits.load()
+    flat = lambda x: np.asarray(x).reshape(len(x), -1)
+    train, labels = flat(digits.train.inputs), digits.train.labels
+    means = np.stack([train[labels == k].mean(axis=0) for k in range(10)])
+    {before}
+    while not os.path.exists(os.environ["LEVELBENCH_INPUTS"]):
+        time.sleep(0.01)
+    inputs = flat(np.load(os.environ["LEVELBENCH_INPUTS"]))
+    scores = -((inputs[:, None] - means) ** 2).sum(axis=2)
+    {after}
+"""
+SAVE = 'np.save(open(os.environ["LEVELBENCH_PREDICTIONS"], "wb"), scores)'
+HELD = ("--target", "accuracy=0.8", "--held-out", "digits", "-n", 1, "--task", "mine")
+
+
+def predicts(before="pass", after=SAVE):
+    return PREDICTS.format(before=before, after=after)
+
+
+def test_the_predictions_of_a_program_are_scored_by_us_at_its_end(run, records):
+    code, out, err = run(predicts(), *HELD)
+    assert code == 0, err
+    assert "1/1" in out
+    (found,) = records()
+    specification = found.header.specification
+    assert (specification.scored_by, specification.crossing) == ("held-out", "final")
+    assert "given before training, public labels" in specification.held_out
+    assert 0.8 < found.end.quality["validation"] < 0.95
+    assert found.evaluations[-1].t_ns <= found.end.t_ns
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        'open(os.environ["LEVELBENCH_PREDICTIONS"], "w").write("\\n".join(map(str, scores.argmax(axis=1))))',
+        'np.savetxt(os.environ["LEVELBENCH_PREDICTIONS"], scores, delimiter=",")',
+        'np.save(open(os.environ["LEVELBENCH_PREDICTIONS"], "wb"), scores.argmax(axis=1)[:, None])',
+    ],
+)
+def test_predictions_may_be_classes_or_scores_in_text_or_an_array(run, records, save):
+    assert run(predicts(after=save), *HELD)[0] == 0
+    assert records()[0].end.quality["validation"] > 0.8
+
+
+def test_a_program_that_prints_an_accuracy_it_did_not_reach_is_found(run, records):
+    _, out, _ = run(predicts('print("accuracy: 0.999")', "scores[:] = 0; " + SAVE), *HELD)
+    assert "0/1" in out
+    assert any("reports accuracy 0.999, and its predictions have 0." in each for each in records()[0].end.suspect)
+
+
+def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(run, records):
+    program = predicts(
+        'assert not os.path.exists(os.environ["LEVELBENCH_INPUTS"]); print("levelbench: trained")',
+        "time.sleep(0.5); " + SAVE,
+    )
+    assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
+    (found,) = records()
+    assert found.end.t_ns - found.evaluations[-1].t_ns >= 0.5e9
+    assert "given after training" in found.header.specification.held_out
+
+
+def test_labels_of_ones_own_are_private_and_cannot_be_learned_from_the_inputs_given_late(run, records, tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "X.npy", rng.normal(size=(400, 4)))
+    np.save(tmp_path / "y.npy", rng.integers(0, 4, 400))
+    # Fresh labels: whoever does not have them guesses.
+    program = 'import numpy as np, os; open(os.environ["LEVELBENCH_PREDICTIONS"], "w").write("1\\n" * 400)'
+    run(program, "--target", "accuracy=0.8", "--held-out", "X.npy,y.npy", "-n", 1)
+    assert records()[0].end.quality["validation"] < 0.4
+    assert "private labels" in records()[0].header.specification.held_out
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ("pass", "cannot be read"),
+        ("np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), scores[:5])", "for 359 inputs"),
+        ("open(os.environ['LEVELBENCH_PREDICTIONS'], 'w').write('what')", "no numbers"),
+        (
+            "np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), np.array([{}], object), allow_pickle=True)",
+            "no numbers",
+        ),
+    ],
+)
+def test_predictions_that_are_none_fail_the_run(run, records, after, found):
+    program = PREDICTS.replace("{before}", "pass").replace("{after}", after)
+    code, _, err = run(program, *HELD)
+    assert code == 1
+    assert found in err
+    assert records()[0].status == "failed"
+
+
+def test_a_program_that_never_says_that_it_has_trained_gets_no_inputs(run):
+    code, _, err = run("pass", *HELD, "--reveal-inputs", "after")
+    assert code == 1
+    assert "did not print 'levelbench: trained'" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--held-out", "digits"), "without --target"),
+        (("--held-out", "digits", "--target", "loss=1"), "scores classes alone"),
+        (("--held-out", "nosuch", "--target", "accuracy=0.9"), "nosuch"),
+        (("--held-out", "a.npy,b.npy", "--target", "accuracy=0.9"), "is no array"),
+        (("--held-out", "digits", "--target", "accuracy=0.9", "--crossing", "first"), "only the program says"),
+        (("--target", "accuracy=0.9", "--crossing", "soon"), "crossing rule"),
+    ],
+)
+def test_held_out_data_that_cannot_be_is_refused(run, words, found):
+    code, _, err = run("pass", *words)
+    assert code == 2
+    assert found in err
+
+
+def test_programs_scored_on_other_data_get_no_verdict(run, records, tmp_path):
+    from levelbench.records.comparable import comparable
+
+    for name in ("X", "Z"):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(0).normal(size=(360, 4)) + (name == "Z"))
+    np.save(tmp_path / "y.npy", np.zeros(360, int))
+    program = 'import os; open(os.environ["LEVELBENCH_PREDICTIONS"], "w").write("0\\n" * 360)'
+    for name in ("X", "Z"):
+        run(program, "--target", "accuracy=0.8", "--held-out", f"{name}.npy,y.npy", "-n", 3, "--task", "mine")
+    a, b = group_runs([summarise(each) for each in records()])
+    assert any(each.subject == "held-out data" and each.weight == "no verdict" for each in comparable(a, b).caveats)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.experiments.commands import Command
@@ -38,9 +38,20 @@ _UNCLEAR = 4
 @click.option(
     "--progress", help="Regular expression for its lines; its first group is the quality.  [default: the name]"
 )
+@click.option(
+    "--held-out", help="Score its predictions on the test split of a task, or on X.npy,y.npy, as docs/track.md says."
+)
+@click.option(
+    "--reveal-inputs",
+    type=click.Choice(["before", "after"]),
+    default="before",
+    show_default=True,
+    help="When a program gets the held-out inputs: before it starts, or after it has declared that training ended.",
+)
 @click.option("--task", help="The task that runs to a target are recorded under.  [default: the program's name]")
 @click.option(
-    "--crossing", default="confirmed", help="Rule by which the target counts as reached.  [default: confirmed]"
+    "--crossing",
+    help="Rule by which the target counts as reached.  [default: confirmed; final of held-out data]",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, help="First seed: {seed} in a command is replaced by it."
@@ -129,7 +140,7 @@ def _checked(given: dict[str, Any]) -> frozenset[str]:
         found = "that is no process at all"
         raise UsageError(f"-n {given['processes']}", found, "ask for at least one; three give a verdict")
     shared.check_writable(given["csv_path"], given["markdown_path"])
-    for name in ("progress", "task"):
+    for name in ("progress", "task", "held_out"):
         if given[name] is not None and given["target"] is None:
             raise UsageError(
                 f"--{name} without --target", "it has no effect", "add --target, as in --target accuracy=0.9"
@@ -148,7 +159,8 @@ def _to_target(
     """Runs of the commands to a target, concluded as those of `levelbench run` are."""
     from levelbench.cli.run_verb import compared, conclude
     from levelbench.cli.watching import LiveWatcher, measure
-    from levelbench.experiments.programs import ProgramRuns, make_arm, read_target
+    from levelbench.experiments.programs import ProgramRuns, make_arm, read_held_out, read_target
+    from levelbench.measure.crossing import RULES
     from levelbench.records.writer import path_part
 
     for name in ("warmup", "ignore_failure", "csv_path", "markdown_path"):
@@ -158,7 +170,16 @@ def _to_target(
     target = read_target(given["target"])
     task = path_part(given["task"] or commands[0].specification.title)
     timeout_s = commands[0].specification.timeout_s
-    arms = [make_arm(each, task, target, crossing=given["crossing"], budget_s=timeout_s) for each in commands]
+    held_out, crossing = None, given["crossing"] or "confirmed"
+    if crossing not in RULES:
+        raise UnknownNameError("crossing rule", crossing, RULES)
+    if given["held_out"] is not None:
+        held_out = read_held_out(given["held_out"], target, after=given["reveal_inputs"] == "after")
+        if given["crossing"] not in (None, "final"):
+            found = "before its end only the program says what its quality is"
+            raise UsageError(f"--crossing {crossing} with --held-out", found, "leave --crossing out")
+        crossing = "final"
+    arms = [make_arm(each, task, target, held_out=held_out, crossing=crossing, budget_s=timeout_s) for each in commands]
     store = shared.open_store(store_path)
     effect = None if until is None else until.effect
     kind = ProgramRuns(
@@ -166,6 +187,7 @@ def _to_target(
         commands,
         pattern=given["progress"],
         effect=effect,
+        held_out=held_out,
         show=given["show_output"],
         setup=given["setup"],
         prepare=given["prepare"],

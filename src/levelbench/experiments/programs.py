@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.experiments.commands import Command, Preparation, carry_out_command, failure_of, peak_memory
@@ -27,8 +32,9 @@ from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.writer import path_part
 
-__all__ = ["Printed", "ProgramRuns", "make_arm", "read_target"]
+__all__ = ["HeldOut", "Printed", "ProgramRuns", "make_arm", "read_held_out", "read_target"]
 
+Rule = Literal["confirmed", "final", "first", "sustained"]
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 _AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
 _MLLOG = ":::MLL"
@@ -106,12 +112,93 @@ class Printed:
             return None
 
 
+_TRAINED = "levelbench: trained"
+_MOST_BYTES = 1 << 30
+_FAR = 0.05
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Inputs whose labels a program is not given: it writes its predictions for them, and levelbench scores these.
+
+    ``inputs`` (n, ...) and ``labels`` (n,). With ``after`` it gets the inputs once it has printed a line with
+    ``levelbench: trained``, where its clock stops. ``public`` says that the labels lie on this machine anyway.
+    """
+
+    inputs: NDArray[Any]
+    labels: NDArray[Any]
+    after: bool = False
+    public: bool = False
+
+    @property
+    def words(self) -> str:
+        """What a record says of them."""
+        digest = hashlib.sha256(self.inputs.tobytes() + self.labels.tobytes()).hexdigest()[:12]
+        when = "after training" if self.after else "before training"
+        return f"{len(self.labels)} inputs ({digest}), given {when}, {'public' if self.public else 'private'} labels"
+
+    def score(self, path: Path, target: Target) -> float:
+        """The accuracy of the predictions in ``path``, or the error rate for a target that is one.
+
+        They are classes (n,) or scores (n, classes), in NumPy's format or as text, a line an input. ``UsageError`` for
+        anything else.
+        """
+        asked = f"the predictions in {path.name}"
+        try:
+            if path.stat().st_size > _MOST_BYTES:
+                raise UsageError(asked, "they are larger than 1 GiB", "write classes or scores of these inputs alone")
+            if path.read_bytes()[:6] == b"\x93NUMPY":
+                found = np.load(path, allow_pickle=False)
+            else:
+                found = np.loadtxt(path, delimiter="," if "," in path.read_text()[:4096] else None, ndmin=1)
+        except OSError as error:
+            raise UsageError(asked, f"they cannot be read: {error.strerror}", _PREDICT) from error
+        except ValueError as error:
+            raise UsageError(asked, f"they are no numbers: {error}", _PREDICT) from error
+        if found.ndim not in (1, 2) or len(found) != len(self.labels) or not np.issubdtype(found.dtype, np.number):
+            shown = f"they are {found.dtype} of shape {found.shape}, for {len(self.labels)} inputs"
+            raise UsageError(asked, shown, _PREDICT)
+        classes = found.argmax(axis=1) if found.ndim == 2 and found.shape[1] > 1 else found.reshape(len(found))
+        right = float(np.mean(classes == self.labels))
+        return right if target.direction == "higher" else 1.0 - right
+
+
+_PREDICT = "write a class for each input, or a row of scores, to the file that LEVELBENCH_PREDICTIONS names"
+
+
+def read_held_out(text: str, target: Target, *, after: bool) -> HeldOut:
+    """``digits``, the test split of a task, or ``INPUTS.npy,LABELS.npy``; ``UsageError`` for anything else."""
+    asked = f"--held-out {text}"
+    if not re.search(r"acc|accuracy|top1|error", target.metric):
+        raise UsageError(
+            f"{asked} with --target {target.metric}", "levelbench scores classes alone", "use accuracy or error"
+        )
+    if "," not in text:
+        from levelbench.experiments.request import load_task
+
+        test = load_task(text).data.load().test
+        if np.ndim(test.labels) != 1 or not np.issubdtype(np.asarray(test.labels).dtype, np.integer):
+            raise UsageError(asked, "its labels are no classes", "give inputs and labels of your own: X.npy,y.npy")
+        return HeldOut(np.asarray(test.inputs), np.asarray(test.labels), after, public=True)
+    arrays = []
+    for name in text.split(","):
+        try:
+            arrays.append(np.load(name.strip(), allow_pickle=False))
+        except (OSError, ValueError, EOFError) as error:
+            raise UsageError(asked, f"{name} is no array: {error}", "give INPUTS.npy,LABELS.npy") from error
+    if len(arrays) != 2 or arrays[1].ndim != 1 or len(arrays[0]) != len(arrays[1]) or not len(arrays[1]):
+        shapes = " and ".join(str(each.shape) for each in arrays)
+        raise UsageError(asked, f"they have shapes {shapes}", "give inputs (n, ...) and labels (n,)")
+    return HeldOut(arrays[0], arrays[1], after)
+
+
 def make_arm(
     command: Command,
     task: str,
     target: Target,
     *,
-    crossing: Literal["confirmed", "final", "first", "sustained"] = "confirmed",
+    held_out: HeldOut | None = None,
+    crossing: str = "confirmed",
     budget_s: float | None = None,
 ) -> Arm:
     """The runs of a command: its program's text is their source, and the command, as it is typed, their setting."""
@@ -129,12 +216,13 @@ def make_arm(
         device="cpu",
         settings=settings,
         target=target,
-        crossing=crossing,
+        crossing=cast(Rule, crossing),
         clock="wall",
         evaluate_every="time its program prints it",
         budget_epochs=0.0,
         budget_s=budget_s,
-        scored_by="program",
+        scored_by="program" if held_out is None else "held-out",
+        held_out=None if held_out is None else held_out.words,
     )
     return Arm(said.command, specification, source)
 
@@ -171,6 +259,7 @@ class _Settings:
     pattern: str | None
     effect: float | None
     show: bool
+    held_out: HeldOut | None
 
 
 @final
@@ -178,7 +267,8 @@ class ProgramRuns(Kind[Arm, Record]):
     """Runs of programs; ``commands`` are those of the plan's arms, in their order.
 
     ``pattern`` finds the quality in what they print, ``effect`` is what looks at the comparison are planned for, if
-    they are; ``setup`` and ``prepare`` as for ``CommandBenchmarks``. A program that fails ends the plan.
+    they are; the programs are scored on ``held_out``, if there are any; ``setup`` and ``prepare`` as for
+    ``CommandBenchmarks``. A program that fails ends the plan.
     """
 
     processes = False
@@ -191,12 +281,13 @@ class ProgramRuns(Kind[Arm, Record]):
         pattern: str | None = None,
         effect: float | None = None,
         show: bool = False,
+        held_out: HeldOut | None = None,
         setup: str = "",
         prepare: str = "",
     ) -> None:
         self._store, self._commands = store, tuple(commands)
         self._preparation = Preparation(setup, prepare, show)
-        self._settings = _Settings(pattern, effect, show)
+        self._settings = _Settings(pattern, effect, show, held_out)
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -227,6 +318,25 @@ class ProgramRuns(Kind[Arm, Record]):
         """It ended, of the same program."""
         return record.status in ("done", "failed") and record.header.source.digest == wanted.source.digest
 
+    def _score(self, run: TrackedRun, held_out: HeldOut, predictions: Path, outside: Outside) -> None:
+        """The last evaluation is ours."""
+        told = run.quality
+        if held_out.after and not run.held:
+            outside.failed = f"it did not print {_TRAINED!r}, and so got no inputs"
+            return
+        run.hold()
+        try:
+            found = held_out.score(predictions, run.target)
+        except UsageError as error:
+            outside.failed = f"{error.asked}: {error.found}"
+            return
+        run.evaluate_held(found)
+        if told is not None and abs(told - found) > _FAR + 3 * math.sqrt(0.25 / len(held_out.labels)):
+            metric = run.target.metric
+            outside.suspect.append(
+                f"it reports {metric} {told:.3g}, and its predictions have {found:.3g} on held-out data"
+            )
+
     @contextmanager
     def opened(self, plan: Plan[Arm, Record], watcher: Watcher[Record]) -> Iterator[Make[Record]]:
         """Set up once."""
@@ -246,6 +356,7 @@ class ProgramRuns(Kind[Arm, Record]):
     def _run(
         self, turn: Turn, arm: Arm, command: Command, wanted: int, watcher: Watcher[Record]
     ) -> tuple[Record, LevelbenchError | None]:
+        held_out = self._settings.held_out
         printed = Printed(arm.specification.target, self._settings.pattern)
         outside = Outside(self._settings.effect, wanted, turn.replaced)
         run = TrackedRun(
@@ -257,14 +368,23 @@ class ProgramRuns(Kind[Arm, Record]):
 
         def read(line: str) -> bool:
             nonlocal read_ns
+            if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
+                run.hold()
+                _save(inputs, held_out)
             found = printed.read(line)
-            if found is not None and not run.over:
+            if found is not None and not run.over and not run.held:
                 gaps_ns.append(HOST.now_ns() - read_ns)
                 watcher.progress(turn, "other", (HOST.now_ns() - began_ns) * 1e-9, [run.evaluate_at(*found)])
                 read_ns = HOST.now_ns()
             return run.over
 
-        with run:
+        with TemporaryDirectory(prefix="levelbench-") as folder, run:
+            inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
+            environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
+            if held_out is not None:
+                environment |= {"LEVELBENCH_INPUTS": str(inputs), "LEVELBENCH_PREDICTIONS": str(predictions)}
+                if not held_out.after:
+                    _save(inputs, held_out)
             began_ns = read_ns = HOST.now_ns()
             # What it is at is not known: all of it is one phase, which counts under every clock.
             with run.phase("train"):
@@ -272,12 +392,14 @@ class ProgramRuns(Kind[Arm, Record]):
                     command.with_seed(turn.seed),
                     arm.specification.budget_s,
                     show=self._settings.show,
-                    environment={"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"},
+                    environment=environment,
                     read=read,
                 )
             if not ended.stopped and not ended.timed_out:
                 outside.failed = failure_of(ended, None)
-            if not gaps_ns and not outside.failed:
+            if held_out is not None and not outside.failed:
+                self._score(run, held_out, predictions, outside)
+            elif not gaps_ns and not outside.failed:
                 outside.failed = f"it printed no {arm.specification.target.metric}"
             if ended.timed_out:
                 run.spend()
@@ -289,6 +411,13 @@ class ProgramRuns(Kind[Arm, Record]):
         found = f"{outside.failed}{': ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
         do = "see --show-output; --progress says how the quality is printed"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+
+
+def _save(path: Path, held_out: HeldOut) -> None:
+    """Whole, or not there: a program may wait for it."""
+    with path.with_suffix(".new").open("wb") as file:
+        np.save(file, held_out.inputs)
+    path.with_suffix(".new").rename(path)
 
 
 def _doubts(gaps_ns: Sequence[int], left: bool) -> list[str]:

@@ -206,6 +206,7 @@ class TrackedRun:
         self._evaluations: list[Evaluation] = []
         self._quality: dict[str, float] = {}
         self._budget_spent = self._ended = False
+        self._held_ns: dict[str, int] | None = None
         self._hooks: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -266,6 +267,21 @@ class TrackedRun:
         finally:
             self._bystander.close()
             self._record.__exit__(None, None, None)
+
+    @property
+    def held(self) -> bool:
+        """Whether the clock of the last evaluation has stopped."""
+        return self._held_ns is not None
+
+    @property
+    def target(self) -> Target:
+        """What is to be reached."""
+        return self._specification.target
+
+    @property
+    def quality(self) -> float | None:
+        """The quality of the last evaluation."""
+        return self._evaluations[-1].quality["validation"] if self._evaluations else None
 
     @property
     def path(self) -> Path:
@@ -412,6 +428,21 @@ class TrackedRun:
         self.evaluate(quality)
         return self._evaluations[-1]
 
+    def hold(self) -> None:
+        """The clock of the last evaluation stops here; what its quality is will be told by :meth:`evaluate_held`."""
+        if self._held_ns is None:
+            self._begin_work()
+            self._switch(Phase.EVALUATE)
+            self._step_open = True
+            self._finish_step(self._timeline.switched_ns)
+            self._held_ns = self._timeline.totals_ns()
+            self._sights.evaluated()
+
+    def evaluate_held(self, quality: float) -> None:
+        """Record the quality at the moment that was held."""
+        _, named = self._values(quality, "validation")
+        self._note(named, None, self._held_ns)
+
     def spend(self) -> None:
         """The budget is spent."""
         self._budget_spent = self.over = True
@@ -429,8 +460,9 @@ class TrackedRun:
         self._quality |= named
         return value
 
-    def _note(self, quality: dict[str, float], loss: float | None) -> None:
-        phases_ns = self._timeline.totals_ns()
+    def _note(self, quality: dict[str, float], loss: float | None, phases_ns: Mapping[str, int] | None = None) -> None:
+        held = phases_ns is not None
+        phases_ns = self._timeline.totals_ns() if phases_ns is None else dict(phases_ns)
         now_ns = sum(phases_ns.values())
         # A step without a known number of examples has one at least.
         self._samples = max(self._samples, self._steps)
@@ -439,7 +471,8 @@ class TrackedRun:
         self._evaluations.append(evaluation)
         self._record.append(Samples("step_time", "ns", self._step_times))
         self._record.append(evaluation)
-        self._sights.evaluated()
+        if not held:
+            self._sights.evaluated()
         self._step_times, self._steps_looked_at = [], self._steps
         target, rule = self._specification.target, self._specification.crossing
         if rule in ("confirmed", "first"):

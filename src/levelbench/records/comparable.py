@@ -302,13 +302,16 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("task definition", "doubt", "the data are loaded by other code on each side")
     sources = {run.source_digest for run in sides.runs}
     ways = {run.scored_by for run in sides.runs}
-    if len(ways) > 1:
+    if len({run.held_out for run in sides.runs}) > 1:
+        text = "their qualities were scored on other held-out data, or one at the end and the other in training"
+        yield Caveat("held-out data", "no verdict", text)
+    elif len(ways) > 1:
         text = "one side's program reports its quality itself, and levelbench measured that of the other"
         yield Caveat("quality", "doubt", f"{text}: whether both mean the same by it is not known")
-    if "program" in ways and {run.clock for run in sides.runs} != {"wall"}:
+    if ways != {None} and {run.clock for run in sides.runs} != {"wall"}:
         text = "a program names its phases itself, and what it does not name is other"
         yield Caveat("clock", "doubt", f"{text}: only the wall clock leaves out none of its time")
-    if len(sources) < 2:
+    if len(sources) < 2 or ways == {"held-out"}:
         return
     if ways == {"program"}:
         text = "the programs differ, and each reports its quality itself"

@@ -130,8 +130,11 @@ class Specification(Struct, frozen=True, forbid_unknown_fields=True):
     budget_j: float | None = None
     plateau: int | None = None
     distribution: Distribution | None = None
-    scored_by: Literal["program"] | None = None
-    """``program``: a program of somebody's own, measured in place, which says itself what its quality is."""
+    scored_by: Literal["program", "held-out"] | None = None
+    """A program of somebody's own: ``program`` where it says itself what its quality is, ``held-out`` where levelbench
+    has scored its predictions on ``held_out`` at its end."""
+    held_out: str | None = None
+    """Which inputs it was given without labels, and when; whether the labels are public."""
 
     def team(self) -> dict[str, int | float | str | bool]:
         """The words of its distribution; of one process alone ``ranks=1``."""
@@ -287,7 +290,7 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
 Event = Evaluation | Samples | RankSamples | Measurement | End
 
 
-_ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution", "scored_by"})
+_ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out"})
 """Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
 
 

@@ -97,7 +97,8 @@ class RunSummary(Struct, frozen=True):
     budget_j: float | None = None
     plateau: int | None = None
     distribution: Distribution | None = None
-    scored_by: Literal["program"] | None = None
+    scored_by: Literal["program", "held-out"] | None = None
+    held_out: str | None = None
     hopeless: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
@@ -135,6 +136,7 @@ class RunSummary(Struct, frozen=True):
             plateau=self.plateau,
             distribution=self.distribution,
             scored_by=self.scored_by,
+            held_out=self.held_out,
         )
 
 
@@ -246,6 +248,7 @@ def _given(record: Record) -> dict[str, Any]:
         "plateau": specification.plateau,
         "distribution": specification.distribution,
         "scored_by": specification.scored_by,
+        "held_out": specification.held_out,
         "source_digest": header.source.whole,
         "source_name": header.source.name,
         "around_digest": around_recipes(header.source.text),

@@ -320,8 +320,7 @@ def run_facts(run: RunSummary) -> Table:
         "outcome": _outcome(run),
         "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} a step" if run.time_per_step_s else ""),
         "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
-        "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items())
-        + (", as its program reports it" if run.scored_by else ""),
+        "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()) + _scored(run),
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
         "energy": f"{run.energy_j:.4g} J ({run.energy_method})" if run.energy_j is not None else f"{run.energy_reason}",
     }
@@ -335,6 +334,12 @@ def run_facts(run: RunSummary) -> Table:
 
 
 _LR = {"none": "as it was", "linear": "times the workers", "sqrt": "times the root of the workers"}
+
+
+def _scored(run: RunSummary) -> str:
+    if run.scored_by == "held-out":
+        return f", the last scored by levelbench on {run.held_out}"
+    return ", as its program reports it" if run.scored_by else ""
 
 
 def _team(distribution: Distribution | None) -> str:
