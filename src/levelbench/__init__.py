@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from levelbench.experiments.request import load_task as load_task
     from levelbench.experiments.track import TrackedRun as TrackedRun
     from levelbench.experiments.track import autophase as autophase
+    from levelbench.experiments.track import predict as predict
     from levelbench.experiments.track import track as track
     from levelbench.measure.clocks import FakeClock as FakeClock
     from levelbench.measure.sampling import Sample as Sample
@@ -45,7 +46,7 @@ _HOMES = {
     "records.store": ("Store",),
     "records.summary": ("summarise",),
     "experiments.request": ("load_task",),
-    "experiments.track": ("TrackedRun", "autophase", "track"),
+    "experiments.track": ("TrackedRun", "autophase", "predict", "track"),
     "training.task": ("Recipe", "Task"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -67,6 +68,7 @@ __all__ = [
     "Verdict",
     "autophase",
     "load_task",
+    "predict",
     "read_record",
     "sample",
     "sample_interleaved",

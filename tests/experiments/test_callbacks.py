@@ -219,6 +219,16 @@ def test_a_metric_that_is_not_logged_is_named_with_those_that_are(trainers, trac
         lightning(run.callback("lightning"), [0.5], metric="val_acc")
 
 
+def test_the_quality_on_training_data_is_not_taken_for_that_on_held_out_data(trainers, track, record):
+    with track() as run:
+        callback = run.callback("keras")
+        callback.model = None
+        callback.on_train_begin()
+        callback.on_epoch_end(0, {"accuracy": 1.0, "val_accuracy": 0.5})
+        callback.on_epoch_end(1, {"accuracy": 1.0})
+    assert [each.quality["validation"] for each in record().evaluations] == [0.5]
+
+
 def test_a_trainer_that_is_unknown_is_named_with_those_there_are(track):
     with track() as run:
         run.evaluate(0.0)

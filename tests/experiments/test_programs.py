@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import textwrap
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import levelbench
 from levelbench.cli import main
 from levelbench.errors import UsageError
-from levelbench.experiments.programs import Printed, read_target
+from levelbench.experiments.commands import make_command
+from levelbench.experiments.programs import Printed, make_arm, read_target
 from levelbench.records import group_runs, read_record, summarise
 
 ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
@@ -142,6 +145,18 @@ def test_its_record_agrees_with_itself(run, records):
     run(LEARNS, "--target", "accuracy=0.9", "-n", 1)
     (found,) = records()
     assert not summarise(found).contradictions
+
+
+def test_a_program_that_was_compiled_is_known_by_the_digest_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("1,2")
+    found = []
+    for content in (b"\x7fELF\xff one", b"\x7fELF\xff two"):
+        (tmp_path / "train").write_bytes(content)
+        source = make_arm(make_command("./train data.csv", tmp_path), "mine", ACCURACY).source
+        assert (source.name, hashlib.sha256(source.text.encode()).hexdigest()) == ("train", source.digest)
+        found.append(source.digest)
+    assert len(set(found)) == 2
 
 
 def test_the_seed_is_in_the_command_and_in_the_environment(run, records):
@@ -369,3 +384,19 @@ def test_programs_scored_on_other_data_get_no_verdict(run, records, tmp_path):
         run(program, "--target", "accuracy=0.8", "--held-out", f"{name}.npy,y.npy", "-n", 3, "--task", "mine")
     a, b = group_runs([summarise(each) for each in records()])
     assert any(each.subject == "held-out data" and each.weight == "no verdict" for each in comparable(a, b).caveats)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_one_line_of_python_predicts_where_it_is_asked_for(run, records, when):
+    program = """
+        import levelbench, numpy as np
+        assert levelbench.predict(lambda inputs: np.eye(10)[np.arange(len(inputs)) % 10])
+    """
+    assert run(program, *HELD, "--reveal-inputs", when)[0] == 0
+    assert 0.0 <= records()[0].end.quality["validation"] < 0.3
+
+
+def test_nothing_is_predicted_where_nobody_asks(monkeypatch):
+    for name in ("LEVELBENCH_INPUTS", "LEVELBENCH_PREDICTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    assert levelbench.predict(lambda inputs: pytest.fail("it was called")) is False

@@ -47,18 +47,18 @@ class _Told:
         """Whether the training is to end."""
         return self.run._stops()
 
-    def quality(self, logged: Mapping[str, Any], epoch: float) -> None:
-        """Record what the trainer has logged after so many epochs; what it logs without the metric is passed over."""
-        target = self.run._specification.target.metric
-        names = [self.metric] if self.metric is not None else [target, f"val_{target}", f"eval_{target}"]
-        found = next((name for name in names if name in logged), None)
-        if found is None:
-            if self.metric is None and not any(name.startswith(("val", "eval")) for name in logged):
-                return
-            shown = ", ".join(sorted(map(str, logged))) or "nothing"
+    def quality(self, logged: Mapping[str, Any], epoch: float, prefix: str = "") -> None:
+        """Record what the trainer has logged after so many epochs; where it has not validated, nothing.
+
+        What it logs of validation begins with ``prefix``: without it, ``accuracy`` may be that of the training data.
+        """
+        name = self.metric if self.metric is not None else prefix + self.run.target.metric
+        if name in logged:
+            self.run.evaluate_at(float(logged[name]), epoch)
+        elif any(each.startswith(prefix) for each in logged):
+            shown = ", ".join(sorted(map(str, logged)))
             do = 'name the one that is the target\'s: run.callback(..., metric="val_acc")'
-            raise UsageError(f"the quality {' or '.join(map(repr, names))}", f"the trainer logs {shown}", do)
-        self.run.evaluate_at(float(logged[found]), epoch)
+            raise UsageError(f"the quality {name!r}", f"the trainer logs {shown}", do)
 
 
 class _Callback:
@@ -148,7 +148,7 @@ class _Transformers(_Callback):
         self._go_on(control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: object) -> None:
-        self.told.quality(metrics or {}, state.epoch or 0.0)
+        self.told.quality(metrics or {}, state.epoch or 0.0, "eval_")
         self.told.phase(Phase.DATA)
         if self.told.over():
             control.should_training_stop = True
@@ -185,7 +185,7 @@ class _Keras(_Callback):
             self.told.phase(Phase.EVALUATE)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.told.quality(logs or {}, epoch + 1)
+        self.told.quality(logs or {}, epoch + 1, "val_")
         self.told.phase(Phase.DATA)
         self._stop()
 

@@ -37,6 +37,7 @@ __all__ = ["HeldOut", "Printed", "ProgramRuns", "make_arm", "read_held_out", "re
 Rule = Literal["confirmed", "final", "first", "sustained"]
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 _AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
+_INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
 _MLLOG = ":::MLL"
 _TOGETHER_NS = 100_000
 _TEXT_BYTES = 1 << 20
@@ -228,18 +229,29 @@ def make_arm(
 
 
 def _source_of(command: Command) -> Source:
-    """The first file of text that the command names, as a script is; else the command itself."""
+    """The program itself, or what an interpreter is given to carry out: the first file of text; else the command."""
     words = command.text.split() if command.specification.shell else command.words
     for word in words:
         path = command.folder / word
         try:
-            if path.is_file() and path.stat().st_size <= _TEXT_BYTES:
-                text = path.read_bytes().decode()
-                return Source(path.name, hashlib.sha256(text.encode()).hexdigest(), text)
+            if not path.is_file() or _INTERPRETER.match(path.name):
+                continue
+            content = path.read_bytes()
         except (OSError, ValueError):
             continue
-    text = command.specification.command
-    return Source(Path(command.words[0]).name, hashlib.sha256(text.encode()).hexdigest(), text)
+        digest = hashlib.sha256(content).hexdigest()
+        try:
+            if len(content) <= _TEXT_BYTES:
+                return _source(path.name, content.decode())
+        except UnicodeDecodeError:
+            pass
+        if word == words[0]:
+            return _source(path.name, f"{command.specification.command}\nsha256 {digest}\n")
+    return _source(Path(words[0]).name, command.specification.command)
+
+
+def _source(name: str, text: str) -> Source:
+    return Source(name, hashlib.sha256(text.encode()).hexdigest(), text)
 
 
 def read_target(text: str) -> Target:
