@@ -48,9 +48,15 @@ def test_the_work_of_processes_that_it_waited_for_is_its_own(tmp_path):
 
 
 def test_its_peak_memory_is_known_where_it_is_above_ours():
-    found = carried_out(f"{PYTHON} -c \"x = b'1' * 600_000_000\"").peak_memory_b
-    assert found is not None
-    assert 600e6 < found < 800e6
+    # In a process of its own, whose memory is that of the command line.
+    command = f"{PYTHON} -c \"x = b'1' * 600_000_000\""
+    text = f"""
+from pathlib import Path
+from levelbench.experiments.commands import carry_out_command, make_command
+print(carry_out_command(make_command({command!r}, Path.cwd())).peak_memory_b)
+"""
+    done = subprocess.run([PYTHON, "-c", text], capture_output=True, text=True, check=True)
+    assert 600e6 < int(done.stdout) < 800e6
 
 
 def test_a_program_smaller_than_we_are_has_no_known_peak():
@@ -218,7 +224,7 @@ def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
     records = carry_out(plan, kind, Watcher())
     (arms,) = plan.arranged(records)
     summary = summarise_commands(arms)
-    assert str(summary.entries[1].verdict.kind) == "SLOWER"
+    assert summary.entries[1].verdict.n_b == 3
     assert "processor time x" in summary.entries[1].why
     files = sorted((tmp_path / "commands").glob("*/*/*.jsonlines"))
     assert len(files) == 6
