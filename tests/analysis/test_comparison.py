@@ -113,6 +113,13 @@ def test_an_arm_of_which_no_run_ended_is_refused(run, group, status):
         compare(group("a", arm(run, 1.0)), group("b", [run(None, status=status)]))
 
 
+def test_runs_that_did_not_end_are_counted_whether_they_were_interrupted_or_go_on(run, group):
+    unended = [run(None, seed=seed, status=status) for seed, status in enumerate(["interrupted", "running"])]
+    found = dataclasses.replace(group("b", unended[:1]), unfinished=unended[1:])
+    with pytest.raises(IncomparableError, match="none of the 2 runs of b has come to an end"):
+        compare(group("a", arm(run, 1.0)), found)
+
+
 @pytest.mark.parametrize("other", [{"train": "bb", "test": "cc"}, {"train": "aa"}])
 def test_runs_that_read_other_data_are_refused(run, group, other):
     a = arm(run, 1.0, checksums={"train": "aa", "test": "cc"})

@@ -1,9 +1,10 @@
 """How far a result may be off, and how what is off is said."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from levelbench.checks.arrays import compare, growth, tolerance_for
+from levelbench.checks.arrays import compare, growth, is_float, tolerance_for
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,10 @@ def test_what_is_wrong_is_counted(shape, count):
     said = compare("y", actual, expected, tolerance_for(np.float32))
     assert said is not None
     assert said.startswith(f"y is wrong in {count}, the worst at")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "real"), [("float16", True), (ml_dtypes.bfloat16, True), ("int32", False), ("V4", False), ("V1", False)]
+)
+def test_real_floating_point_is_told_from_raw_bytes(dtype, real):
+    assert is_float(np.dtype(dtype)) is real

@@ -14,7 +14,7 @@ from tests.records.stores import edit
 from levelbench.errors import RecordError
 from levelbench.records import Store, key_of
 from levelbench.records.inference import Audit, Driven, InferenceOutcome, InferenceRecord
-from levelbench.records.inference_summary import Demand, Price, loadgen_estimate, summarise_inference
+from levelbench.records.inference_summary import Demand, Price, loadgen_estimate, score, summarise_inference
 
 OTHER = replace(DATA, checksums={"images": "d" * 64})
 
@@ -219,3 +219,8 @@ def test_a_damaged_record_is_read_or_refused_and_never_crashes(tmp_path_factory,
     path.write_bytes(whole[:place] + put + whole[place + cut :])
     with suppress(RecordError):
         assert InferenceRecord.read(path).status in ("done", "interrupted")
+
+
+def test_offline_is_scored_by_the_time_of_a_sample(tmp_path):
+    record = write(tmp_path, specification(scenario=OFFLINE), throughput_per_s=250.0)
+    assert score(record, OFFLINE) == 0.004

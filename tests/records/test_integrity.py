@@ -68,6 +68,12 @@ def test_a_record_that_agrees_with_itself_has_no_contradiction(found):
     assert found() == []
 
 
+def test_a_key_that_is_not_that_of_the_specification_is_shown_beside_it(found, make_header):
+    header = make_header()
+    (said,) = found(header=msgspec.structs.replace(header, key="0" * 64))
+    assert said == f"its key begins with 00000000, and that of its specification with {header.key[:8]}"
+
+
 def test_times_that_are_scaled_without_the_raw_steps_are_found(found):
     (said,) = found(whole=scaled(0.3, Evaluation, End))
     assert said == "the steps between steps 0 and 10 took 0.75 s, and training took 0.225 s in all"

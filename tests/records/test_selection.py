@@ -66,6 +66,7 @@ def test_values_are_typed_by_how_they_look():
         ("digits[lr=1,,x=2]", "not name=value"),
         ("digits[lr=1,lr=2]", "given twice"),
         ("digits[n=9223372036854775808]", "64 bits"),
+        ("digits[n=" + "9" * 30 + "]", "64 bits"),
         ("digits[lr=1e999]", "larger than a float"),
         ("[lr=1]", "no name"),
         ("", "no name"),

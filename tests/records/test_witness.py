@@ -144,6 +144,13 @@ def test_messages_that_wait_never_refuse_an_honest_run(make_header, waits, run_n
     assert witness_contradictions(record) == []
 
 
+@pytest.mark.parametrize(("count", "refused"), [(1, False), (2, True)])
+def test_it_takes_three_moments_to_refuse_for_it(witnessed, count, refused):
+    times = TIMES[:count]
+    found = witness_contradictions(witnessed([each // 3 for each in times], seen()[: count + 1], end_ns=times[-1] // 3))
+    assert ("the times of its evaluations are earlier than those at which they were made" in found) is refused
+
+
 def test_evaluations_that_are_dated_back_are_refused(witnessed):
     """Their times are a third of those at which the clock was read right after them."""
     found = witness_contradictions(witnessed([each // 3 for each in TIMES], seen(), end_ns=TIMES[-1] // 3))
