@@ -1,7 +1,7 @@
 """Ten training programs of other people's making, timed and scored side by side.
 
     pip install lightning transformers accelerate keras flax optax scikit-learn lightgbm xgboost-cpu
-    python benchmarks/programs [-n 5] [--markdown docs/evidence/programs.md]
+    python benchmarks/programs [-n 5] [--markdown FILE] [--picture docs/evidence/programs.svg]
 
 Each program trains on the digits. ``levelbench time`` starts them in turns, gives each the held-out inputs once it has
 said that its training ended, and scores its predictions. The phases are those that the program's own
@@ -17,11 +17,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from levelbench.records import read_record
+from levelbench.report.drawing import INK, draw, plain_axes
 from levelbench.training import datasets
 
 HERE = Path(__file__).parent
@@ -74,41 +78,90 @@ def measure(wanted: dict[str, str], count: int, store: Path) -> dict:
     return json.loads(done.stdout)
 
 
-def phases_of(store: Path) -> dict[str, tuple[str, float]]:
-    """By program the shares of its phases in words, the largest first, and their sum as a share of the wall time."""
+@dataclass(frozen=True)
+class Tracked:
+    """What a program's own ``levelbench.track`` has recorded: mean seconds of a run, and of each phase in it."""
+
+    wall_s: float
+    phases_s: dict[str, float]
+
+    def words(self) -> str:
+        """The shares of the phases, the largest first, and what they sum to."""
+        shares = sorted(((spent / self.wall_s, name) for name, spent in self.phases_s.items()), reverse=True)
+        shown = ", ".join(f"{name} {share:.0%}" for share, name in shares if share >= 0.005)
+        return f"{shown} (sum {sum(share for share, _ in shares):.1%} of the wall time)"
+
+
+def tracked(store: Path) -> dict[str, Tracked]:
+    """By program."""
     records = [read_record(path) for path in store.rglob("*.jsonl")]
     found = {}
     for recipe in {each.header.specification.recipe for each in records}:
         ends = [each.end for each in records if each.header.specification.recipe == recipe and each.end]
-        whole = sum(end.t_ns for end in ends)
-        spent = {name: sum(end.phases_ns.get(name, 0) for end in ends) / whole for name in ends[0].phases_ns}
-        shown = sorted(((share, name) for name, share in spent.items() if share >= 0.005), reverse=True)
-        found[f"{recipe}.py"] = ", ".join(f"{name} {share:.0%}" for share, name in shown), sum(spent.values())
+        phases = {name: sum(end.phases_ns.get(name, 0) for end in ends) / len(ends) / 1e9 for name in ends[0].phases_ns}
+        found[f"{recipe}.py"] = Tracked(sum(end.t_ns for end in ends) / len(ends) / 1e9, phases)
     return found
 
 
-def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
+COLOURS = {
+    "start and imports": "#c9ced6",
+    "prepare": "#999999",
+    "data": "#56B4E9",
+    "forward": "#0072B2",
+    "backward": "#D55E00",
+    "update": "#CC79A7",
+    "train": "#009E73",
+    "evaluate": "#F0E442",
+    "other": "#1b1f24",
+}
+
+
+def picture(path: Path, times: dict[str, list[float]], own: dict[str, Tracked]) -> None:
+    """A bar for each program: its phases, what came before them, and a dot for each run."""
+
+    def onto(figure: Figure) -> None:
+        axes = figure.subplots()
+        for at, (name, each) in enumerate(times.items()):
+            if name in own:
+                parts = {"start and imports": max(0.0, mean(each) - own[name].wall_s), **own[name].phases_s}
+            else:
+                parts = {"train": mean(each)}
+            left = 0.0
+            for phase, colour in COLOURS.items():
+                axes.barh(at, parts.get(phase, 0.0), left=left, color=colour, label=None if at else phase)
+                left += parts.get(phase, 0.0)
+            axes.plot(each, [at] * len(each), "o", color="white", markeredgecolor=INK, markersize=4)
+        plain_axes(axes, "x")
+        axes.set_yticks(range(len(times)), list(times))
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds from the start of the process to the end of its training (dots: single runs)")
+        figure.legend(loc="outside upper center", ncols=5, frameon=False)
+
+    draw(path, "programs", (7.2, 4.6), onto)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=5, help="runs of each program")
     parser.add_argument("--markdown", type=Path, help="write the table there, too")
+    parser.add_argument("--picture", type=Path, help="draw it there: .svg or .png")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         wanted = commands(Path(folder))
         found = measure(wanted, options.n, store)
-        own = phases_of(store / "own")
+        own = tracked(store / "own")
     verdicts = {each["b"]: each["verdict"] for each in found["comparisons"]}
     rows = [
         "| program | lines | reached | scored accuracy | seconds to the end of training | against the first | phases |"
     ]
     rows.append("|---|---|---|---|---|---|---|")
+    times = {}
     for (name, command), group in zip(wanted.items(), found["groups"], strict=True):
         assert command.split()[-1 if command.endswith(".py") else 0] in group["specification"]["settings"]["command"]
-        scores = [run["quality"]["validation"] for run in found["runs"] if run["key"] == group["key"]]
+        runs = [run for run in found["runs"] if run["key"] == group["key"]]
+        scores = [run["quality"]["validation"] for run in runs]
+        times[name] = [run["time_to_accuracy_s"] for run in runs if run["reached"]]
         time = group["time_to_accuracy_s"]
         shown, verdict = "–", verdicts.get(group["label"])
         if time is not None:
@@ -116,8 +169,7 @@ def main() -> None:
         judged = "–" if verdict is None else verdict["kind"]
         if verdict is not None and verdict["low"] is not None and verdict["high"] is not None:
             judged += f" {verdict['ratio']:.3g} [{verdict['low']:.3g}, {verdict['high']:.3g}]"
-        phases, share = own.get(name, ("none: no line of levelbench", 1.0))
-        phases += f" (sum {share:.1%} of the wall time)" if name in own else ""
+        phases = own[name].words() if name in own else "none: no line of levelbench"
         reached = f"{group['reached']}/{group['n']}"
         rows.append(
             f"| {name} | {lines_of(name)} | {reached} | {np.mean(scores):.3f} | {shown} | {judged} | {phases} |"
@@ -125,6 +177,8 @@ def main() -> None:
     print("\n".join(rows))
     if options.markdown is not None:
         options.markdown.write_text("\n".join(rows) + "\n")
+    if options.picture is not None:
+        picture(options.picture, times, own)
 
 
 if __name__ == "__main__":
