@@ -18,16 +18,20 @@ def example(page, path):
     return str(path)
 
 
-@pytest.mark.parametrize("page", ["own-task.md", "check-training.md"])
-def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("page", "framework"), [("own-task.md", "numpy"), ("check-training.md", "numpy"), ("recipes.md", "torch")]
+)
+def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, framework, tmp_path, capsys, monkeypatch):
     from levelbench.cli import main
     from levelbench.tasks import digits
 
+    if framework == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     # The recipe of a page is added to the task of this process.
     monkeypatch.setattr(digits.task, "_recipes", dict(digits.task._recipes))
     monkeypatch.setattr(digits.task, "_factors", dict(digits.task._factors))
     with pytest.raises(SystemExit) as ended:
-        main(["check", example(page, tmp_path / "mine.py"), "--framework", "numpy", "--seconds", "2"])
+        main(["check", example(page, tmp_path / "mine.py"), "--framework", framework, "--seconds", "2"])
     assert ended.value.code == 0, capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from tests.records.stores import resealed, seeds
 
-from levelbench.errors import RecordError, StoreError, UnknownNameError, UsageError
+from levelbench.errors import MissingError, RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records import Store, read_folder, read_record
 
 
@@ -196,3 +196,27 @@ def test_folders_of_a_store_may_be_links_but_none_leads_back(fill, tmp_path):
     (elsewhere / "round").symlink_to(elsewhere.parent, target_is_directory=True)
     (store.path / "back").symlink_to(store.path, target_is_directory=True)
     assert seeds(store.records()) == seeds(store.rows()) == seeds(read_folder(store.path)[0]) == [0, 1, 2]
+
+
+def test_runs_become_a_pandas_table_with_a_column_a_setting(fill):
+    pytest.importorskip("pandas")
+    store = fill(3)
+    table, summaries = store.to_pandas("digits"), store.summaries("digits")
+    assert list(table["id"]) == [each.id for each in summaries]
+    assert list(table["time_to_accuracy_s"]) == [each.time_to_accuracy_s for each in summaries]
+    assert list(table["quality.test"]) == [each.quality["test"] for each in summaries]
+    for name, value in summaries[0].settings.items():
+        assert table[f"setting.{name}"][0] == value
+
+
+def test_runs_become_an_arrow_table_where_a_setting_is_of_two_types(fill):
+    pytest.importorskip("pyarrow")
+    fill(1, settings={"hidden": 3})
+    store = fill(1, task="other", settings={"hidden": "auto"})
+    assert sorted(store.to_arrow().column("setting.hidden").to_pylist()) == ["3", "auto"]
+
+
+def test_without_pandas_it_is_said_what_to_install(fill, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingError, match="pandas is not installed"):
+        fill(1).to_pandas()

@@ -94,12 +94,14 @@ def _of_inference(entry: Submission, store: Path) -> tuple[dict[str, Any], str] 
 def _forward(header: Any) -> float:
     """FLOPs of one example through the network that the run trained; 0 where it would be built otherwise today."""
     from levelbench.experiments.request import load_task, source_of
+    from levelbench.networks.native import NativeNetwork
 
     specification = header.specification
     task = load_task(specification.task)
     if source_of(task, specification.recipe).whole != header.source.whole:
         return 0.0
-    return _flops(task.assemble(specification.recipe, specification.settings).network.for_inference)
+    recipe = task.assemble(specification.recipe, specification.settings)
+    return 0.0 if isinstance(recipe.network, NativeNetwork) else _flops(recipe.network.for_inference)
 
 
 def _flops(network: Network) -> float:

@@ -262,7 +262,8 @@ def _basis(task: Task, wanted: TrainingRun, checksums: dict[str, str]) -> Basis:
     from levelbench.measure.environment import capture
 
     specification = wanted.specification
-    network = task.assemble(specification.recipe, specification.settings).network
+    recipe = task.assemble(specification.recipe, specification.settings)
+    network = recipe.onnx_network(f"inference of {specification.task}[{specification.recipe}]")
     return basis_of(specification, capture().get("libraries", {}), network, checksums)
 
 

@@ -321,13 +321,13 @@ def _untrained(
             from levelbench.training.probes.bench import part_of
 
             split = part_of(split, count)
-        drawn = recipe.network.initialise(trainer.seed)
+        drawn = trainer.backend.initialise(recipe.network, trainer.seed)
         if fingerprint(drawn) != trainer.began_with:
             others.append(
                 "its network began with other values than a second draw from its seed gives: look for weights that "
                 "were trained before, or draw them from the seed alone"
             )
-        executor = trainer.backend.executor(
+        executor = trainer.backend.build(
             recipe.trained_network(),
             drawn,
             precision=recipe.precision,

@@ -74,7 +74,8 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
             "measure that point, too: --ranks 1,...",
         )
     recipe = _recipe(arm)
-    shapes = {each.name: each.shape for each in recipe.trained_network().parameters if each.trainable}
+    network = recipe.onnx_network("predictions for more ranks")
+    shapes = {each.name: each.shape for each in network.parameters if each.trainable}
     batch = _batch(recipe)
     compute = _with_fixed_part(_compute(alone, batch), records)
     found = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -16,9 +17,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import UnknownNameError, UnsupportedError, UsageError, nearest
+from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError, UsageError, nearest
 from levelbench.measure.meters.base import Meter, NullMeter
 from levelbench.networks.codegen import LoweredStep
+from levelbench.networks.native import NativeModel, NativeNetwork
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array as Array
 from levelbench.operators.contract import OperatorBackend
@@ -172,11 +174,51 @@ class Backend(OperatorBackend):
         """
         return None
 
-    def native(self, model: Any, mode: str | None = None) -> Executor:
-        """An executor of a :class:`levelbench.networks.native.NativeModel` of this framework."""
+    def initialise(self, network: Network | NativeNetwork, seed: int) -> dict[str, NDArray[Any]]:
+        """All parameters and buffers of ``network``, drawn from ``seed``, on the host.
+
+        A framework's own network is built for it.
+        """
+        if not isinstance(network, NativeNetwork):
+            return network.initialise(seed)
+        with self.building(seed):
+            built = self.native(network.model(seed))
+        return {name: self.host(value) for name, value in {**built.parameters, **built.buffers}.items()}
+
+    def native(
+        self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
+    ) -> Executor:
+        """An executor of a model of this framework."""
         raise UnsupportedError(
-            f"a native model on {type(self).__name__}", "it runs networks alone", "give an ONNX model"
+            f"the {model.framework} model {model.name!r} on {type(self).__name__}",
+            "it executes networks of ONNX's operators alone",
+            f"use --framework {model.framework}, or give an ONNX network",
         )
+
+    def build(
+        self,
+        network: Network | NativeNetwork,
+        parameters: Mapping[str, NDArray[Any]],
+        *,
+        mode: str | None = None,
+        precision: str = "float32",
+        channels_last: bool = False,
+    ) -> Executor:
+        """:meth:`executor` to train with; or, of a framework's own network, a new one with these values in it."""
+        if not isinstance(network, NativeNetwork):
+            return self.executor(network, parameters, mode=mode, precision=precision, channels_last=channels_last)
+        with self.building(0):
+            built = self.native(network.model(0), mode, precision=precision, channels_last=channels_last)
+        if not built.parameters:
+            do = "build it whole: lazy layers need the shape of an input"
+            raise DefinitionError(f"the network {network.name}", "it has no parameter to train", do)
+        for live in (built.parameters, built.buffers):
+            live.update({name: self.array(np.array(parameters[name])) for name in live})
+        return built
+
+    def building(self, seed: int) -> AbstractContextManager[Any]:
+        """While it lasts a framework's own network is built, whose weights depend on ``seed`` alone."""
+        return nullcontext()
 
     def profile(self, executor: Executor, inputs: Sequence[Array], repeats: int) -> tuple[str, dict[str, float]]:
         """Another witness of the operators' times: its name, and the seconds of each type of operator in an inference.

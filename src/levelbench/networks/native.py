@@ -26,7 +26,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -35,7 +35,13 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
+from levelbench.errors import (
+    DefinitionError,
+    LevelbenchError,
+    MissingError,
+    UnknownNameError,
+    UsageError,
+)
 from levelbench.networks.values import Shape, Value, dtype_of, make_inputs
 
 _Arrays = Mapping[str, NDArray[Any]] | Sequence[NDArray[Any]]
@@ -50,6 +56,8 @@ class NativeModel:
     the values of sizes besides ``batch``; ``draw`` makes the arrays of a batch in their place. ``loss`` is a function
     of the outputs and the labels, or ``cross-entropy``: the mean of -log softmax(outputs[0])[label], with classes on
     the last axis up to rank 3 and on axis 1 of images, as in :meth:`levelbench.networks.Network.with_loss`.
+    ``smoothing`` is the share of each label that cross-entropy spreads over all classes; labels that are shares of
+    classes, of the shape of the outputs, may stand in the place of numbers.
     """
 
     name: str
@@ -64,6 +72,7 @@ class NativeModel:
     fills: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     loss: Callable[..., Any] | str = "cross-entropy"
+    smoothing: float = 0.0
 
     def make_inputs(
         self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
@@ -91,6 +100,62 @@ class NativeModel:
         axis = len(logits) - 1 if len(logits) <= 3 else 1
         shape = [size for at, size in enumerate(logits) if at != axis]
         return Generator(PCG64([seed, 1])).integers(0, logits[axis], shape)
+
+
+@dataclass(frozen=True)
+class NativeNetwork:
+    """What builds a network in a framework's own words, as a recipe holds it: no array, and no framework yet.
+
+    ``build`` returns a ``torch.nn.Module``, or for JAX ``(f, parameters)`` with ``f(parameters, *inputs)``. It is
+    called with the run's seed where it has a parameter ``seed``, and otherwise without arguments, with PyTorch's
+    generators seeded. ``loss`` is a function of the network's outputs and the labels; ``None`` is the recipe's
+    cross-entropy.
+    """
+
+    build: Callable[..., Any]
+    loss: Callable[..., Any] | None = None
+    smoothing: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        inner = getattr(self.build, "func", self.build)
+        found = str(getattr(inner, "__name__", type(inner).__name__))
+        return "of the recipe" if found == "<lambda>" else found
+
+    def with_loss(self, kind: str, *, smoothing: float = 0.0) -> NativeNetwork:
+        """The same with cross-entropy; whether labels are numbers or shares of classes shows in their shape."""
+        return replace(self, loss=None, smoothing=smoothing)
+
+    def training(self) -> NativeNetwork:
+        """Itself: an executor puts a module in training mode."""
+        return self
+
+    def model(self, seed: int) -> NativeModel:
+        """A new model, with weights drawn from ``seed`` where ``build`` takes it.
+
+        ``DefinitionError`` where it raises, or returns neither a module nor a function.
+        """
+        try:
+            takes = "seed" in inspect.signature(self.build).parameters
+        except (TypeError, ValueError):
+            takes = False
+        what = f"the network {self.name}"
+        made = _attempt(what, (lambda: self.build(seed=seed)) if takes else self.build)
+        model, *rest = made if isinstance(made, tuple) and made else (made,)
+        torch = _is_torch(model)
+        if not callable(model) or len(rest) > (0 if torch else 1) or isinstance(model, type):
+            found = f"its function returns {'nothing' if made is None else f'a {type(made).__name__}'}"
+            raise DefinitionError(what, found, "return a torch.nn.Module, or (function, parameters) of JAX")
+        parameters = rest[0] if rest else None
+        loss = self.loss or "cross-entropy"
+        framework = "torch" if torch else "jax"
+        return NativeModel(self.name, framework, model, parameters=parameters, loss=loss, smoothing=self.smoothing)
+
+
+def is_module(value: Any) -> bool:
+    """Whether it is a ``torch.nn.Module`` that exists already, told without importing torch."""
+    return not isinstance(value, type) and _is_torch(value)
 
 
 def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) -> NativeModel:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
+from levelbench.errors import LevelbenchError, MissingError, RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
@@ -240,6 +241,28 @@ def _instant_s(started: str) -> float:
     return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
+def _flat_row(run: RunSummary) -> dict[str, Any]:
+    """A run as one row of plain values."""
+    named = {name: getattr(run, name) for name in _FLAT}
+    grouped = {"setting": run.settings, "phase_s": run.phases_s, "quality": run.quality}
+    spread = {f"{prefix}.{name}": value for prefix, values in grouped.items() for name, value in values.items()}
+    target = {"metric": run.target.metric, "target": run.target.threshold, "doubts": len(run.suspect)}
+    machine = run.environment.get("machine", {}).get("id")
+    return {**named, **target, "machine": machine, **spread}
+
+
+def _library(name: str, to_install: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingError("runs as a table", f"{name} is not installed", f'pip install "{to_install}"') from None
+
+
+_FLAT = (
+    *("id", "task", "recipe", "framework", "device", "seed", "status", "reached", "crossing", "clock", "started"),
+    *("time_to_accuracy_s", "given_up_s", "wall_s", "epochs_to_target", "samples_to_target", "steps_to_target"),
+    *("time_per_step_s", "peak_memory_bytes", "energy_j", "scored_by", "synthetic", "error", "path", "key"),
+)
 _SHOWN = 5
 
 
@@ -322,6 +345,27 @@ class Store:
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
         """The summaries of the runs that are meant, each under its own rules, computed from the records."""
         return [summary for _, summary in self._summarised(self.each(selector))]
+
+    def to_pandas(self, selector: str | Selector | None = None) -> Any:
+        """A ``pandas.DataFrame`` of the runs that are meant, a row each; ``MissingError`` without pandas.
+
+        Columns are named with their base units, as in ``time_to_accuracy_s``; ``setting.lr``, ``phase_s.forward`` and
+        ``quality.test`` are settings, phases up to where the target was reached, and qualities. ``doubts`` is a number.
+        """
+        return _library("pandas", "pandas").DataFrame(self._flat(selector))
+
+    def to_arrow(self, selector: str | Selector | None = None) -> Any:
+        """The same as a ``pyarrow.Table``; a setting that is a number in one run and a word in another is text."""
+        arrow, rows = _library("pyarrow", "levelbench[parquet]"), self._flat(selector)
+        columns = {name: [row.get(name) for row in rows] for row in rows for name in row}
+        for name, values in columns.items():
+            kinds = {type(each) for each in values if each is not None}
+            if len(kinds) > 1 and kinds != {int, float}:
+                columns[name] = [None if each is None else str(each) for each in values]
+        return arrow.table(columns)
+
+    def _flat(self, selector: str | Selector | None) -> list[dict[str, Any]]:
+        return [_flat_row(summary) for summary in self.summaries(selector)]
 
     def find(self, selector: str | Selector) -> list[Record]:
         """As ``records``, but to find none is a ``UsageError`` that names the nearest."""

@@ -222,9 +222,9 @@ class Trainer:
         )
         self._validation = Held(backend, dataset, dataset.validation)
         self._test = Held(backend, dataset, dataset.test)
-        drawn = recipe.network.initialise(seed)
+        drawn = backend.initialise(recipe.network, seed)
         self.began_with = fingerprint(drawn)
-        executor = backend.executor(
+        executor = backend.build(
             recipe.trained_network(),
             drawn,
             mode=recipe.mode,

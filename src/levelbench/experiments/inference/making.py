@@ -133,7 +133,7 @@ class LastWeights(Observer):
         assert self.context is not None
         executor, host = self.context.executor, self.context.backend.host
         held = {**executor.parameters, **executor.buffers}
-        wanted = [each.name for each in self.context.recipe.network.parameters]
+        wanted = [each.name for each in self.context.recipe.onnx_network("a trained network as a file").parameters]
         # Copies: what is live goes back to the weights that are trained, where an average was evaluated.
         self.values = {name: np.array(host(held[name])) for name in wanted}
 
@@ -168,8 +168,9 @@ def keep_network(job: Job, record_path: Path, weights: LastWeights, *, for_infer
     before = kept_facts(Path(job.store), job.key, job.seed)
     data = record.end.dataset.checksums if record.end.dataset is not None else {}
     recipe = load_task(job.reference).assemble(job.specification.recipe, job.specification.settings)
-    basis = basis_of(job.specification, record.header.environment.get("libraries", {}), recipe.network, data)
-    save(context.recipe.network.for_inference, path, weights.values)
+    network = recipe.onnx_network("a trained network as a file")
+    basis = basis_of(job.specification, record.header.environment.get("libraries", {}), network, data)
+    save(network.for_inference, path, weights.values)
     facts = TrainedModel(
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         key=job.key,

@@ -83,7 +83,9 @@ class JaxBackend(Backend):
         values = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return JaxExecutor(self, network, values, mode=self.chosen_mode(mode), trains=trains)
 
-    def native(self, model: NativeModel, mode: str | None = None) -> Executor:
+    def native(
+        self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
+    ) -> Executor:
         """A JAX function as an executor.
 
         Have it made before a backend is opened, for arrays that are made afterwards have 64 bits where nobody says.
@@ -91,6 +93,12 @@ class JaxBackend(Backend):
         from levelbench.frameworks.jax.native import JaxFunction
 
         return JaxFunction(model, self, mode=self.chosen_mode(mode))
+
+    @contextmanager
+    def building(self, seed: int) -> Iterator[None]:
+        """In JAX's usual types, for its user's code knows nothing of the 64 bits that ONNX's operators need."""
+        with jax.enable_x64(False), jax.default_device(self.device):
+            yield
 
     def memory_meter(self) -> Meter:
         """JAX's own count on an accelerator."""

@@ -135,7 +135,10 @@ class JaxFunction(Executor):
         count = len(self._model.inputs) or len(inputs) - 1
         found, rest = self._answer(inputs[:count], leaves), inputs[count:]
         own = self._model.loss
-        loss = own(found, *rest) if callable(own) else _cross_entropy(_arrays(found, self._model.name)[0], *rest)
+        if callable(own):
+            loss = own(found, *rest)
+        else:
+            loss = _cross_entropy(_arrays(found, self._model.name)[0], self._model.smoothing, *rest)
         if not hasattr(loss, "shape") or loss.shape:
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is no scalar array", "return the mean")
         return loss
@@ -152,8 +155,12 @@ def _arrays(found: Any, name: str) -> list[Array]:
     return arrays
 
 
-def _cross_entropy(logits: Array, labels: Array) -> Array:
+def _cross_entropy(logits: Array, smoothing: float, labels: Array) -> Array:
     """The mean of -log softmax(logits)[label]: classes on the last axis up to rank 3, on axis 1 of images."""
     axis = logits.ndim - 1 if logits.ndim <= 3 else 1
     scores = jax.nn.log_softmax(logits, axis)
-    return -jnp.take_along_axis(scores, jnp.expand_dims(labels, axis), axis).mean()
+    if labels.ndim == logits.ndim:
+        own = (labels * scores).sum(axis)
+    else:
+        own = jnp.take_along_axis(scores, jnp.expand_dims(labels, axis), axis).squeeze(axis)
+    return -((1 - smoothing) * own + smoothing * scores.mean(axis)).mean()

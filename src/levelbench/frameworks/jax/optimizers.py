@@ -47,11 +47,15 @@ class OptaxStepper(Stepper):
         self._program = jax.jit(self._updated)
 
     def _transformation(self, lr: Array) -> Any:
+        if self._native.made is not None:
+            return self._native.made
         make = reduce(getattr, self._native.name.split(".")[1:], self._optax)
         return make(learning_rate=lr, **dict(self._native.settings))
 
     def _updated(self, parameters: Array, gradients: Array, state: Any, lr: Array) -> tuple[Array, Array]:
         updates, after = self._transformation(lr).update(gradients, state, parameters)
+        if self._native.made is not None:
+            updates = jax.tree_util.tree_map(lambda each: each * lr, updates)
         return self._optax.apply_updates(parameters, updates), after
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:

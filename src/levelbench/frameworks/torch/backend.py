@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 from levelbench.errors import DataError
 from levelbench.frameworks.torch import TorchFramework
 from levelbench.frameworks.torch.arrays import from_numpy, to_numpy
-from levelbench.frameworks.torch.executor import TorchExecutor
+from levelbench.frameworks.torch.executor import Numerics, TorchExecutor
 from levelbench.frameworks.torch.operator import TorchOperator
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
@@ -94,11 +95,21 @@ class TorchBackend(Backend):
             channels_last=channels_last,
         )
 
-    def native(self, model: NativeModel, mode: str | None = None) -> Executor:
+    def native(
+        self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
+    ) -> Executor:
         """A ``torch.nn.Module`` as an executor; it is moved to the device."""
         from levelbench.frameworks.torch.native import TorchModule
 
-        return TorchModule(model, self._device, mode=self.chosen_mode(mode))
+        numerics = Numerics(None, self._device, precision, channels_last)
+        return TorchModule(model, self._device, mode=self.chosen_mode(mode), numerics=numerics)
+
+    @contextmanager
+    def building(self, seed: int) -> Iterator[None]:
+        """PyTorch's generators are seeded, and as they were afterwards."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
 
     def profile(self, executor: Executor, inputs: Sequence[Tensor], repeats: int) -> tuple[str, dict[str, float]]:
         """``torch.profiler``'s times."""

@@ -438,15 +438,17 @@ _KERNELS = frozenset({"Conv", "ConvTranspose"})
 class Numerics:
     """Precision and layout of one executor; in plain float32 and ONNX's layout everything passes through untouched."""
 
-    def __init__(self, network: Network, device: torch.device, precision: str, channels_last: bool) -> None:
-        """``UnknownNameError`` for a precision that is none of ``PRECISIONS``."""
+    def __init__(self, network: Network | None, device: torch.device, precision: str, channels_last: bool) -> None:
+        """``None``: a module of PyTorch's own. ``UnknownNameError`` for a precision that is none of ``PRECISIONS``."""
         if precision not in PRECISIONS:
             raise UnknownNameError("precision on torch", precision, PRECISIONS)
         self.precision, self.channels_last = precision, channels_last
         self._device = device
         self._mixed = precision == "bfloat16"
         self._kernels = frozenset(
-            node.inputs[1] for node in network.nodes if channels_last and not node.domain and node.op_type in _KERNELS
+            node.inputs[1]
+            for node in (network.nodes if network is not None else ())
+            if channels_last and not node.domain and node.op_type in _KERNELS
         )
 
     def array(self, name: str, tensor: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.frameworks.torch.executor import LiveTensors
+from levelbench.frameworks.torch.executor import LiveTensors, Numerics
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.native import NativeModel
 
@@ -30,13 +30,18 @@ class TorchModule(Executor):
 
     network = None
 
-    def __init__(self, model: NativeModel, device: torch.device, *, mode: str = "eager") -> None:
+    def __init__(
+        self, model: NativeModel, device: torch.device, *, mode: str = "eager", numerics: Numerics | None = None
+    ) -> None:
         """Moves the module to ``device``; ``DefinitionError`` if the model is no ``torch.nn.Module``."""
         if not isinstance(model.model, torch.nn.Module):
             found = f"it is a {type(model.model).__name__}"
             raise DefinitionError(f"the model {model.name!r} on torch", found, "return a torch.nn.Module")
         self.mode, self._model, self._device = mode, model, device
+        self._numerics = numerics or Numerics(None, device, "float32", False)
         self._module = model.model.to(device)
+        if self._numerics.channels_last:
+            self._module = self._module.to(memory_format=torch.channels_last)
         self._call = self._module if mode == "eager" else _compiled(self._module)
         self._leaves = {name: each for name, each in self._module.named_parameters() if each.requires_grad}
         frozen = {name: each for name, each in self._module.named_parameters() if name not in self._leaves}
@@ -49,8 +54,8 @@ class TorchModule(Executor):
         """The tensors that the module answers with, in the order in which they lie in tuples and dictionaries."""
         if self._module.training:
             self._module.eval()
-        with torch.no_grad():
-            found = self._call(*inputs)
+        with torch.no_grad(), self._numerics.around():
+            found = self._call(*self._numerics.inputs(inputs))
         return (found,) if isinstance(found, Tensor) else _tensors(found)
 
     def forward(self, *inputs: Tensor) -> Tensor:
@@ -59,8 +64,10 @@ class TorchModule(Executor):
             self._module.train()
         # A model that draws its own inputs does not say how many there are: all but the labels.
         count = len(self._model.inputs) or len(inputs) - 1
-        found, rest = self._call(*inputs[:count]), inputs[count:]
-        loss = self._model.loss(found, *rest) if callable(self._model.loss) else _cross_entropy(found, *rest)
+        model, rest = self._model, inputs[count:]
+        with self._numerics.around():
+            found = self._call(*self._numerics.inputs(inputs[:count]))
+            loss = model.loss(found, *rest) if callable(model.loss) else _cross_entropy(found, model.smoothing, *rest)
         if not isinstance(loss, Tensor) or loss.dim():
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is no scalar tensor", "return the mean")
         self._loss = loss
@@ -111,9 +118,10 @@ def _tensors(found: Any) -> tuple[Tensor, ...]:
     return tensors
 
 
-def _cross_entropy(found: Any, labels: Tensor) -> Tensor:
+def _cross_entropy(found: Any, smoothing: float, labels: Tensor) -> Tensor:
     """The mean of -log softmax(logits)[label]: classes on the last axis up to rank 3, on axis 1 of images."""
     logits = _tensors(found)[0]
     if logits.dim() == 3:
-        logits, labels = logits.flatten(0, 1), labels.flatten()
-    return functional.cross_entropy(logits, labels)
+        shares = labels.dim() == 3
+        logits, labels = logits.flatten(0, 1), labels.flatten(0, 1) if shares else labels.flatten()
+    return functional.cross_entropy(logits, labels, label_smoothing=smoothing)

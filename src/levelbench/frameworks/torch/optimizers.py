@@ -42,7 +42,7 @@ class TorchOptimStepper(Stepper):
             ) from error
 
     def _made(self) -> Any:
-        maker = getattr(torch.optim, self._native.name.removeprefix("torch.optim."), None)
+        maker = self._native.made or getattr(torch.optim, self._native.name.removeprefix("torch.optim."), None)
         if maker is None:
             raise TypeError(f"PyTorch {torch.__version__} has no such optimizer")
         return maker(list(self._tensors.values()), lr=self._native.lr, **dict(self._native.settings))

@@ -244,6 +244,7 @@ class PreparedCase:
 
     def _executor(self, network: Network | None, trains: bool) -> Executor:
         if network is None:
+            assert self.made.native is not None
             return self.backend.native(self.made.native, self.mode)
         values = network.initialise(0) if self.made.parameters is None else self.made.parameters
         return self.backend.executor(network, values, mode=self.mode, trains=trains)

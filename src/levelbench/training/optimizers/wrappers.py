@@ -6,6 +6,7 @@ inside. A framework's own optimizer is a name and settings, and made when it is 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -320,12 +321,15 @@ class Native(Optimizer):
     """``Native("torch.optim.AdamW", lr=1e-3, weight_decay=0.1, fused=True)``, ``Native("optax.lion", lr=1e-4)``.
 
     ``settings`` are the framework's own keyword arguments other than the rate. Raises ``UnknownNameError`` for a name
-    that is not in ``NATIVE``, ``DefinitionError`` for a rate that is not positive.
+    that is not in ``NATIVE``, ``DefinitionError`` for a rate that is not positive. :meth:`of` takes the framework's own
+    object in the place of a name; ``made`` is that: a class of PyTorch's, or a transformation of optax's whose rate is
+    its own affair, so that ``lr`` is 1 and a schedule multiplies its updates.
     """
 
     name: str
     lr: float
     settings: tuple[tuple[str, Setting], ...] = field(default=())
+    made: Any = None
 
     def __init__(self, name: str, /, lr: float, **settings: Setting) -> None:
         if name not in NATIVE:
@@ -336,14 +340,55 @@ class Native(Optimizer):
         made = tuple(
             (key, tuple(value) if isinstance(value, list) else value) for key, value in sorted(settings.items())
         )
-        for key, value in (("name", name), ("lr", lr), ("settings", made)):
+        for key, value in (("name", name), ("lr", lr), ("settings", made), ("made", None)):
             # The dataclass is frozen, and its settings are keywords of their own.
             object.__setattr__(self, key, value)
+
+    @classmethod
+    def of(cls, given: Any) -> Native:
+        """``functools.partial(torch.optim.AdamW, lr=1e-3)``, a class of that kind, or a chain of optax's.
+
+        ``DefinitionError`` for anything else, and for an optimizer that evaluates the loss itself, as LBFGS does.
+        """
+        if callable(getattr(given, "init", None)) and callable(getattr(given, "update", None)):
+            return cls._holding("an optax transformation", 1.0, {}, given)
+        maker, words = getattr(given, "func", given), dict(getattr(given, "keywords", None) or {})
+        asked = f"the optimizer {getattr(given, '__name__', type(given).__name__)}"
+        if not (isinstance(maker, type) and _is_torch_optimizer(maker)):
+            found = "it is no class of an optimizer"
+            if _is_torch_optimizer(type(given)):
+                found = "it holds the parameters of a module already"
+            do = (
+                "give its class and settings: functools.partial(torch.optim.AdamW, lr=1e-3), optax.adamw(1e-3), or ours"
+            )
+            raise DefinitionError(asked, found, do)
+        asked, takes = f"the optimizer {maker.__name__}", inspect.signature(maker).parameters
+        if getattr(given, "args", ()):
+            raise DefinitionError(asked, "it has arguments without a name", "name them: lr=1e-3")
+        closure = inspect.signature(cast(Any, maker).step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            found = "its step evaluates the loss itself, and a step here has one forward and one backward"
+            raise DefinitionError(asked, found, "measure that loop in place: levelbench.track")
+        lr = words.pop("lr", takes["lr"].default if "lr" in takes else inspect.Parameter.empty)
+        if not isinstance(lr, int | float):
+            raise DefinitionError(asked, "it has no rate", "give a number: functools.partial(..., lr=1e-3)")
+        return cls._holding(f"{maker.__module__.partition('.')[0]}'s {maker.__name__}", lr, words, maker)
+
+    @classmethod
+    def _holding(cls, name: str, lr: float, settings: Mapping[str, Any], made: Any) -> Native:
+        if not (math.isfinite(lr) and lr > 0):
+            raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")
+        found = object.__new__(cls)
+        for key, value in (("name", name), ("lr", lr), ("settings", tuple(sorted(settings.items()))), ("made", made)):
+            object.__setattr__(found, key, value)
+        return found
 
     @property
     def framework(self) -> str:
         """The framework that it runs on."""
-        return NATIVE[self.name]
+        if self.made is None:
+            return NATIVE[self.name]
+        return "torch" if isinstance(self.made, type) else "jax"
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         """Go to work on these live parameters; ``UnsupportedError`` on another framework than its own."""
@@ -353,3 +398,8 @@ class Native(Optimizer):
                 f"{self.name} on {type(backend).__name__}", "it is another framework's", f"use {self.framework}"
             )
         return stepper
+
+
+def _is_torch_optimizer(kind: type) -> bool:
+    """Told without importing torch."""
+    return any(each.__name__ == "Optimizer" and each.__module__ == "torch.optim.optimizer" for each in kind.__mro__)

@@ -21,6 +21,7 @@ from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, passed
 from levelbench.errors import LevelbenchError
 from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.networks.native import NativeNetwork
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.optimizers.base import Stepper
@@ -131,9 +132,9 @@ class Bench:
 
     def executor(self, recipe: Recipe, seed: int) -> Executor:
         """The network to train, as the trainer makes it."""
-        return self.backend.executor(
+        return self.backend.build(
             recipe.trained_network(),
-            recipe.network.initialise(seed),
+            self.backend.initialise(recipe.network, seed),
             mode=recipe.mode,
             precision=recipe.precision,
             channels_last=recipe.channels_last,
@@ -167,6 +168,8 @@ def _flops(recipe: Recipe, dataset: Dataset) -> float:
     """Operations of one example; lengths that the network leaves open are those of the data."""
     from levelbench.networks.cost import network_cost
 
+    if isinstance(recipe.network, NativeNetwork):
+        return 0.0
     sizes: dict[str, int] = {}
     for value, column in zip(recipe.network.inputs, dataset.train.columns, strict=False):
         open_sizes = zip((value.shape or ())[1:], column.shape[1:], strict=False)

@@ -21,6 +21,7 @@ from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.networks.native import NativeNetwork
 from levelbench.networks.probes import compare_network
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.probes import recipe_parts
@@ -438,7 +439,10 @@ def _agreement(bench: Bench, seed: int, name: str, reference: Backend | None) ->
     if reference is None:
         yield not_tried(f"{name} is the reference itself; see 'gradient'")
         return
-    network = bench.plain.trained_network()
+    network, drawn = bench.plain.trained_network(), bench.plain.network
+    if isinstance(network, NativeNetwork) or isinstance(drawn, NativeNetwork):
+        yield not_tried(f"{network.name} is {name}'s own, and no other framework has it; see 'gradient'")
+        return
     flops = _COMPARED * bench.flops
     if flops > _MOST_FLOPS:
         found = f"{flops:.2g} operations are too many for the reference, which is made to be right and not fast"
@@ -446,7 +450,7 @@ def _agreement(bench: Bench, seed: int, name: str, reference: Backend | None) ->
         return
     batch = [bench.host(each) for each in bench.rows(_COMPARED)]
     inputs = {value.name: array for value, array in zip(network.inputs, batch, strict=True)}
-    weights = bench.plain.network.initialise(seed)
+    weights = drawn.initialise(seed)
     compared = compare_network(network, {name: bench.backend}, reference, inputs, weights, locate=False)
     (backend,) = compared.backends
     if backend.lacks:
@@ -497,7 +501,11 @@ def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
     recipe = bench.plain
     if bench.whole.accumulate == 1:
         return
-    apart = [each for each in _APART if any(node.op_type == each for node in recipe.trained_network().nodes)]
+    network = recipe.trained_network()
+    if isinstance(network, NativeNetwork):
+        yield not_tried(f"whether {network.name} takes each example by itself is not known")
+        return
+    apart = [each for each in _APART if any(node.op_type == each for node in network.nodes)]
     if apart:
         found = f"not compared with one large batch: {' and '.join(apart)} takes each batch by itself"
         yield noted(found)

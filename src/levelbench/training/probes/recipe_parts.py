@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.networks.native import NativeNetwork
 from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.optimizers.wrappers import Native
 from levelbench.training.probes.bench import Bench, part_of
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Sampler
@@ -47,15 +49,22 @@ def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Fi
 
 def _differing(first: Recipe, again: Recipe) -> str:
     """The first part in which two recipes differ."""
-    for part in (each.name for each in fields(Recipe) if each.name != "network"):
+    for part in (each.name for each in fields(Recipe) if each.name not in ("network", "loss")):
         a, b = getattr(first, part), getattr(again, part)
+        if isinstance(a, Native) and isinstance(b, Native) and a.made is not None and a.framework == "jax":
+            # A transformation of optax's is made of functions, which are equal to none but themselves.
+            continue
         # A part that defines no equality is judged by its fields.
         if a != b and not (type(a) is type(b) and getattr(a, "__dict__", a) == getattr(b, "__dict__", b)):
             return part
-    models = [each.network.model.SerializeToString(deterministic=True) for each in (first, again)]
+    one, other = first.network, again.network
+    if isinstance(one, NativeNetwork) or isinstance(other, NativeNetwork):
+        # What it builds is looked at by "determinism" and "another seed".
+        return "" if type(one) is type(other) else "network"
+    models = [each.model.SerializeToString(deterministic=True) for each in (one, other)]
     if models[0] != models[1]:
         return "network"
-    weights = [each.network.initialise(0) for each in (first, again)]
+    weights = [each.initialise(0) for each in (one, other)]
     equal = weights[0].keys() == weights[1].keys() and all(
         np.array_equal(value, weights[1][key]) for key, value in weights[0].items()
     )
@@ -192,6 +201,9 @@ def _equal(left: list[list[Host]], right: list[list[Host]]) -> bool:
 def fits(bench: Bench, seed: int) -> Iterator[Finding]:
     """The network's inputs are the columns of a batch: their number, dtypes and sizes; a score for each class."""
     recipe, network = bench.recipe, bench.recipe.trained_network()
+    if isinstance(network, NativeNetwork):
+        yield _native_fits(bench, seed)
+        return
     loader = bench.loader(replace(recipe, workers=0), seed)
     try:
         batch = [bench.host(each) for each in next(iter(loader.batches(0, 0, 1)))]
@@ -225,3 +237,20 @@ def fits(bench: Bench, seed: int) -> Iterator[Finding]:
     yield passed(shapes)
     if not network.outputs:
         yield not_tried("the network has none besides its loss", probe="outputs")
+
+
+def _native_fits(bench: Bench, seed: int) -> Finding:
+    """A framework's own network says of its inputs nothing: whether it takes them shows when it runs."""
+    executor, rows = bench.executor(bench.plain, seed), bench.rows(8)
+    name = bench.plain.network.name
+    try:
+        scores = executor.infer(*rows[:-1])[0]
+        executor.forward(*rows)
+    except Exception as error:  # noqa: BLE001  # the boundary to a user's network, which may raise anything
+        shapes = ", ".join(f"{bench.host(each).dtype.name}{list(each.shape)}" for each in rows)
+        found = f"given columns {shapes}, the last of them labels, {name} raises {type(error).__name__}: {error}"
+        return failed(found, "make the network, and its loss, for the columns of the data")
+    classes = bench.dataset.classes
+    if bench.recipe.loss is None and len(scores.shape) == 2 and 0 < int(scores.shape[1]) < classes:
+        return failed(f"the network has {int(scores.shape[1])} outputs for {classes} classes", f"make it {classes}")
+    return passed(f"{name} takes them, and answers with {list(map(int, scores.shape))}")
