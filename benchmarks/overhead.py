@@ -18,6 +18,7 @@ import json
 import tempfile
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -267,6 +268,56 @@ def track_costs():
     return found
 
 
+CALLBACK_STEPS = {
+    "lightning": lambda told, trainer: (
+        told.on_train_batch_start(trainer, None, (), 0),
+        told.on_before_backward(trainer, None, None),
+        told.on_after_backward(trainer, None),
+        told.on_before_optimizer_step(trainer, None, None),
+        told.on_train_batch_end(trainer, None, None, (), 0),
+    ),
+    "transformers": lambda told, trainer: (
+        told.on_step_begin(trainer, trainer, trainer),
+        told.on_pre_optimizer_step(trainer, trainer, trainer),
+        told.on_optimizer_step(trainer, trainer, trainer),
+        told.on_step_end(trainer, trainer, trainer),
+    ),
+    "keras": lambda told, trainer: (told.on_train_batch_begin(0), told.on_train_batch_end(0)),
+    "xgboost": lambda told, trainer: (told.before_iteration(None, 0, {}), told.after_iteration(None, 0, {})),
+    "lightgbm": lambda told, trainer: (told[0](trainer), told[1](trainer)),
+}
+"""The events of one step, in each trainer's order, with nothing between them."""
+
+
+def callback_costs():
+    """Microseconds that a callback's events add to a step, by trainer; of those that are not installed none."""
+    empty = {"train_batch_size": 64, "gradient_accumulation_steps": 1, "should_evaluate": False}
+    trainer = SimpleNamespace(**empty, evaluation_result_list=[], iteration=0)
+    found = {}
+    for name, step in CALLBACK_STEPS.items():
+        with tempfile.TemporaryDirectory() as store, levelbench.track("cost", target={"top1": 1}, store=store) as run:
+            try:
+                told = run.callback(name, examples=64)
+            except levelbench.LevelbenchError as error:
+                print(f"left out: {name}, {error.found}")
+                run.evaluate(0.0)
+                continue
+
+            def bare():
+                for _ in range(2000):
+                    pass
+
+            def steps(step=step, told=told):
+                for _ in range(2000):
+                    step(told, trainer)
+
+            a, b = sample_interleaved(bare, steps, until=Budget(seconds=5))
+            run.evaluate(0.0)
+        added = (np.asarray(b.values) - np.median(a.values)) / 2000 * 1e6
+        found[f"the {name} callback"] = float(np.median(added)), median_interval(added)
+    return found
+
+
 def track_ratio(seconds, *, tracks):
     """The ratio of a PyTorch step of some 5 ms to the same step of another copy, and the time of the latter.
 
@@ -316,7 +367,7 @@ def main() -> None:
     parser.add_argument("--track", action="store_true", help="measure levelbench.track instead")
     options = parser.parse_args()
     if options.track:
-        for name, (value, interval) in track_costs().items():
+        for name, (value, interval) in {**track_costs(), **callback_costs()}.items():
             print(f"{name}: {value:.2f} us a step [{interval.low:.2f}, {interval.high:.2f}]")
         for name, tracks in (("two copies, neither tracked", False), ("autophase", True)):
             step_s, ratio, interval = track_ratio(options.seconds, tracks=tracks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -48,14 +49,16 @@ def test_the_work_of_processes_that_it_waited_for_is_its_own(tmp_path):
 
 
 def test_its_peak_memory_is_known_where_it_is_above_ours():
-    # In a process of its own, whose memory is that of the command line.
+    # In a process of its own, whose memory is that of the command line. A shell lies between: a process that is started
+    # begins with the peak of the one that started it, and this one may have grown.
     command = f"{PYTHON} -c \"x = b'1' * 600_000_000\""
     text = f"""
 from pathlib import Path
 from levelbench.experiments.commands import carry_out_command, make_command
 print(carry_out_command(make_command({command!r}, Path.cwd())).peak_memory_b)
 """
-    done = subprocess.run([PYTHON, "-c", text], capture_output=True, text=True, check=True)
+    words = ["sh", "-c", '"$0" -c "$1"; exit $?', PYTHON, text]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert 600e6 < int(done.stdout) < 800e6
 
 
@@ -211,6 +214,25 @@ except KeyboardInterrupt:
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not alive(pid)
+
+
+def test_an_interruption_while_a_command_is_being_started_leaves_no_process_behind(tmp_path, monkeypatch):
+    started, begin = [], subprocess.Popen
+
+    def interrupted_start(*words, **options):
+        started.append(begin(*words, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr("levelbench.experiments.commands.subprocess.Popen", interrupted_start)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            carry_out_command(make_command("sleep 60", tmp_path))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not alive(started[0].pid)
 
 
 def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):

@@ -31,11 +31,14 @@ class _Told:
 
     def __init__(self, run: TrackedRun, metric: str | None, examples: int | None) -> None:
         self.run, self.metric, self._examples = run, metric, examples
-
-    def phase(self, phase: Phase) -> None:
+        self.phase: Callable[[Phase], None] = self._first_phase
         """From now on it is this one."""
-        self.run._begin_work()  # one subject, in two files
-        self.run._switch(phase)
+
+    def _first_phase(self, phase: Phase) -> None:
+        # One subject, in two files; each event of a step costs on the clock.
+        self.run._begin_work()
+        self.phase = self.run._switch
+        self.phase(phase)
 
     def step(self, examples: int = 0, batch: object = None) -> None:
         """A step has ended."""

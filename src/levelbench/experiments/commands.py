@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
+from types import FrameType
 from typing import IO, Any, final
 
 from msgspec import structs
@@ -46,7 +47,7 @@ _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _TAIL_BYTES = 4096
 _LINES = re.compile(rb"[\r\n]+")
 _LINE_BYTES = 1 << 20
-_GRACE_S = 2.0
+_GRACE_S, _GONE_S = 2.0, 1.0
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
 _GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
@@ -139,22 +140,19 @@ def carry_out_command(
     errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
     own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began_ns = HOST.now_ns()
+    process, tail, stopped, last = None, None, False, ""
     try:
-        process = subprocess.Popen(
-            command.words,
-            cwd=command.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-            env={**os.environ, **(environment or {})},
-        )
-    except OSError as error:
-        found = f"{command.words[0]!r} cannot be started: {error.strerror}"
-        raise MissingError(f"command {command.specification.command!r}", found, "check its name and path") from error
-    tail = _Tail(process.stderr)
-    stopped, last = False, ""
-    try:
+        with _uninterrupted():
+            process = subprocess.Popen(
+                command.words,
+                cwd=command.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+        tail = _Tail(process.stderr)
         if read is None:
             timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
         else:
@@ -164,11 +162,18 @@ def carry_out_command(
         _, status, usage = os.wait4(process.pid, 0)
         wall_ns = HOST.now_ns() - began_ns
         process.returncode = os.waitstatus_to_exitcode(status)
+    except OSError as error:
+        if process is not None:
+            raise
+        found = f"{command.words[0]!r} cannot be started: {error.strerror}"
+        raise MissingError(f"command {command.specification.command!r}", found, "check its name and path") from error
     finally:
-        left = _end_group(process.pid)
-        if process.stdout is not None:
-            process.stdout.close()
-        if process.returncode is None:
+        left = process is not None and _end_group(process.pid)
+        # The tail's thread closes what it reads.
+        for stream in (process.stdout, None if tail else process.stderr) if process is not None else ():
+            if stream is not None:
+                stream.close()
+        if process is not None and process.returncode is None:
             process.kill()
             process.wait()
     return Ended(
@@ -183,6 +188,26 @@ def carry_out_command(
         timed_out,
         stopped,
     )
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals take effect at its end: raised between a process's start and its name, they would leave it behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    ours = {each: handler for each, handler in handlers.items() if callable(handler)}
+    for each in ours:
+        signal.signal(each, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        for each, handler in ours.items():
+            signal.signal(each, handler)
+    for number, frame in came:
+        ours[signal.Signals(number)](number, frame)
 
 
 @final
@@ -265,13 +290,18 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 def _end_group(group: int) -> bool:
     """End the processes of a group, those that do not listen with force; whether there were any."""
     found = _signal_group(group, signal.SIGTERM)
-    deadline_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
     # A stopped process gets its SIGTERM when it goes on.
     _signal_group(group, signal.SIGCONT)
-    while found and HOST.now_ns() < deadline_ns and _alive(group):
-        time.sleep(0.005)
-    _signal_group(group, signal.SIGKILL)
+    _until_gone(group, _GRACE_S if found else 0.0)
+    # What was killed is gone a moment later, unless it waits for a disk.
+    _until_gone(group, _GONE_S if _signal_group(group, signal.SIGKILL) else 0.0)
     return found
+
+
+def _until_gone(group: int, most_s: float) -> None:
+    deadline_ns = HOST.now_ns() + int(most_s * 1e9)
+    while HOST.now_ns() < deadline_ns and _alive(group):
+        time.sleep(0.005)
 
 
 def _alive(group: int) -> bool:

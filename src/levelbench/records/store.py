@@ -10,7 +10,7 @@ it, so a hundred thousand of them fit into the memory and the second that a list
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -244,7 +244,11 @@ def _instant_s(started: str) -> float:
 def _flat_row(run: RunSummary) -> dict[str, Any]:
     """A run as one row of plain values."""
     named = {name: getattr(run, name) for name in _FLAT}
-    grouped = {"setting": run.settings, "phase_s": run.phases_s, "quality": run.quality}
+    grouped: dict[str, Mapping[str, Any]] = {
+        "setting": run.settings,
+        "phase_s": run.phases_s,
+        "quality": run.quality,
+    }
     spread = {f"{prefix}.{name}": value for prefix, values in grouped.items() for name, value in values.items()}
     target = {"metric": run.target.metric, "target": run.target.threshold, "doubts": len(run.suspect)}
     machine = run.environment.get("machine", {}).get("id")
