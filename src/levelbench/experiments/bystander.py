@@ -8,11 +8,22 @@ printed. It imports little, ignores Ctrl-C, which is the program's, and ends wit
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, final
 
 from levelbench.measure.clocks import SECOND
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from levelbench.experiments.jobs import Message
+    from levelbench.records.schema import Between
+
+__all__ = ["Bystander", "main"]
+
+_ANSWER_S = 10.0
 
 
 def main(asked: int = 0, answers: int = 1) -> None:
@@ -26,6 +37,60 @@ def main(asked: int = 0, answers: int = 1) -> None:
             os.write(answers, " ".join(map(str, seen)).encode() + b"\n")
         else:
             os.write(answers, b"\n")
+
+
+@final
+class Bystander:
+    """The process that looks at a clock of its own at each moment of the run, and waits for nothing else."""
+
+    def __init__(self) -> None:
+        self._absent, self._seen = "", ""
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "levelbench.experiments.bystander"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, TypeError) as error:
+            self._absent = f"no process could be started: {type(error).__name__}"
+        self._answer()
+
+    def tell(self, message: Message) -> None:
+        """A moment has come: wait until it was looked at."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError, ValueError):
+                self._process.stdin.write(b"e" if message.moment == "end" else b".")
+            self._seen = self._answer()
+
+    def _answer(self) -> str:
+        process, line = self._process, b""
+        if process is None or process.stdout is None:
+            return ""
+        with suppress(OSError, ValueError):
+            ready, _, _ = select.select([process.stdout], [], [], _ANSWER_S)
+            line = process.stdout.readline() if ready else b""
+        if not line:
+            self._absent = "the process that watched it did not answer"
+            self.close()
+        return line.decode().strip()
+
+    def hear(self) -> list[Between] | str:
+        """All that it saw, at the end; why there is nothing."""
+        return self._absent or [(int(each), int(each)) for each in self._seen.split()]
+
+    def close(self) -> None:
+        """End it."""
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.kill()
+            process.wait()
 
 
 if __name__ == "__main__":

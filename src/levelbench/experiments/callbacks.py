@@ -1,12 +1,14 @@
-"""Callbacks of other trainers, through which a tracked run learns what they do: ``run.callback("lightning")``.
+"""Hooks of PyTorch and callbacks of other trainers, through which a tracked run learns what they do.
 
-Each is an instance of that trainer's own class of callbacks, which is imported when it is asked for. What a trainer has
-no event for is not known: where forward, backward and update cannot be told apart they are one phase, ``train``.
+``run.callback("lightning")`` is an instance of that trainer's own class of callbacks, which is imported when it is
+asked for. What a trainer has no event for is not known: where forward, backward and update cannot be told apart they
+are one phase, ``train``.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,7 +17,7 @@ from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.experiments.track import TrackedRun, examples_of
 from levelbench.measure.timeline import Phase
 
-__all__ = ["CALLBACKS", "make_callback"]
+__all__ = ["CALLBACKS", "hook_phases", "make_callback"]
 
 
 def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: int | None) -> Any:
@@ -24,6 +26,36 @@ def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: i
     if make is None:
         raise UnknownNameError("trainer", trainer, sorted(CALLBACKS))
     return make(_Told(run, metric, examples))
+
+
+def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
+    """The handles of the hooks that :meth:`TrackedRun.autophase` describes."""
+    if not hasattr(model, "register_forward_pre_hook"):
+        raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
+    if optimizer is not None and not hasattr(optimizer, "register_step_pre_hook"):
+        raise UsageError("autophase", f"{type(optimizer).__name__} is no torch.optim optimizer", "leave it out")
+    grad_enabled, outer = sys.modules["torch"].is_grad_enabled, [int(Phase.OTHER)]
+
+    def forward(*_: object) -> None:
+        run._begin_work()
+        outer.append(run._phase)
+        if run._phase != Phase.EVALUATE:
+            run._switch(Phase.FORWARD if grad_enabled() else Phase.EVALUATE)
+
+    def backward(*_: object) -> None:
+        before = outer.pop() if len(outer) > 1 else outer[0]
+        run._switch(Phase.BACKWARD if run._phase == Phase.FORWARD else before)
+
+    def update(*_: object) -> None:
+        run._switch(Phase.UPDATE)
+
+    def rest(*_: object) -> None:
+        run._switch(Phase.OTHER)
+
+    hooks = [model.register_forward_pre_hook(forward), model.register_forward_hook(backward)]
+    if optimizer is not None:
+        hooks += [optimizer.register_step_pre_hook(update), optimizer.register_step_post_hook(rest)]
+    return hooks
 
 
 class _Told:

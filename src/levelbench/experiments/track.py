@@ -16,13 +16,10 @@ import math
 import numbers
 import os
 import re
-import select
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -30,7 +27,8 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast, final
 
 from levelbench import __version__
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.experiments.jobs import Message, Sights, Written
+from levelbench.experiments.bystander import Bystander
+from levelbench.experiments.jobs import Sights, Written
 from levelbench.experiments.task_files import own_modules
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.crossing import find_crossing, sign_of
@@ -39,7 +37,7 @@ from levelbench.measure.meters import meters
 from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
-from levelbench.records.schema import Between, Distribution, Source, Target, fault, key_of
+from levelbench.records.schema import Distribution, Source, Target, fault, key_of
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
@@ -54,7 +52,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "xgboost", "lightgbm", "sklearn", "numpy")
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 _CROSSINGS = ("confirmed", "final", "first", "sustained")
-_ANSWER_S = 10.0
 _BEFORE_S, _BEFORE_SHARE = 10.0, 0.1
 """Processor time before the clock that no import explains: so many seconds, and this share of the run."""
 
@@ -237,7 +234,7 @@ class TrackedRun:
         if self._state != "new" or _active is not None:
             raise UsageError(f"tracking {self._specification.task!r}", "a run is being tracked already", "end it first")
         # First of all: what it takes to start is on no clock, and no load from elsewhere.
-        self._bystander = _Bystander()
+        self._bystander = Bystander()
         environment = capture()
         framework = {"name": self._specification.framework, "device": self._specification.device}
         outside = self._outside
@@ -376,32 +373,10 @@ class TrackedRun:
         forward pass without gradients is ``evaluate``. One hook before and one after each, and none in the backward
         pass. Raises ``UsageError`` for what has no such hooks.
         """
+        from levelbench.experiments.callbacks import hook_phases
+
         self._need_own("autophase")
-        if not hasattr(model, "register_forward_pre_hook"):
-            raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
-        if optimizer is not None and not hasattr(optimizer, "register_step_pre_hook"):
-            raise UsageError("autophase", f"{type(optimizer).__name__} is no torch.optim optimizer", "leave it out")
-        grad_enabled, outer = sys.modules["torch"].is_grad_enabled, [int(Phase.OTHER)]
-
-        def forward(*_: object) -> None:
-            self._begin_work()
-            outer.append(self._phase)
-            if self._phase != Phase.EVALUATE:
-                self._switch(Phase.FORWARD if grad_enabled() else Phase.EVALUATE)
-
-        def backward(*_: object) -> None:
-            before = outer.pop() if len(outer) > 1 else outer[0]
-            self._switch(Phase.BACKWARD if self._phase == Phase.FORWARD else before)
-
-        def update(*_: object) -> None:
-            self._switch(Phase.UPDATE)
-
-        def rest(*_: object) -> None:
-            self._switch(Phase.OTHER)
-
-        self._hooks += [model.register_forward_pre_hook(forward), model.register_forward_hook(backward)]
-        if optimizer is not None:
-            self._hooks += [optimizer.register_step_pre_hook(update), optimizer.register_step_post_hook(rest)]
+        self._hooks += hook_phases(self, model, optimizer)
 
     def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
         """A callback for ``lightning``, ``transformers``, ``keras``, ``xgboost`` or ``lightgbm`` (a list of two there).
@@ -645,60 +620,6 @@ class _PhaseBlock:
 
     def __exit__(self, *_: object) -> None:
         self._run._switch(self._outer.pop())
-
-
-@final
-class _Bystander:
-    """The process that looks at a clock of its own at each moment of the run, and waits for nothing else."""
-
-    def __init__(self) -> None:
-        self._absent, self._seen = "", ""
-        self._process: subprocess.Popen[bytes] | None = None
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "levelbench.experiments.bystander"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                start_new_session=True,
-            )
-        except (OSError, ValueError, TypeError) as error:
-            self._absent = f"no process could be started: {type(error).__name__}"
-        self._answer()
-
-    def tell(self, message: Message) -> None:
-        """A moment has come: wait until it was looked at."""
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError, ValueError):
-                self._process.stdin.write(b"e" if message.moment == "end" else b".")
-            self._seen = self._answer()
-
-    def _answer(self) -> str:
-        process, line = self._process, b""
-        if process is None or process.stdout is None:
-            return ""
-        with suppress(OSError, ValueError):
-            ready, _, _ = select.select([process.stdout], [], [], _ANSWER_S)
-            line = process.stdout.readline() if ready else b""
-        if not line:
-            self._absent = "the process that watched it did not answer"
-            self.close()
-        return line.decode().strip()
-
-    def hear(self) -> list[Between] | str:
-        """All that it saw, at the end; why there is nothing."""
-        return self._absent or [(int(each), int(each)) for each in self._seen.split()]
-
-    def close(self) -> None:
-        """End it."""
-        process, self._process = self._process, None
-        if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            process.kill()
-            process.wait()
 
 
 _active: TrackedRun | None = None
