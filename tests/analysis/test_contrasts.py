@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def test_arms_of_other_seeds_are_compared_by_welchs_interval():
 
 
 def test_what_the_seeds_share_cancels():
-    luck = np.array([1.0, 3.0, 0.5, 2.0])
+    luck = np.array([1.0123457, 3.1234567, 0.5345678, 2.0765432])
     found = contrast([cell(*(2 * luck)), cell(*luck)], [1, -1])
     assert (found.low, found.ratio, found.high) == (pytest.approx(2), pytest.approx(2), pytest.approx(2))
 
@@ -67,7 +68,7 @@ def test_who_tried_for_no_time_bounds_nothing():
 def test_one_run_an_arm_gives_a_ratio_and_no_interval():
     found = contrast([cell(2.0), cell(1.0)], [1, -1])
     assert (found.ratio, found.low, found.high) == (pytest.approx(2), None, None)
-    assert "two runs" in found.reason
+    assert "3 or more of each arm" in found.reason
 
 
 def test_an_arm_of_which_all_runs_failed_tells_nothing():
@@ -85,3 +86,24 @@ def test_the_interval_covers_as_often_as_its_level_says():
         hits += found.low <= 1 <= found.high
     # 450 of 500 and four standard deviations.
     assert 423 <= hits <= 477
+
+
+def test_two_runs_an_arm_give_no_interval_however_alike_they_are():
+    found = contrast([cell(0.6, 1.2), cell(0.5, 1.0)], [1, -1])
+    assert (found.low, found.high) == (None, None)
+
+
+def test_times_that_were_read_in_coarse_steps_leave_an_interval():
+    found = contrast([cell(0.6, 0.6, 0.6), cell(0.5, 0.5, 0.5)], [1, -1])
+    assert found.low < 1.0 < found.high
+
+
+def test_arms_that_did_not_take_turns_give_no_interval():
+    one, other = (cell(*times) for times in ((2.01, 2.02, 2.03), (1.01, 1.02, 1.03)))
+    together = [replace(one, spans=((0, 1), (20, 21), (40, 41))), replace(other, spans=((10, 11), (30, 31), (50, 51)))]
+    apart = [replace(one, spans=((0, 1), (2, 3), (4, 5))), replace(other, spans=((60, 61), (62, 63), (64, 65)))]
+    assert contrast(together, [1, -1]).low > 1.9
+    found = contrast(apart, [1, -1])
+    assert (found.low, found.high) == (None, None)
+    assert found.ratio == pytest.approx(1.98, rel=0.01)
+    assert "not interleaved" in found.reason

@@ -384,3 +384,11 @@ def test_the_paired_interval_is_that_of_a_one_sample_t_test_on_log_ratios():
 def test_values_of_different_number_cannot_be_paired():
     with pytest.raises(ValueError, match="cannot be paired"):
         verdict([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0], paired=True)
+
+
+@pytest.mark.parametrize("n", [15, 16, 20])
+def test_a_run_that_took_a_little_longer_does_not_hide_that_arms_are_the_same(n):
+    random = np.random.default_rng(0)
+    a, b = (np.exp(random.normal(0, 0.002, 20))[:n] for _ in range(2))
+    b[3] *= 1.03
+    assert verdict(a, b, paired=True).kind is VerdictKind.SAME

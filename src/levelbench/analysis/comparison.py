@@ -23,7 +23,7 @@ from levelbench.records.comparable import ended
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
-__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen"]
+__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Gives the groups of all runs that there are."""
@@ -148,14 +148,14 @@ def _judged(
         censored_at_b=_given_up(b),
         spent_a=[run.given_up_s or 0.0 for run in a if run.time_to_accuracy_s is None],
         spent_b=[run.given_up_s or 0.0 for run in b if run.time_to_accuracy_s is None],
-        spans_a=[_span(run) for run in a],
-        spans_b=[_span(run) for run in b],
+        spans_a=[span_of(run) for run in a],
+        spans_b=[span_of(run) for run in b],
         between=between,
         resolution=CLOCK_STEP_S,
     )
 
 
-def _span(run: RunSummary) -> tuple[float, float]:
+def span_of(run: RunSummary) -> tuple[float, float]:
     """When a run started and ended, in seconds since 1970."""
     started = datetime.fromisoformat(run.started).timestamp()
     return started, started + run.wall_s
@@ -165,7 +165,7 @@ def sessions_seen(groups: Iterable[RunGroup]) -> Between | None:
     """How much sessions vary, from ``groups`` of runs of one machine; ``None`` if no group has two sessions."""
     arrived = [[run for run in group.runs if run.time_to_accuracy_s] for group in groups]
     return between_sessions(
-        [([run.time_to_accuracy_s or 0.0 for run in runs], [_span(run) for run in runs]) for runs in arrived]
+        [([run.time_to_accuracy_s or 0.0 for run in runs], [span_of(run) for run in runs]) for runs in arrived]
     )
 
 

@@ -23,11 +23,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.analysis.comparison import check_comparable
+from levelbench.analysis.comparison import check_comparable, span_of
 from levelbench.errors import IncomparableError, UsageError
+from levelbench.measure.design import Span, schedule_of
 from levelbench.measure.environment import same_machine
-from levelbench.measure.statistics import more_runs, settling_error, t_quantile
-from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.measure.statistics import more_runs, resolution_of, settling_error, t_quantile
+from levelbench.measure.statistics.compare import rounding_variance
+from levelbench.measure.verdict import LEAST_RUNS, NOT_INTERLEAVED, Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary
 
 __all__ = ["Composition", "CompositionKind", "Contrast", "Effect", "FactorArm", "SingleFactor", "cells_of"]
@@ -50,6 +52,8 @@ class FactorArm:
     seeds: tuple[int, ...]
     label: str = ""
     failed: bool = False
+    spans: tuple[Span, ...] | None = None
+    """When each run started and ended, where that is known."""
 
     @property
     def reached(self) -> int:
@@ -91,7 +95,8 @@ def horizon_of(cells: Sequence[FactorArm]) -> float:
 def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
     """The product of the arms' times, each to the power of its coefficient: 1 and -1 make a ratio of two.
 
-    ``ValueError`` for other than one coefficient a cell.
+    There is no interval with fewer than three runs of an arm, or where two arms did not take turns. ``ValueError`` for
+    other than one coefficient a cell.
     """
     used = [(cell, c) for cell, c in zip(cells, coefficients, strict=True) if c]
     n = min((len(cell.times) for cell, _ in used), default=0)
@@ -106,19 +111,23 @@ def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: f
     paired = len({cell.seeds for cell, _ in used}) == 1
     method = "Student's t of each seed's contrast" if paired else "Welch's t of the contrast"
     below, above = (_interval(side, weights, level, paired) for side in (small, large))
+    apart = any(_apart(one, other, paired=paired) for (one, _), (other, _) in combinations(used, 2))
     missed = sum(len(cell.times) - cell.reached for cell, _ in used)
     reason = f"{missed} run{'s' * (missed != 1)} never reached the target: a bound from one side" if missed else ""
     if missed and below is None and above is None:
         reason = f"{missed} run{'s' * (missed != 1)} never reached the target: no bound from either side"
-    if n < 2:
-        reason = reason or "an interval needs two runs or more of each arm"
+    if n < LEAST_RUNS:
+        reason = reason or f"too few runs: an interval needs {LEAST_RUNS} or more of each arm"
+    elif apart:
+        reason = "; ".join(filter(None, (reason, NOT_INTERLEAVED)))
+    known = n >= LEAST_RUNS and not apart
     return Contrast(
         ratio=_power(below[0]) if below and not missed else None,
-        low=_power(below[1]) if below and n > 1 else None,
-        high=_power(above[2]) if above and n > 1 else None,
+        low=_power(below[1]) if below and known else None,
+        high=_power(above[2]) if above and known else None,
         n=n,
         level=level,
-        deviation=below[3] if below and not missed and n > 1 else None,
+        deviation=below[3] if below and not missed and known else None,
         method=method,
         reason=reason,
     )
@@ -133,11 +142,15 @@ def _interval(
     mean = math.fsum(c * float(each.mean()) for each, c in zip(logs, weights, strict=True))
     if min(map(len, logs)) < 2:
         return mean, mean, mean, 0.0
+    # No run is known better than the clock can be read.
+    step = resolution_of(*(np.exp(each).tolist() for each in logs))
+    floors = [c * c * rounding_variance(np.exp(each), step) for each, c in zip(logs, weights, strict=True)]
     if paired:
         together = np.sum([c * each for each, c in zip(logs, weights, strict=True)], axis=0)
-        parts, sizes = [float(together.var(ddof=1))], [len(together)]
+        parts, sizes = [max(float(together.var(ddof=1)), math.fsum(floors))], [len(together)]
     else:
-        parts = [c * c * float(each.var(ddof=1)) for each, c in zip(logs, weights, strict=True)]
+        spreads = [c * c * float(each.var(ddof=1)) for each, c in zip(logs, weights, strict=True)]
+        parts = [max(spread, floor) for spread, floor in zip(spreads, floors, strict=True)]
         sizes = [len(each) for each in logs]
     shares = [part / size for part, size in zip(parts, sizes, strict=True)]
     variance = math.fsum(shares)
@@ -363,7 +376,14 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
         paired=a.seeds == b.seeds,
         censored_at_a=a.given_up if known else None,
         censored_at_b=b.given_up if known else None,
+        spans_a=a.spans,
+        spans_b=b.spans,
     )
+
+
+def _apart(a: FactorArm, b: FactorArm, *, paired: bool) -> bool:
+    """Whether it is known that two arms did not take turns."""
+    return a.spans is not None and b.spans is not None and schedule_of(a.spans, b.spans, paired=paired) is not None
 
 
 def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
@@ -377,6 +397,7 @@ def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
         seeds=tuple(run.seed for run in runs),
         label=group.label,
         failed=all(run.status == "failed" for run in runs),
+        spans=tuple(span_of(run) for run in runs),
     )
 
 

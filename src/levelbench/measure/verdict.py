@@ -30,7 +30,8 @@ from levelbench.measure.statistics.survival import (
 )
 from levelbench.measure.statistics.values import Interval, check_share, exponential, geometric_mean, positive, watched
 
-__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "verdict"]
+__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "ratio_text"]
+__all__ += ["verdict"]
 
 LEAST_RUNS = 3
 """Distinct runs of each arm below which there is a ratio and no verdict."""
@@ -225,8 +226,8 @@ def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verd
 def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
     """Whether another verdict would be given with the runs that were trimmed than without them.
 
-    SAME is not said of arms that differ with all runs, or may. Accidents would hide most differences; but where the
-    outliers may belong to the recipe, all runs have to show half of the difference at least.
+    SAME is not said of arms that differ with all runs, or may, unless all runs say it, too. Accidents would hide most
+    differences; but where the outliers may belong to the recipe, all runs have to show half of the difference at least.
     """
     if kind is VerdictKind.UNCLEAR:
         return False
@@ -236,6 +237,8 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
         return False
     seen, all_runs = math.log(found.ratio), math.log(found.untrimmed)
     if kind is VerdictKind.SAME:
+        if found.untrimmed_interval is not None and case.kind(found.untrimmed_interval) is VerdictKind.SAME:
+            return False
         return found.moderate or abs(all_runs) > math.log1p(case.margin)
     return found.moderate and all_runs / seen < 0.5
 
@@ -395,10 +398,15 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
     return "  ".join(parts)
 
 
+def ratio_text(v: Verdict) -> str:
+    """``0.81 [0.78, 0.84]`` of a verdict with a ratio and an interval; no bound is rounded to contradict it."""
+    digits = _decimals(v)
+    return f"{v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
+
+
 def _format_ratio(v: Verdict, name: str) -> str:
     if v.low is not None and v.high is not None and v.ratio is not None:
-        digits = _decimals(v)
-        return f"{name} = {v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
+        return f"{name} = {ratio_text(v)}"
     if v.low is not None:
         return f"{name} above {v.low:.3g}"
     if v.high is not None:

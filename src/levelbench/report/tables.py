@@ -244,8 +244,12 @@ def share_cell(share: CeilingShare | None, reason: str = "") -> Cell:
 
 def verdict_text(found: Verdict) -> str:
     """``FASTER 0.81 [0.78, 0.84]``."""
+    from levelbench.measure.verdict import ratio_text
+
     if found.ratio is None:
         return str(found.kind)
+    if found.low is not None and found.high is not None:
+        return f"{found.kind} {ratio_text(found)}"
     return f"{found.kind} {with_interval(found.ratio, found.low, found.high)}"
 
 

@@ -57,7 +57,7 @@ class LogRatio:
     values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values; ``moderate`` says
     that some of those cut off were no accidents, which take more than 2.5 times as long. ``accidents`` is how many
     pairs were left out for one; ``without`` the ratio without them, where they were not left out and chance may have
-    put them all at one end.
+    put them all at one end. ``untrimmed_interval`` is that of all values, where some were cut off or left out.
     """
 
     ratio: float
@@ -71,6 +71,7 @@ class LogRatio:
     moderate: bool = False
     accidents: int = 0
     without: float | None = None
+    untrimmed_interval: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def resolution_of(*samples: Sequence[float]) -> float:
     return float(np.diff(distinct).min()) if repeats and len(distinct) > 1 else 0.0
 
 
-def _rounding(values: Vector, resolution: float) -> float:
+def rounding_variance(values: Vector, resolution: float) -> float:
     """The variance that reading times in steps of ``resolution`` gives their logarithms."""
     return float(np.mean((resolution / values) ** 2)) / 12.0
 
@@ -186,7 +187,7 @@ def welch_log_ratio(
     check_share("the level", level)
     values = positive(a, 2), positive(b, 2)
     step = resolution_of(a, b) if resolution is None else resolution
-    logs, floors = [np.log(each) for each in values], [_rounding(each, step) for each in values]
+    logs, floors = [np.log(each) for each in values], [rounding_variance(each, step) for each in values]
     counts = [outlying(each, floor, _FAR) for each, floor in zip(logs, floors, strict=True)]
     share = max(max(each.low, each.high) / len(arm) for each, arm in zip(counts, logs, strict=True))
     # As many as there would be in arms of equal size.
@@ -214,7 +215,14 @@ def welch_log_ratio(
     cut = max(first.cut, second.cut)
     found = _tested(difference, variance, dof, level, method, (first, second), cut)
     moderate = cut > 0 and any(each.moderate for each in counts)
-    return replace(found, untrimmed=exponential(float(logs[1].mean() - logs[0].mean())), moderate=moderate)
+    whole = None
+    if cut:
+        one, other = (log_mean(each, 0, floor) for each, floor in zip(logs, floors, strict=True))
+        parts = one.squared_error, other.squared_error
+        dof = sum(parts) ** 2 / (parts[0] ** 2 / (one.n - 1) + parts[1] ** 2 / (other.n - 1))
+        whole = _tested(other.mean - one.mean, sum(parts), dof, level, method, (one, other), 0).interval
+    untrimmed = exponential(float(logs[1].mean() - logs[0].mean()))
+    return replace(found, untrimmed=untrimmed, moderate=moderate, untrimmed_interval=whole)
 
 
 def paired_log_ratio(
@@ -233,7 +241,7 @@ def paired_log_ratio(
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} values cannot be paired")
     step = resolution_of(a, b) if resolution is None else resolution
-    logs, floor = np.log(second) - np.log(first), _rounding(first, step) + _rounding(second, step)
+    logs, floor = np.log(second) - np.log(first), rounding_variance(first, step) + rounding_variance(second, step)
     far = outlying(logs, floor, _FAR_PAIRED)
     alike, accidents = _noise(far.low, far.high, far.moderate, len(logs)), far.low + far.high
     name, without = "Student's t on logarithms of paired ratios", None
@@ -251,12 +259,17 @@ def paired_log_ratio(
         method, cut, accidents = _method(name, found.cut), found.cut, 0
     nothing = LogMean(0.0, 0.0, found.n, 0.0, 0)
     ratio = _tested(found.mean, found.squared_error, found.n - 1.0, level, method, (found, nothing), cut)
+    whole = None
+    if cut or accidents:
+        every = log_mean(logs, 0, floor)
+        whole = _tested(every.mean, every.squared_error, every.n - 1.0, level, name, (every, nothing), 0).interval
     return replace(
         ratio,
         untrimmed=exponential(float(logs.mean())),
         moderate=cut > 0 and far.moderate > 0,
         accidents=accidents,
         without=without,
+        untrimmed_interval=whole,
     )
 
 
