@@ -144,7 +144,7 @@ def test_one_run_an_arm_cannot_tell(study, call, tmp_path):
     code, out, _ = call("analyze", "composition", path, "--framework", "numpy", "-n", 1, "--store", tmp_path / "s")
     assert code == 4
     assert "UNCLEAR" in out
-    assert "two runs or more" in out
+    assert "3 or more of each arm" in out
 
 
 def test_tables_and_figure_are_written_where_they_are_wanted(study, call, tmp_path):

@@ -70,6 +70,17 @@ def test_the_same_value_printed_again_is_no_second_evaluation():
     assert printed.read("epoch 2 accuracy: 0.95") == (0.95, 2)
 
 
+def test_without_an_epoch_or_a_step_each_line_is_an_evaluation():
+    printed = Printed(ACCURACY)
+    assert [printed.read("accuracy: 0.95") for _ in range(3)] == [(0.95, None)] * 3
+
+
+def test_a_progress_bar_that_shows_the_same_value_tells_it_once():
+    printed = Printed(ACCURACY)
+    shown = [printed.read(f"{share}%|### accuracy: 0.95\r") for share in (10, 20, 30)]
+    assert shown == [(0.95, None), None, None]
+
+
 @pytest.mark.parametrize(
     "pattern", [r"acc=([\d.]+)", r"acc=(?P<quality>[\d.]+)", r"(?P<epoch>\d+) acc=(?P<quality>\S+)"]
 )
@@ -89,10 +100,20 @@ def test_no_line_is_too_odd(line):
     assert found is None or len(found) == 2
 
 
-@pytest.mark.parametrize("text", ["accuracy", "=0.9", "accuracy=", "accuracy=high", "accuracy=94"])
+@pytest.mark.parametrize("text", ["accuracy", "=0.9", "accuracy=", "accuracy=high", "quality=3"])
 def test_a_target_that_is_none_is_refused(text):
     with pytest.raises(UsageError):
         read_target(text)
+
+
+def test_a_share_may_be_meant_in_per_cent():
+    target = read_target("val_accuracy=94")
+    assert (target.low, target.high) == (0, 100)
+    assert Printed(target).read("val_accuracy: 93.5 %") == (93.5, None)
+
+
+def test_of_a_metric_whose_name_says_nothing_it_is_told_what_is_better():
+    assert read_target("quality=3", "lower").direction == "lower"
 
 
 @pytest.fixture
@@ -125,6 +146,30 @@ LEARNS = """
         print(f"epoch {epoch} accuracy: {1 - 0.5 ** epoch}", flush=False)
     time.sleep(60)
 """
+
+
+def test_lines_are_cut_at_returns_of_the_carriage_which_stay_with_them(run, records):
+    bar = """
+        import sys, time
+        for share in range(40):
+            sys.stdout.write(f"{share} % accuracy: {0.95 if share > 10 else 0.5}\\r")
+            sys.stdout.flush()
+            time.sleep(0.01)
+        print("accuracy: 0.96", flush=True)
+        time.sleep(60)
+    """
+    code, _, err = run(bar, "--target", "accuracy=0.9", "-n", 1, "--task", "mine")
+    assert code == 0, err
+    (found,) = records()
+    assert [each.quality["validation"] for each in found.evaluations] == [0.5, 0.95, 0.96]
+
+
+def test_a_target_that_is_reached_from_the_start_is_a_doubt(run, records):
+    code, _, _ = run("print('accuracy: 0.95', flush=True)\n" * 2, "--target", "accuracy=0.9", "-n", 1)
+    assert code == 0
+    (found,) = records()
+    (doubt,) = [each for each in summarise(found).suspect if "when it was first told" in each]
+    assert "higher is taken for better" in doubt
 
 
 def test_a_program_is_ended_at_its_target_and_its_record_is_that_of_a_run(run, records):

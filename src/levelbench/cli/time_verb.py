@@ -36,6 +36,11 @@ _UNCLEAR = 4
 @click.option("--revisions", help="Compare git revisions, each checked out beside the others: main,HEAD.")
 @click.option("--target", help="Measure the time to a quality that the program prints: accuracy=0.94, val_loss=3.28.")
 @click.option(
+    "--direction",
+    type=click.Choice(["higher", "lower"]),
+    help="What is better of the target's metric, where its name does not say it.",
+)
+@click.option(
     "--progress", help="Regular expression for its lines; its first group is the quality.  [default: the name]"
 )
 @click.option(
@@ -140,7 +145,7 @@ def _checked(given: dict[str, Any]) -> frozenset[str]:
         found = "that is no process at all"
         raise UsageError(f"-n {given['processes']}", found, "ask for at least one; three give a verdict")
     shared.check_writable(given["csv_path"], given["markdown_path"])
-    for name in ("progress", "task", "held_out"):
+    for name in ("progress", "task", "held_out", "direction"):
         if given[name] is not None and given["target"] is None:
             raise UsageError(
                 f"--{name} without --target", "it has no effect", "add --target, as in --target accuracy=0.9"
@@ -167,7 +172,7 @@ def _to_target(
         if given[name]:
             option = name.removesuffix("_path").replace("_", "-")
             raise UsageError(f"--{option} with --target", "it is for commands alone", "leave one of the two out")
-    target = read_target(given["target"])
+    target = read_target(given["target"], given["direction"])
     task = path_part(given["task"] or commands[0].specification.title)
     timeout_s = commands[0].specification.timeout_s
     held_out, crossing = None, given["crossing"] or "confirmed"

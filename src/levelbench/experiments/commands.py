@@ -45,7 +45,8 @@ __all__ += ["numbered", "peak_memory", "revisions"]
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _TAIL_BYTES = 4096
-_LINES = re.compile(rb"[\r\n]+")
+_LINES = re.compile(rb"(?<=\r)(?!\n)|\r?\n")
+"""Where a line ends; a carriage return that does not belong to a new line stays with it, and says what it is."""
 _LINE_BYTES = 1 << 20
 _GRACE_S, _GONE_S = 2.0, 1.0
 _LEAST_FLOORS = 20
@@ -265,8 +266,9 @@ def _follow(
                 reading = False
             *lines, pending = _LINES.split((pending + part)[-_LINE_BYTES:])
             for line in lines if part else [pending]:
-                last = line.decode("utf-8", "replace").strip() or last
-                if read(line.decode("utf-8", "replace")):
+                text = line.decode("utf-8", "replace")
+                last = text.strip() or last
+                if read(text):
                     return True, False, last
             if not part:
                 pending = b""

@@ -27,7 +27,7 @@ from levelbench.experiments.request import Arm
 from levelbench.experiments.track import Outside, TrackedRun, target_of
 from levelbench.measure.clocks import HOST
 from levelbench.records import Record, Specification, read_record
-from levelbench.records.schema import Source, Target
+from levelbench.records.schema import Source, Target, is_share
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.writer import path_part
@@ -68,15 +68,18 @@ class Printed:
         self._marks = [
             re.compile(rf"(?<![\w.-]){word}s?[\"']?[\s:=#]*(\d+(?:\.\d+)?)", re.I) for word in ("epoch", "step")
         ]
-        self._before: tuple[object, ...] = ()
+        self._before: tuple[float, float | None, float | None] | None = None
 
     def read(self, line: str) -> tuple[float, float | None] | None:
         """The quality in a line, and its epoch where that is told; ``None`` without one, or for the same once more.
 
-        A value that is printed again, with the same epoch and step or without both, is no second evaluation.
+        A value that is printed again with the same epoch and step is no second evaluation, nor is one in a line that
+        ends in a carriage return, as those of a progress bar do. Without them each line is one: qualities stay where
+        they are for a while.
         """
         found = self._of_mllog(line) if _MLLOG in line else self._of_text(line)
-        if found is None or found == self._before:
+        marked = found is not None and (found[1:] != (None, None) or line.endswith("\r"))
+        if found is None or (marked and found == self._before):
             return None
         self._before = found
         return found[0], found[1]
@@ -254,7 +257,7 @@ def _source(name: str, text: str) -> Source:
     return Source(name, hashlib.sha256(text.encode()).hexdigest(), text)
 
 
-def read_target(text: str) -> Target:
+def read_target(text: str, direction: Literal["higher", "lower"] | None = None) -> Target:
     """``accuracy=0.94`` as a target; ``UsageError`` where it is not ``METRIC=VALUE``."""
     metric, equals, value = text.partition("=")
     try:
@@ -263,7 +266,8 @@ def read_target(text: str) -> Target:
         number, equals = 0.0, ""
     if not metric.strip() or not equals:
         raise UsageError(f"--target {text}", "it is not METRIC=VALUE", "write it as in --target accuracy=0.94")
-    return target_of(f"--target {text}", {metric.strip(): number}, None, None)
+    per_cent = (0.0, 100.0) if is_share(metric) and 1.0 < number <= 100.0 else None
+    return target_of(f"--target {text}", {metric.strip(): number}, direction, per_cent)
 
 
 @dataclass(frozen=True)

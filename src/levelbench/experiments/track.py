@@ -37,7 +37,7 @@ from levelbench.measure.meters import meters
 from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
-from levelbench.records.schema import Distribution, Source, Target, fault, key_of
+from levelbench.records.schema import Distribution, Source, Target, better_of, fault, is_share, key_of
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
@@ -46,8 +46,6 @@ __all__ = ["Outside", "TrackedRun", "autophase", "examples_of", "predict", "targ
 T = TypeVar("T")
 Setting = int | float | str | bool
 
-_LOWER = re.compile(r"loss|error|perplexity|ppl|nll|bits|bpb|bpc|\b[wc]er\b|mse|mae|rmse|fid", re.IGNORECASE)
-_SHARES = re.compile(r"acc|accuracy|top\d+|f1|auc|auroc|map|iou|dice|precision|recall|r2", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "xgboost", "lightgbm", "sklearn", "numpy")
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
@@ -75,11 +73,11 @@ def track(
     """Measure the training loop in the block that this opens, and leave a record of it in the store.
 
     ``target`` is one metric with the value to reach, such as ``{"accuracy": 0.94}``; other metrics may be reported
-    beside it. ``direction`` and ``scale`` (lowest and highest value; ``None``: no highest) are guessed from the
-    metric's name. ``settings`` are what the runs that are compared differ in (``lr=0.1``); ``recipe`` is the name of
-    the program, and that of its file where it is not given. ``seed`` tells repetitions apart and is the next one that
-    has no run; seed the program with ``run.seed``. The loop ends when the target is reached by the rule ``crossing`` or
-    after ``budget_s`` seconds.
+    beside it. ``direction`` and ``scale`` (lowest and highest value; ``None``: no highest) follow from the metric's
+    name where it says what is better, as ``val_loss`` and ``accuracy`` do. ``settings`` are what the runs that are
+    compared differ in (``lr=0.1``); ``recipe`` is the name of the program, and that of its file where it is not given.
+    ``seed`` tells repetitions apart and is the next one that has no run; seed the program with ``run.seed``. The loop
+    ends when the target is reached by the rule ``crossing`` or after ``budget_s`` seconds.
 
         with levelbench.track("my-model", target={"accuracy": 0.94}, settings={"lr": 0.1}) as run:
             for epoch in run.epochs(30):
@@ -669,16 +667,19 @@ def target_of(
     direction: Literal["higher", "lower"] | None,
     scale: tuple[float, float | None] | None,
 ) -> Target:
-    """The target that ``{metric: value}`` is; what is not given is guessed from the metric's name. ``UsageError``."""
+    """The target that ``{metric: value}`` is; what is not given follows from the metric's name, or ``UsageError``."""
     if not isinstance(given, Mapping) or len(given) != 1:
         raise UsageError(asked, f"its target is {given!r}"[:200], 'give one metric with a value: {"accuracy": 0.94}')
     ((metric, value),) = given.items()
     threshold = _plain(asked, metric, value)
     if isinstance(threshold, bool | str):
         raise UsageError(asked, f"its target {metric} is {threshold!r}", "give a number")
-    way = direction or ("lower" if _LOWER.search(metric) else "higher")
+    way = direction or better_of(str(metric))
+    if way is None:
+        do = "say it: direction='lower' or 'higher' (--direction)"
+        raise UsageError(asked, f"whether a higher or a lower {metric} is better does not follow from its name", do)
     sign_of(way)
-    low, high = scale if scale is not None else (0.0, 1.0 if _SHARES.fullmatch(metric) else None)
+    low, high = scale if scale is not None else (0.0, 1.0 if is_share(str(metric)) else None)
     target = Target(str(metric), float(threshold), way, float(low), None if high is None else float(high))
     target.require_on_scale()
     return target

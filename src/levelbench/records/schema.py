@@ -71,6 +71,39 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
+_NEGATIVE = re.compile("neg|negative|minus")
+_LOWER = re.compile(
+    "[a-z]*(loss|error|entropy)|err|perplexity|ppl|nll|bits|bp[bcd]|[wct]er|eer|ece|s?map?e|r?ms(l)?e|msle|[fk]id|brier|"
+    "xent|b?ce|deviance|kl|divergence|distance|regret|cost|residual|f[pn]r"
+)
+_SHARE = re.compile("[a-z]*acc(uracy)?|top|f1|auc|auroc|auprc|m?ap|m?iou|dice|jaccard|precision|recall|r2|t[pn]r|hr|em")
+_HIGHER = re.compile(
+    "bleu|rouge|meteor|chrf|cider|rewards?|returns?|psnr|ssim|kappa|mcc|ndcg|mrr|hits|spearman|pearson|"
+    "corr(elation)?|success|win|exact|sensitivity|specificity|likelihood|elbo"
+)
+
+
+def better_of(metric: str) -> Literal["higher", "lower"] | None:
+    """Which way is better by the words of a metric's name, such as ``val_loss``; ``None`` where it does not say."""
+    words = _words(metric)
+    if any(_NEGATIVE.fullmatch(each) for each in words):
+        return None
+    if any(_LOWER.fullmatch(each) for each in words):
+        return "lower"
+    return "higher" if any(_SHARE.fullmatch(each) or _HIGHER.fullmatch(each) for each in words) else None
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric's name says that it is a share, from 0 to 1, of which more is better."""
+    return better_of(metric) == "higher" and any(_SHARE.fullmatch(each) for each in _words(metric))
+
+
+def _words(metric: str) -> set[str]:
+    """The words of a metric's name in small letters, with their numbers and without: ``f1`` and ``f``."""
+    parts = re.split(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z][a-z])", metric)
+    return {each for part in parts for each in (part.lower(), part.lower().rstrip("0123456789")) if each}
+
+
 class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     """Which data: name, sizes by split, SHA-256 by file, the rule of the split, licence, and whether it is real."""
 

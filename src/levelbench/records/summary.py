@@ -195,7 +195,12 @@ def summarise(
         energy_reason=energy.reason,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
-        suspect=[*(record.end.suspect if record.end else ()), *_derived(record), *witness_doubts(record)],
+        suspect=[
+            *(record.end.suspect if record.end else ()),
+            *_derived(record),
+            *_at_once(record, target, crossing),
+            *witness_doubts(record),
+        ],
         contradictions=[*contradictions(record), *witness_contradictions(record)],
         chained=bool(record.checksum),
         checksum=record.checksum,
@@ -217,6 +222,21 @@ def _derived(record: Record) -> list[str]:
     except (AttributeError, KeyError, TypeError, ValueError):
         return []  # an environment of other types, which states nothing
     return [each for each in found if without_figures(each) not in said]
+
+
+def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
+    """A doubt where what a program told first was at the target already."""
+    if record.header.specification.scored_by != "program" or crossing == "final" or not record.evaluations:
+        return []
+    from levelbench.measure.crossing import sign_of
+
+    first = record.evaluations[0].quality.get("validation")
+    if first is None or sign_of(target.direction) * (first - target.threshold) < 0:
+        return []
+    return [
+        f"its {target.metric} was at the target when it was first told, and {target.direction} is taken for better: "
+        "look whether it is, or evaluate more often"
+    ]
 
 
 def without_figures(doubt: str) -> str:

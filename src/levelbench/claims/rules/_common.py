@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from levelbench.claims.rule import Diagnostic, Severity
 from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPoint, Side
+from levelbench.records.schema import better_of
 
 __all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "direction_of", "guilty", "is_training", "level_of"]
 __all__ += ["misses", "not_stated", "number", "pairs", "percent", "seconds", "sides"]
@@ -105,9 +105,6 @@ def seconds(value: float) -> str:
 TRAINING_TIMES = ("target", "epoch", "step", "run")
 """What the time of a side is of where the side trains; ``call`` is inference or an operator alone."""
 
-_LOWER = re.compile(r"\b(loss|error|perplexity|ppl|wer|cer|fid|mse|rmse|mae|nll)\b")
-_HIGHER = re.compile(r"\b(accuracy|acc|top ?[15]|f1|bleu|m?ap|auc|iou|dice|hr|recall|precision|exact match)\b")
-
 
 class Level(NamedTuple):
     """A quality with its interval, turned so that higher is better; without one, all three are the same."""
@@ -123,10 +120,8 @@ def direction_of(quality: QualityView) -> float | None:
     """1 where higher is better, -1 where lower is; ``None`` where neither a direction nor the metric's name says."""
     if quality.direction is not None:
         return 1.0 if quality.direction == "higher" else -1.0
-    name = re.sub(r"[-_@ ]+", " ", (quality.metric or "").lower())
-    if _LOWER.search(name):
-        return -1.0
-    return 1.0 if _HIGHER.search(name) else None
+    better = better_of(quality.metric or "")
+    return None if better is None else 1.0 if better == "higher" else -1.0
 
 
 def level_of(quality: QualityView, point: ScalingPoint | None = None) -> Level | None:
