@@ -392,3 +392,19 @@ def test_a_run_that_took_a_little_longer_does_not_hide_that_arms_are_the_same(n)
     a, b = (np.exp(random.normal(0, 0.002, 20))[:n] for _ in range(2))
     b[3] *= 1.03
     assert verdict(a, b, paired=True).kind is VerdictKind.SAME
+
+
+@pytest.mark.parametrize(
+    ("a", "options", "message"),
+    [
+        ([1e-300] * 3, {}, "too far apart"),
+        ([10**400] * 3, {}, "larger than any number"),
+        ([1.0, 1.1, 1.2], {"resolution": math.inf}, "resolution"),
+        ([1.0, 1.1, 1.2], {"resolution": -1.0}, "resolution"),
+        ([1.0, 1.1, 1.2], {"resolution": math.nan}, "resolution"),
+        ([1.0, 1.1, 1.2], {"spans_a": [(0, 1)], "spans_b": [(2, 3)] * 3}, "1 spans for 3 runs"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_value_error(a, options, message):
+    with pytest.raises(ValueError, match=message):
+        verdict(a, [1.0, 1.1, 1.3], **options)

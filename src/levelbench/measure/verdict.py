@@ -33,7 +33,7 @@ from levelbench.measure.statistics.values import Interval, check_share, exponent
 __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "ratio_text"]
 __all__ += ["verdict"]
 
-LEAST_RUNS = 3
+LEAST_RUNS, _FARTHEST = 3, 1e300
 """Distinct runs of each arm below which there is a ratio and no verdict."""
 
 CLOCK_STEP_S = 1e-9
@@ -112,14 +112,22 @@ def verdict(
     widened by ``between``, how much sessions vary on this machine; where that is not known the answer is UNCLEAR.
 
     With fewer than three runs in an arm there is a ratio and no verdict. Raises ``ValueError`` for times that are not
-    positive and finite, for an empty arm, for a number of give-up times other than that of the ``None`` runs, and for a
-    margin below zero.
+    positive and finite or more than 10^300 times each other, for an empty arm, for a number of give-up times other than
+    that of the ``None`` runs or of spans other than that of runs, and for a margin or resolution below zero.
     """
     check_share("the level", level)
     if not (math.isfinite(margin) and margin >= 0.0):
         raise ValueError(f"the margin must be finite and not below zero, not {margin}")
+    if resolution is not None and not (math.isfinite(resolution) and resolution >= 0.0):
+        raise ValueError(f"the resolution must be finite and not below zero, not {resolution}")
+    for spans, arm in ((spans_a, a), (spans_b, b)):
+        if spans is not None and len(spans) != len(arm):
+            raise ValueError(f"{len(spans)} spans for {len(arm)} runs")
     case = _Case(_arm(a, censored_at_a), _arm(b, censored_at_b), len(a), len(b), margin, level)
     known = case.a.n == len(a) and case.b.n == len(b)
+    times = (*case.a.reached, *case.b.reached)
+    if times and max(times) > _FARTHEST * min(times):
+        raise ValueError(f"times of {min(times):g} and {max(times):g} are too far apart to be of one unit")
     if min(len(a), len(b)) < LEAST_RUNS:
         return _too_few(case)
     complete = len(case.a.reached) == len(a) and len(case.b.reached) == len(b)
@@ -178,7 +186,10 @@ class _Case:
 def _arm(times: Sequence[float | None], censored_at: Sequence[float] | None) -> CensoredTimes:
     if len(times) == 0:
         raise ValueError("an arm without runs cannot be compared")
-    reached = [time for time in times if time is not None]
+    try:
+        reached = [float(time) for time in times if time is not None]
+    except OverflowError:
+        raise ValueError("a time is larger than any number of 64 bits") from None
     missing = len(times) - len(reached)
     if censored_at is not None and len(censored_at) != missing:
         raise ValueError(f"{len(censored_at)} give-up times for {missing} runs that never reached the target")

@@ -127,7 +127,8 @@ def run_side(group: RunGroup, records: Mapping[str, Record], name: str) -> Side:
     """The side of ``group``; ``records`` are those of its runs by path."""
     specification, first = group.specification, group.runs[0]
     own = [records[run.path] for run in group.runs if run.path in records]
-    found = spread(times_of(group))
+    # Where some runs missed, no report of ours gives the time of the others as that of the side.
+    found = spread(times_of(group)) if group.reached == group.n else None
     framework = tidied(first.environment, first.device, 1)["framework"]
     setup = _setup(group)
     return Side(
