@@ -164,6 +164,12 @@ def test_lines_are_cut_at_returns_of_the_carriage_which_stay_with_them(run, reco
     assert [each.quality["validation"] for each in found.evaluations] == [0.5, 0.95, 0.96]
 
 
+def test_a_program_that_misses_its_target_has_tried_until_its_end(run, records):
+    run("import time\nprint('accuracy: 0.5', flush=True)\ntime.sleep(0.3)", "--target", "accuracy=0.9", "-n", 1)
+    (found,) = records()
+    assert summarise(found).given_up_s >= 0.3
+
+
 def test_a_target_that_is_reached_from_the_start_is_a_doubt(run, records):
     code, _, _ = run("print('accuracy: 0.95', flush=True)\n" * 2, "--target", "accuracy=0.9", "-n", 1)
     assert code == 0

@@ -332,8 +332,12 @@ def _between(before: Evaluation, after: Evaluation, share: float) -> tuple[dict[
 
 
 def _totals_ns(record: Record) -> dict[str, int]:
-    """The phase totals at the last evaluation: until then a run tried. At the end of a run that had none."""
-    if record.evaluations:
+    """The phase totals at the last evaluation: until then a run tried. At the end of a run that had none.
+
+    A program that was watched from outside tried until its end, however long before that it told its quality.
+    """
+    from_outside = record.header.environment.get("started") == "from outside" and record.end is not None
+    if record.evaluations and not from_outside:
         return record.evaluations[-1].phases_ns
     return record.end.phases_ns if record.end is not None else {}
 
