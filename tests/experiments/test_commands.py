@@ -94,6 +94,19 @@ def test_much_output_is_thrown_away_and_only_the_last_of_the_errors_is_kept(wher
     assert len(ended.errors) <= 4096
 
 
+def test_a_child_that_has_ended_by_itself_was_not_left_behind():
+    assert not carried_out("sh -c '(sleep 0.02 &) ; sleep 0.3'").left
+
+
+@pytest.mark.parametrize("text", ["'x' * 300_000_000", "'x\\n' * 1_000_000"])
+def test_lines_are_read_at_the_speed_of_their_bytes(text):
+    seen = []
+    command = make_command(f'{PYTHON} -c "import sys; sys.stdout.write({text})"', Path.cwd())
+    ended = carry_out_command(command, 60.0, read=lambda line: bool(seen.append(len(line))))
+    assert not ended.timed_out
+    assert sum(seen) >= 1 << 16
+
+
 def test_standard_input_is_empty():
     assert carried_out("cat").wall_ns < 30e9
 

@@ -32,7 +32,10 @@ ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
         (ACCURACY, "test accuracy is 0.9", 0.9, None),
         (ACCURACY, '{"epoch": 2.5, "accuracy": 0.91}', 0.91, 2.5),
         (ACCURACY, "{'accuracy': '0.91', 'epoch': '2'}", 0.91, None),
-        (ACCURACY, "accuracy: 0.5 ... accuracy: 0.6", 0.6, None),
+        (ACCURACY, "val accuracy: 0.5 train accuracy: 0.9", 0.5, None),
+        (ACCURACY, "accuracy: 0.6 (best accuracy: 0.95)", 0.6, None),
+        (ACCURACY, "accuracy: \x1b[32m0.91\x1b[0m", 0.91, None),
+        (LOSS, "val_loss: 9,812.4", 9812.4, None),
         (ACCURACY, "accuracy: 9e-1", 0.9, None),
         (LOSS, "step:125/1480 val_loss:4.3719 train_time:29736ms", 4.3719, None),
         (LOSS, "epoch=1 val_loss=3.1", 3.1, 1),
@@ -52,6 +55,10 @@ def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
         "accuracy",
         "accuracy: high",
         "inaccuracy: 0.1",
+        "accuracy: 1/10",
+        "train/accuracy: 0.95",
+        "target accuracy: 0.94",
+        "Namespace(lr=0.1, accuracy=0.95)",
         "accuracy: 0.9.1",
         ':::MLLOG {"key": "loss", "value": 0.7}',
         ":::MLLOG {broken",
@@ -92,6 +99,11 @@ def test_a_pattern_of_ones_own_says_where_it_is(pattern):
 def test_a_pattern_that_finds_nothing_is_refused(pattern):
     with pytest.raises(UsageError, match="--progress"):
         Printed(ACCURACY, pattern)
+
+
+def test_a_line_with_two_different_ones_is_refused():
+    with pytest.raises(UsageError, match="--progress"):
+        Printed(ACCURACY).read("A accuracy: 0.5 B accuracy: 0.9")
 
 
 @given(st.text())
@@ -369,6 +381,36 @@ def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(
     assert "given after training" in found.header.specification.held_out
 
 
+def test_a_program_that_goes_on_for_long_after_its_clock_is_a_doubt(run, records):
+    program = predicts('print("levelbench: trained")', "time.sleep(2.5); " + SAVE)
+    assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
+    assert any("it went on for" in each for each in records()[0].end.suspect)
+
+
+def test_a_child_that_does_not_listen_adds_nothing_to_the_time(run, records):
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    begin = f"import subprocess; child = subprocess.Popen([sys.executable, '-c', {child!r}], stdout=-1)"
+    code, _, err = run(predicts(f"{begin}; child.stdout.readline()"), *HELD)
+    assert code == 0, err
+    (found,) = records()
+    assert any("left processes running" in each for each in found.end.suspect)
+    assert found.end.t_ns - found.evaluations[-1].t_ns >= 1.5e9
+
+
+def test_what_is_done_before_a_run_and_what_is_read_of_it_are_its_settings(run, records):
+    words = ("--target", "accuracy=0.9", "-n", 1, "--setup", "true", "--prepare", "true")
+    run(LEARNS, *words, "--progress", r"accuracy: (\S+)")
+    (found,) = records()
+    settings = found.header.specification.settings
+    assert (settings["setup"], settings["prepare"], settings["progress"]) == ("true", "true", r"accuracy: (\S+)")
+
+
+@pytest.mark.parametrize("make", ["os.mkfifo", "os.mkdir"])
+def test_predictions_that_are_no_file_fail_the_run(run, make):
+    code, _, err = run(predicts(after=f'{make}(os.environ["LEVELBENCH_PREDICTIONS"])'), *HELD)
+    assert (code, "no file" in err) == (1, True)
+
+
 def test_labels_of_ones_own_are_private_and_cannot_be_learned_from_the_inputs_given_late(run, records, tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "X.npy", rng.normal(size=(400, 4)))
@@ -383,7 +425,7 @@ def test_labels_of_ones_own_are_private_and_cannot_be_learned_from_the_inputs_gi
 @pytest.mark.parametrize(
     ("after", "found"),
     [
-        ("pass", "cannot be read"),
+        ("pass", "there are none"),
         ("np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), scores[:5])", "for 359 inputs"),
         ("open(os.environ['LEVELBENCH_PREDICTIONS'], 'w').write('what')", "no numbers"),
         (

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,50 @@ def test_without_batches_what_lies_between_two_evaluations_is_a_step(track, reco
         run.evaluate(0.3)
     assert [(each.step, each.samples) for each in record().evaluations] == [(1, 1), (2, 2), (3, 9)]
     assert summarise(record()).contradictions == []
+
+
+def test_a_second_evaluation_without_a_step_is_at_the_same_step(track, record):
+    with track() as run:
+        for _ in run.epochs(2):
+            for _ in run.data([[1, 2, 3]] * 2):
+                pass
+            run.evaluate(0.2)
+        run.evaluate(0.2)
+    found = record()
+    assert [(each.step, each.samples) for each in found.evaluations] == [(2, 6), (4, 12), (4, 12)]
+    assert summarise(found).contradictions == []
+
+
+def test_held_out_batches_that_a_quality_goes_through_are_no_steps(track, record):
+    with track() as run:
+        for _ in run.data([[1, 2, 3]] * 2):
+            pass
+        run.evaluate(lambda: sum(1 for _ in run.data([[1]] * 50)) / 500)
+    (found,) = record().evaluations
+    assert (found.step, found.samples, found.quality["validation"]) == (2, 6, 0.1)
+
+
+def test_an_epoch_of_steps_is_whole_at_its_evaluation(track, record):
+    with track() as run:
+        for _ in run.epochs(2):
+            for _ in range(3):
+                run.step(8)
+            run.evaluate(0.2)
+    assert [each.epoch for each in record().evaluations] == [1, 2]
+
+
+def test_a_loader_that_raises_leaves_the_phase_of_before(track, record):
+    def batches():
+        yield [1]
+        raise OSError
+
+    with track() as run:
+        with suppress(OSError):
+            for _ in run.data(batches()):
+                pass
+        time.sleep(0.05)
+        run.evaluate(0.2)
+    assert record().end.phases_ns["data"] < 0.04e9
 
 
 def test_a_loop_that_is_left_early_counts_the_step_it_was_in(track, record):

@@ -184,7 +184,19 @@ def _to_target(
             found = "before its end only the program says what its quality is"
             raise UsageError(f"--crossing {crossing} with --held-out", found, "leave --crossing out")
         crossing = "final"
-    arms = [make_arm(each, task, target, held_out=held_out, crossing=crossing, budget_s=timeout_s) for each in commands]
+    arms = [
+        make_arm(
+            each,
+            task,
+            target,
+            held_out=held_out,
+            crossing=crossing,
+            budget_s=timeout_s,
+            pattern=given["progress"],
+            setup=given["setup"],
+        )
+        for each in commands
+    ]
     store = shared.open_store(store_path)
     effect = None if until is None else until.effect
     kind = ProgramRuns(

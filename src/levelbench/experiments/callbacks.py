@@ -8,7 +8,9 @@ are one phase, ``train``.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -32,19 +34,28 @@ def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
     """The handles of the hooks that :meth:`TrackedRun.autophase` describes."""
     if not hasattr(model, "register_forward_pre_hook"):
         raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure") if hasattr(optimizer, "step") else None
+    if closure is not None and closure.default is closure.empty:
+        found = f"{type(optimizer).__name__}'s step has forward and backward passes in it"
+        raise UsageError("autophase", found, "leave the optimizer out, or name phases: run.phase(...)")
     if optimizer is not None and not hasattr(optimizer, "register_step_pre_hook"):
         raise UsageError("autophase", f"{type(optimizer).__name__} is no torch.optim optimizer", "leave it out")
     grad_enabled, outer = sys.modules["torch"].is_grad_enabled, [int(Phase.OTHER)]
+    passes, owner = run.hooked, threading.get_ident()
 
     def forward(*_: object) -> None:
+        if threading.get_ident() != owner:
+            return
+        passes[id(model)] += 1
         run._begin_work()
         outer.append(run._phase)
         if run._phase != Phase.EVALUATE:
             run._switch(Phase.FORWARD if grad_enabled() else Phase.EVALUATE)
 
     def backward(*_: object) -> None:
-        before = outer.pop() if len(outer) > 1 else outer[0]
-        run._switch(Phase.BACKWARD if run._phase == Phase.FORWARD else before)
+        if threading.get_ident() == owner:
+            before = outer.pop() if len(outer) > 1 else outer[0]
+            run._switch(Phase.BACKWARD if run._phase == Phase.FORWARD else before)
 
     def update(*_: object) -> None:
         run._switch(Phase.UPDATE)
@@ -52,8 +63,13 @@ def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
     def rest(*_: object) -> None:
         run._switch(Phase.OTHER)
 
-    hooks = [model.register_forward_pre_hook(forward), model.register_forward_hook(backward)]
-    if optimizer is not None:
+    hooks = []
+    # A second optimizer of the same module, or a second epoch, needs no second hook.
+    if id(model) not in passes:
+        passes[id(model)] = 0
+        hooks = [model.register_forward_pre_hook(forward), model.register_forward_hook(backward)]
+    if optimizer is not None and id(optimizer) not in passes:
+        passes[id(optimizer)] = 1
         hooks += [optimizer.register_step_pre_hook(update), optimizer.register_step_post_hook(rest)]
     return hooks
 
@@ -72,10 +88,10 @@ class _Told:
         self.phase = self.run._switch
         self.phase(phase)
 
-    def step(self, examples: int = 0, batch: object = None) -> None:
-        """A step has ended."""
+    def step(self, examples: int = 0, batch: object = None, times: int = 1) -> None:
+        """A step has ended, of so many ``times`` the examples of one."""
         if self._examples is not None:
-            examples = self._examples
+            examples = self._examples * times
         self.run.step(examples or (examples_of(batch) if batch is not None else 0))
 
     def over(self) -> bool:
@@ -202,16 +218,22 @@ class _Keras(_Callback):
 
     model: Any
     fitting = False
+    batch = -1
 
     def on_train_begin(self, logs: object = None) -> None:
         self.fitting = True
         self.told.phase(Phase.DATA)
 
+    def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+        self.batch = -1
+
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
         self.told.phase(Phase.TRAIN)
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        self.told.step()
+        # With steps_per_execution several batches are one event.
+        self.told.step(times=batch - self.batch if batch > self.batch else 1)
+        self.batch = batch
         self.told.phase(Phase.DATA)
         self._stop()
 
@@ -233,6 +255,12 @@ class _Keras(_Callback):
             self.model.stop_training = True
 
 
+def _held_out(sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The figures of the last data set that is not called after training."""
+    names = [name for name in sets if not name.lower().startswith("train")]
+    return sets[names[-1]] if names else next(reversed(list(sets.values())), {})
+
+
 class _Xgboost(_Callback):
     """An iteration is one phase, ``train``, with its evaluation: both come before the event."""
 
@@ -242,8 +270,7 @@ class _Xgboost(_Callback):
 
     def after_iteration(self, model: object, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
         self.told.step()
-        # Of several data sets the last is meant.
-        last: Mapping[str, Any] = next(reversed(list(evals_log.values())), {})
+        last = _held_out(evals_log)
         self.told.quality({name: values[-1] for name, values in last.items()}, epoch + 1)
         self.told.phase(Phase.OTHER)
         return self.told.over()
@@ -259,8 +286,10 @@ def _lightgbm(told: _Told) -> Any:
     def after(state: Any) -> None:
         told.step()
         found = state.evaluation_result_list or []
-        # Each is (data, metric, value, ...), and of several data sets the last is meant.
-        told.quality({each[1]: each[2] for each in found}, state.iteration + 1)
+        sets: dict[str, dict[str, Any]] = {}
+        for name, metric, value, *_ in found:
+            sets.setdefault(name, {})[metric] = value
+        told.quality(_held_out(sets), state.iteration + 1)
         told.phase(Phase.OTHER)
         if told.over():
             raise stop(state.iteration, found)

@@ -47,7 +47,7 @@ _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _TAIL_BYTES = 4096
 _LINES = re.compile(rb"(?<=\r)(?!\n)|\r?\n")
 """Where a line ends; a carriage return that does not belong to a new line stays with it, and says what it is."""
-_LINE_BYTES = 1 << 20
+_LINE_BYTES = 1 << 16
 _GRACE_S, _GONE_S = 2.0, 1.0
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
@@ -131,11 +131,13 @@ def carry_out_command(
     show: bool = False,
     environment: Mapping[str, str] | None = None,
     read: Callable[[str], bool] | None = None,
+    on_end: Callable[[], object] = lambda: None,
 ) -> Ended:
     """Start it, wait until it has ended, and end what it leaves behind.
 
     With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and ends it where it returns
-    true. ``environment`` is added to ours. Raises ``MissingError`` for a program that cannot be started.
+    true; ``on_end`` is called when it has ended. ``environment`` is added to ours. Raises ``MissingError`` for a
+    program that cannot be started.
     """
     output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
     errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
@@ -162,6 +164,7 @@ def carry_out_command(
             _end_group(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall_ns = HOST.now_ns() - began_ns
+        on_end()
         process.returncode = os.waitstatus_to_exitcode(status)
     except OSError as error:
         if process is not None:
@@ -264,7 +267,10 @@ def _follow(
             if not part and reading:
                 poll.unregister(output)
                 reading = False
-            *lines, pending = _LINES.split((pending + part)[-_LINE_BYTES:])
+            first, *others = _LINES.split(part)
+            *lines, pending = pending + first, *others
+            # What goes on for so long is no line that tells a quality.
+            pending = pending[-_LINE_BYTES:]
             for line in lines if part else [pending]:
                 text = line.decode("utf-8", "replace")
                 last = text.strip() or last
@@ -291,7 +297,9 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 
 def _end_group(group: int) -> bool:
     """End the processes of a group, those that do not listen with force; whether there were any."""
-    found = _signal_group(group, signal.SIGTERM)
+    # What has ended and was waited for by nobody yet is in the group, too.
+    found = _alive(group)
+    _signal_group(group, signal.SIGTERM)
     # A stopped process gets its SIGTERM when it goes on.
     _signal_group(group, signal.SIGCONT)
     _until_gone(group, _GRACE_S if found else 0.0)

@@ -27,7 +27,7 @@ from levelbench.experiments.request import Arm
 from levelbench.experiments.track import Outside, TrackedRun, target_of
 from levelbench.measure.clocks import HOST
 from levelbench.records import Record, Specification, read_record
-from levelbench.records.schema import Source, Target, is_share
+from levelbench.records.schema import Source, Target, is_share, redact
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.writer import path_part
@@ -35,7 +35,10 @@ from levelbench.records.writer import path_part
 __all__ = ["HeldOut", "Printed", "ProgramRuns", "make_arm", "read_held_out", "read_target"]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_NOT_IT = re.compile(r"(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?)[\s_/:-]*$", re.IGNORECASE)
+"""What before a metric's name says that the number after it is another quality."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
 _INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
 _MLLOG = ":::MLL"
@@ -54,7 +57,7 @@ class Printed:
     def __init__(self, target: Target, pattern: str | None = None) -> None:
         self._target = target
         name = re.escape(target.metric)
-        default = rf"(?<![\w.-]){name}{_AFTER_NAME}(?P<quality>{_NUMBER})(?![\w.])(?P<percent>\s*%)?"
+        default = rf"(?<![\w.-]){name}{_AFTER_NAME}(?P<quality>{_NUMBER})(?![\w.]|[,/]\d)(?P<percent>\s*%)?"
         try:
             self._quality = re.compile(pattern or default)
         except re.error as error:
@@ -69,6 +72,7 @@ class Printed:
             re.compile(rf"(?<![\w.-]){word}s?[\"']?[\s:=#]*(\d+(?:\.\d+)?)", re.I) for word in ("epoch", "step")
         ]
         self._before: tuple[float, float | None, float | None] | None = None
+        self._guessed = pattern is None
 
     def read(self, line: str) -> tuple[float, float | None] | None:
         """The quality in a line, and its epoch where that is told; ``None`` without one, or for the same once more.
@@ -85,15 +89,26 @@ class Printed:
         return found[0], found[1]
 
     def _of_text(self, line: str) -> tuple[float, float | None, float | None] | None:
-        match = None
-        for match in self._quality.finditer(line):  # noqa: B007  # the last is meant
-            pass
-        if match is None:
+        if self._guessed and self._target.metric not in line:
             return None
+        line = _COLOURS.sub("", line)
+        found = list(self._quality.finditer(line))
+        if self._guessed:
+            found = [] if "Namespace(" in line else [each for each in found if not _NOT_IT.search(line[: each.start()])]
+        if not found:
+            return None
+        texts = {each.groupdict().get("quality") or each[1] for each in found}
+        if self._guessed and len(texts) > 1:
+            raise UsageError(
+                f"the {self._target.metric} that a program prints",
+                f"a line has several: {', '.join(sorted(map(str, texts)))}",
+                "say which: --progress 'val accuracy: ([0-9.]+)'",
+            )
+        match = found[-1]
         groups = match.groupdict()
         try:
-            value = float(groups["quality"] if "quality" in groups else match[1])
-        except (TypeError, ValueError):
+            value = float((groups["quality"] if "quality" in groups else match[1]).replace(",", ""))
+        except (AttributeError, ValueError):
             return None
         if groups.get("percent") and self._target.high == 1:
             value /= 100
@@ -119,6 +134,8 @@ class Printed:
 _TRAINED = "levelbench: trained"
 _MOST_BYTES = 1 << 30
 _FAR = 0.05
+_PREDICTING_S, _PREDICTING_SHARE = 1.0, 0.2
+"""Predictions may take so many seconds, or this share of the training, before they are a doubt."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +166,8 @@ class HeldOut:
         """
         asked = f"the predictions in {path.name}"
         try:
+            if not path.is_file():
+                raise UsageError(asked, "it is there and no file" if path.exists() else "there are none", _PREDICT)
             if path.stat().st_size > _MOST_BYTES:
                 raise UsageError(asked, "they are larger than 1 GiB", "write classes or scores of these inputs alone")
             if path.read_bytes()[:6] == b"\x93NUMPY":
@@ -157,8 +176,8 @@ class HeldOut:
                 found = np.loadtxt(path, delimiter="," if "," in path.read_text()[:4096] else None, ndmin=1)
         except OSError as error:
             raise UsageError(asked, f"they cannot be read: {error.strerror}", _PREDICT) from error
-        except ValueError as error:
-            raise UsageError(asked, f"they are no numbers: {error}", _PREDICT) from error
+        except (ValueError, MemoryError) as error:
+            raise UsageError(asked, f"they are no numbers: {error or 'too many'}", _PREDICT) from error
         if found.ndim not in (1, 2) or len(found) != len(self.labels) or not np.issubdtype(found.dtype, np.number):
             shown = f"they are {found.dtype} of shape {found.shape}, for {len(self.labels)} inputs"
             raise UsageError(asked, shown, _PREDICT)
@@ -204,14 +223,21 @@ def make_arm(
     held_out: HeldOut | None = None,
     crossing: str = "confirmed",
     budget_s: float | None = None,
+    pattern: str | None = None,
+    setup: str = "",
 ) -> Arm:
-    """The runs of a command: its program's text is their source, and the command, as it is typed, their setting."""
+    """The runs of a command: its program's text is their source; the command, as it is typed, is their setting.
+
+    So is what is done before it, off its clock, and the ``pattern`` that finds its quality.
+    """
     said = command.specification
     settings: dict[str, int | float | str | bool] = {"command": said.command}
     if said.revision:
         settings["revision"] = f"{said.label} {said.revision[:12]}"
     if said.copy:
         settings["copy"] = said.copy + 1
+    also = {"progress": pattern, "setup": setup, "prepare": said.prepare}
+    settings |= {name: redact(value) for name, value in also.items() if value}
     source = _source_of(command)
     specification = Specification(
         task=task,
@@ -380,11 +406,13 @@ class ProgramRuns(Kind[Arm, Record]):
         )
         # How long nobody waited for a line after the one before.
         gaps_ns: list[int] = []
+        trained_ns = 0
         began_ns = read_ns = HOST.now_ns()
 
         def read(line: str) -> bool:
-            nonlocal read_ns
+            nonlocal read_ns, trained_ns
             if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
+                trained_ns = HOST.now_ns()
                 run.hold()
                 _save(inputs, held_out)
             found = printed.read(line)
@@ -410,7 +438,12 @@ class ProgramRuns(Kind[Arm, Record]):
                     show=self._settings.show,
                     environment=environment,
                     read=read,
+                    on_end=run.hold if held_out is not None and not held_out.after else lambda: None,
                 )
+            if trained_ns:
+                outside.suspect += _after(trained_ns - began_ns, ended.wall_ns)
+            if ended.timed_out and held_out is not None:
+                outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             if not ended.stopped and not ended.timed_out:
                 outside.failed = failure_of(ended, None)
             if held_out is not None and not outside.failed:
@@ -434,6 +467,17 @@ def _save(path: Path, held_out: HeldOut) -> None:
     with path.with_suffix(".new").open("wb") as file:
         np.save(file, held_out.inputs)
     path.with_suffix(".new").rename(path)
+
+
+def _after(trained_ns: int, whole_ns: int) -> list[str]:
+    """A doubt where a program goes on for long after its clock has stopped."""
+    after_s = (whole_ns - trained_ns) * 1e-9
+    if after_s <= max(_PREDICTING_S, _PREDICTING_SHARE * trained_ns * 1e-9):
+        return []
+    return [
+        f"it went on for {after_s:.3g} s after it had said that it was trained, which took {trained_ns * 1e-9:.3g} s: "
+        "what it did then is on no clock"
+    ]
 
 
 def _doubts(gaps_ns: Sequence[int], left: bool) -> list[str]:

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -221,6 +222,9 @@ class TrackedRun:
         self._step_times: list[int] = []
         self._steps = self._steps_looked_at = self._samples = 0
         self._epochs, self._share, self._counts_epochs = 0, 0.0, False
+        self._counts_steps, self._steps_before_epoch, self._looking = False, 0, False
+        self.hooked: dict[int, int] = {}
+        """How often what :meth:`autophase` was given has passed forward, by its identity."""
         self._evaluations: list[Evaluation] = []
         self._quality: dict[str, float] = {}
         self._budget_spent = self._ended = False
@@ -312,7 +316,7 @@ class TrackedRun:
             if self._stops():
                 return
             self._begin_work()
-            self._counts_epochs = True
+            self._counts_epochs, self._steps_before_epoch = True, self._steps
             yield number
             self._epochs, self._share = self._epochs + 1, 0.0
 
@@ -322,10 +326,16 @@ class TrackedRun:
         ``examples`` says how many there are in a batch; without it they are the length of its first part.
         """
         self._need_own("data")
+        if self._looking:
+            # Of the held-out data that a quality goes through nothing is a step.
+            yield from batches
+            return
         self._begin_work()
+        self._counts_steps = True
         length = len(batches) if isinstance(batches, Sized) else 0
         count, source, taken, back = examples or examples_of, iter(batches), 0, self._phase
         while not self._stops():
+            self._need_own("data")
             self._switch(Phase.DATA)
             self._finish_step(self._timeline.switched_ns if self._timeline is not None else 0)
             try:
@@ -334,6 +344,9 @@ class TrackedRun:
                 self._switch(back)
                 self._passed()
                 return
+            except BaseException:
+                self._switch(back)
+                raise
             self._switch(back)
             taken += 1
             if length:
@@ -350,6 +363,7 @@ class TrackedRun:
         """A step ends here: for loops that do not take their batches from :meth:`data`."""
         self._need_own("step")
         self._begin_work()
+        self._counts_steps = True
         self._samples += examples
         self._step_open = True
         self._finish_step()
@@ -387,6 +401,7 @@ class TrackedRun:
         from levelbench.experiments.callbacks import make_callback
 
         self._need_own("callback")
+        self._counts_steps = True
         return make_callback(self, trainer, metric, examples)
 
     def evaluate(
@@ -406,13 +421,15 @@ class TrackedRun:
         back = self._phase
         self._switch(Phase.EVALUATE)
         # Without steps of its own, what lies between two evaluations is one.
-        self._step_open = self._step_open or self._steps == self._steps_looked_at
+        self._step_open = self._step_open or (not self._counts_steps and self._steps == self._steps_looked_at)
         self._finish_step(self._timeline.switched_ns)
+        self._looking = True
         try:
             value, named = self._values(quality() if callable(quality) else quality, "validation")
             if not self._ended:
                 self._note(named, loss)
         finally:
+            self._looking = False
             self._switch(back)
             self._mark_ns = self._timeline.switched_ns
         return value
@@ -462,7 +479,9 @@ class TrackedRun:
         now_ns = sum(phases_ns.values())
         # A step without a known number of examples has one at least.
         self._samples = max(self._samples, self._steps)
-        epoch, shown = self._epochs + self._share, None if loss is None else float(loss)
+        # Of an epoch whose length nobody has told it is looked at at the end.
+        untold = self._counts_epochs and not self._share and self._steps > self._steps_before_epoch
+        epoch, shown = self._epochs + (1.0 if untold else self._share), None if loss is None else float(loss)
         evaluation = Evaluation(now_ns, self._steps, epoch, self._samples, quality, shown, phases_ns)
         self._evaluations.append(evaluation)
         self._record.append(Samples("step_time", "ns", self._step_times))
@@ -570,6 +589,8 @@ class TrackedRun:
                 f"its process spent {self._before_s:.3g} s of processor time before its clock started: begin to track "
                 "before anything is trained"
             )
+        if self._steps and not all(self.hooked.values()):
+            suspect.append("autophase saw no forward pass: its phases are not told apart; give it what the loop calls")
         stopped_by = "its program ended"
         if self.reached:
             stopped_by = "target reached"
@@ -591,7 +612,9 @@ class TrackedRun:
     def _say(self, outcome: str) -> None:
         if self._first and not self._quiet:
             said = f"levelbench: {self._specification.task}, seed {self.seed}: {outcome}. levelbench show {self.id}"
-            sys.stderr.write(f"{said}\n")
+            with suppress(AttributeError, OSError, ValueError):
+                # A program may have closed it.
+                sys.stderr.write(f"{said}\n")
 
     def _forked(self) -> None:
         """In a child of the process: the record, its lock and its clock are the parent's."""
