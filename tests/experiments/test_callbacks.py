@@ -17,7 +17,7 @@ import pytest
 
 import levelbench
 from levelbench.errors import MissingError, UnknownNameError, UsageError
-from levelbench.records import read_record
+from levelbench.records import read_record, summarise
 
 MS = 0.004
 
@@ -227,6 +227,47 @@ def test_the_quality_on_training_data_is_not_taken_for_that_on_held_out_data(tra
         callback.on_epoch_end(0, {"accuracy": 1.0, "val_accuracy": 0.5})
         callback.on_epoch_end(1, {"accuracy": 1.0})
     assert [each.quality["validation"] for each in record().evaluations] == [0.5]
+
+
+def test_xgboosts_training_set_is_not_taken_for_held_out_data_where_it_comes_last(trainers, track, record):
+    with track() as run:
+        callback = run.callback("xgboost", examples=4)
+        callback.before_iteration(None, 0, {})
+        callback.after_iteration(None, 0, {"eval": {"accuracy": [0.5]}, "train": {"accuracy": [1.0]}})
+    assert [each.quality["validation"] for each in record().evaluations] == [0.5]
+
+
+def test_lightgbms_training_set_is_not_taken_for_held_out_data_where_it_comes_last(trainers, track, record):
+    with track() as run:
+        before, after = run.callback("lightgbm", examples=4)
+        found = [("valid_0", "accuracy", 0.5, True), ("training", "accuracy", 1.0, True)]
+        state = SimpleNamespace(iteration=0, evaluation_result_list=found)
+        before(state)
+        after(state)
+    assert [each.quality["validation"] for each in record().evaluations] == [0.5]
+
+
+def test_several_batches_of_keras_in_one_event_are_so_many_examples(trainers, track, record):
+    with track() as run:
+        callback = run.callback("keras", examples=8)
+        callback.model = None
+        callback.on_train_begin()
+        for epoch in range(2):
+            callback.on_epoch_begin(epoch)
+            for last in (4, 9):
+                callback.on_train_batch_begin(last - 4)
+                callback.on_train_batch_end(last)
+            callback.on_epoch_end(epoch, {"val_accuracy": 0.5})
+    assert [each.samples for each in record().evaluations] == [80, 160]
+
+
+def test_an_evaluation_before_training_is_at_step_0(trainers, track, record):
+    with track() as run:
+        callback = run.callback("lightning")
+        run.evaluate(0.1)
+        lightning(callback, [0.5])
+    assert [each.step for each in record().evaluations] == [0, 2]
+    assert summarise(record()).contradictions == []
 
 
 def test_a_trainer_that_is_unknown_is_named_with_those_there_are(track):

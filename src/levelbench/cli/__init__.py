@@ -183,6 +183,8 @@ def _advice(words: list[str]) -> str:
     if words[:1] not in (["run"], ["operator"], ["network"], ["infer"], ["scale"], ["time"], ["analyze"], ["task"]):
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
+    if words[0] == "time":
+        again = "the same command with --resume"
     return f"interrupted: what is finished is kept; {again} goes on from there"
 
 

@@ -178,6 +178,9 @@ def _to_target(
     held_out, crossing = None, given["crossing"] or "confirmed"
     if crossing not in RULES:
         raise UnknownNameError("crossing rule", crossing, RULES)
+    source = click.get_current_context().get_parameter_source("reveal_inputs")
+    if given["held_out"] is None and source is not click.core.ParameterSource.DEFAULT:
+        raise UsageError("--reveal-inputs without --held-out", "there are no inputs", "add --held-out, as in digits")
     if given["held_out"] is not None:
         held_out = read_held_out(given["held_out"], target, after=given["reveal_inputs"] == "after")
         if given["crossing"] not in (None, "final"):
@@ -279,8 +282,8 @@ def _table(summary: CommandSummary) -> Table:
 
     notes = []
     for count in sorted({len(each.times_s) for each in summary.entries}):
-        shown = "95 % interval" if count > 5 else "lowest to highest: too few for an interval"
-        notes.append(f"geometric mean [{shown}], n = {count}.".replace("95 %", f"{summary.level:.3g}"))
+        shown = f"{summary.level * 100:.3g} % interval" if count > 5 else "lowest to highest: too few for an interval"
+        notes.append(f"geometric mean [{shown}], n = {count}.")
     return Table.of(
         "commands",
         "Commands",

@@ -513,7 +513,10 @@ class TrackedRun:
         value, high = plain.pop(target.metric), math.inf if target.high is None else target.high
         if not (math.isnan(value) or target.low <= value <= high):
             found = f"{target.metric} is {value:g}, on a scale from {target.low:g} to {high:g}"
-            raise UsageError(asked, found, "report it on that scale, or give track(..., scale=(lowest, highest))")
+            do = "report it on that scale, or give track(..., scale=(lowest, highest))"
+            if self._outside is not None:
+                do = "give the target in per cent, as in --target accuracy=94, where the program prints per cent"
+            raise UsageError(asked, found, do)
         return value, {split: value, **{f"{split}.{name}": each for name, each in plain.items()}}
 
     def _stops(self) -> bool:

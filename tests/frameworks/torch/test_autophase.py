@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -85,6 +86,51 @@ def test_hooks_are_gone_when_the_run_has_ended(tmp_path):
 def test_what_has_no_hooks_is_refused(tmp_path, parts, message):
     with pytest.raises(UsageError, match=message), levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path):
         levelbench.autophase(*parts)
+
+
+def test_a_second_optimizer_of_a_module_needs_no_second_hook(tmp_path):
+    model = Model()
+    optimizers = [torch.optim.SGD([each], lr=0.1) for each in model.parameters()]
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        for _ in run.epochs(2):
+            for optimizer in optimizers:
+                levelbench.autophase(model, optimizer)
+            for batch in run.data([torch.ones(3, 2)] * 2):
+                model(batch).sum().backward()
+                for optimizer in optimizers:
+                    optimizer.step()
+            run.evaluate(0.5)
+        assert len(model._forward_hooks) == 1
+    (path,) = tmp_path.glob("*/*/*.jsonl")
+    phases = read_record(path).end.phases_ns
+    assert phases["backward"] >= 4 * 30e6
+
+
+def test_a_forward_pass_in_another_thread_changes_no_phase(tmp_path):
+    model = Model()
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        levelbench.autophase(model)
+        with run.phase("update"):
+            thread = threading.Thread(target=model, args=(torch.ones(3, 2),))
+            thread.start()
+            thread.join()
+        run.step()
+        run.evaluate(0.5)
+    (path,) = tmp_path.glob("*/*/*.jsonl")
+    record = read_record(path)
+    assert record.end.phases_ns["update"] >= 20e6
+    assert "forward" not in record.end.phases_ns
+    assert any("saw no forward pass" in each for each in record.end.suspect)
+
+
+def test_an_optimizer_whose_step_has_forward_passes_in_it_is_refused(tmp_path):
+    model = torch.nn.Linear(1, 1)
+    message = "forward and backward passes in it"
+    with (
+        pytest.raises(UsageError, match=message),
+        levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True),
+    ):
+        levelbench.autophase(model, torch.optim.LBFGS(model.parameters()))
 
 
 def test_it_needs_a_run():
