@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, SupportsFloat
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.experiments.track import TrackedRun, examples_of
@@ -98,7 +98,7 @@ class _Told:
         """Whether the training is to end."""
         return self.run._stops()
 
-    def quality(self, logged: Mapping[str, Any], epoch: float, prefix: str = "") -> None:
+    def quality(self, logged: Mapping[str, SupportsFloat], epoch: float, prefix: str = "") -> None:
         """Record what the trainer has logged after so many epochs; where it has not validated, nothing.
 
         What it logs of validation begins with ``prefix``: without it, ``accuracy`` may be that of the training data.
@@ -255,7 +255,7 @@ class _Keras(_Callback):
             self.model.stop_training = True
 
 
-def _held_out(sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _held_out(sets: Mapping[str, Mapping[str, SupportsFloat]]) -> Mapping[str, SupportsFloat]:
     """The figures of the last data set that is not called after training."""
     names = [name for name in sets if not name.lower().startswith("train")]
     return sets[names[-1]] if names else next(reversed(list(sets.values())), {})
@@ -270,8 +270,8 @@ class _Xgboost(_Callback):
 
     def after_iteration(self, model: object, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
         self.told.step()
-        last = _held_out(evals_log)
-        self.told.quality({name: values[-1] for name, values in last.items()}, epoch + 1)
+        told = {name: {metric: each[-1] for metric, each in found.items()} for name, found in evals_log.items()}
+        self.told.quality(_held_out(told), epoch + 1)
         self.told.phase(Phase.OTHER)
         return self.told.over()
 
@@ -286,7 +286,7 @@ def _lightgbm(told: _Told) -> Any:
     def after(state: Any) -> None:
         told.step()
         found = state.evaluation_result_list or []
-        sets: dict[str, dict[str, Any]] = {}
+        sets: dict[str, dict[str, SupportsFloat]] = {}
         for name, metric, value, *_ in found:
             sets.setdefault(name, {})[metric] = value
         told.quality(_held_out(sets), state.iteration + 1)

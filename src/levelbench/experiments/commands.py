@@ -39,7 +39,15 @@ from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
 
-__all__ = ["Command", "CommandBenchmarks", "Ended", "Preparation", "carry_out_command", "failure_of", "make_command"]
+__all__ = [
+    "Command",
+    "CommandBenchmarks",
+    "EndedCommand",
+    "Preparation",
+    "carry_out_command",
+    "failure_of",
+    "make_command",
+]
 __all__ += ["numbered", "peak_memory", "revisions"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
@@ -69,7 +77,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedCommand:
     """How a process ended: wall time and resources, its exit code (negative for a signal), the last of its errors.
 
     ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
@@ -132,7 +140,7 @@ def carry_out_command(
     environment: Mapping[str, str] | None = None,
     read: Callable[[str], bool] | None = None,
     on_end: Callable[[], object] = lambda: None,
-) -> Ended:
+) -> EndedCommand:
     """Start it, wait until it has ended, and end what it leaves behind.
 
     With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and ends it where it returns
@@ -180,7 +188,7 @@ def carry_out_command(
         if process is not None and process.returncode is None:
             process.kill()
             process.wait()
-    return Ended(
+    return EndedCommand(
         wall_ns,
         usage.ru_utime,
         usage.ru_stime,
@@ -430,7 +438,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
 
         yield make
 
-    def _run(self, command: Command) -> Ended:
+    def _run(self, command: Command) -> EndedCommand:
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
 
     def _record(self, command: Command, seed: int, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
@@ -478,7 +486,7 @@ def peak_memory(found_b: int | None) -> Measurement:
     return Measurement("peak_memory", "B", float(found_b), "ru_maxrss: the largest of these processes")
 
 
-def failure_of(ended: Ended, timeout_s: float | None) -> str:
+def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:
     """Why it failed; empty where it did not."""
     if ended.timed_out:
         return f"it did not end within {timeout_s:g} s"

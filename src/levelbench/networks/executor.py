@@ -216,7 +216,7 @@ class Backend(OperatorBackend):
             live.update({name: self.array(np.array(parameters[name])) for name in live})
         return built
 
-    def building(self, seed: int) -> AbstractContextManager[Any]:
+    def building(self, seed: int) -> AbstractContextManager[None]:
         """While it lasts a framework's own network is built, whose weights depend on ``seed`` alone."""
         return nullcontext()
 

@@ -153,7 +153,7 @@ class NativeNetwork:
         return NativeModel(self.name, framework, model, parameters=parameters, loss=loss, smoothing=self.smoothing)
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """Whether it is a ``torch.nn.Module`` that exists already, told without importing torch."""
     return not isinstance(value, type) and _is_torch(value)
 
@@ -213,7 +213,7 @@ def _model(made: Any, module: ModuleType, name: str, word: str) -> NativeModel:
     )
 
 
-def _is_torch(model: Any) -> bool:
+def _is_torch(model: object) -> bool:
     """Whether it is a ``torch.nn.Module``, told without importing torch."""
     return any(each.__name__ == "Module" and each.__module__.startswith("torch.") for each in type(model).__mro__)
 

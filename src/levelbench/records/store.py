@@ -241,10 +241,10 @@ def _instant_s(started: str) -> float:
     return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
-def _flat_row(run: RunSummary) -> dict[str, Any]:
+def _flat_row(run: RunSummary) -> dict[str, object]:
     """A run as one row of plain values."""
     named = {name: getattr(run, name) for name in _FLAT}
-    grouped: dict[str, Mapping[str, Any]] = {
+    grouped: dict[str, Mapping[str, object]] = {
         "setting": run.settings,
         "phase_s": run.phases_s,
         "quality": run.quality,
@@ -368,7 +368,7 @@ class Store:
                 columns[name] = [None if each is None else str(each) for each in values]
         return arrow.table(columns)
 
-    def _flat(self, selector: str | Selector | None) -> list[dict[str, Any]]:
+    def _flat(self, selector: str | Selector | None) -> list[dict[str, object]]:
         return [_flat_row(summary) for summary in self.summaries(selector)]
 
     def find(self, selector: str | Selector) -> list[Record]:

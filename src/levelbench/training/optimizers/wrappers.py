@@ -345,7 +345,7 @@ class Native(Optimizer):
             object.__setattr__(self, key, value)
 
     @classmethod
-    def of(cls, given: Any) -> Native:
+    def of(cls, given: object) -> Native:
         """``functools.partial(torch.optim.AdamW, lr=1e-3)``, a class of that kind, or a chain of optax's.
 
         ``DefinitionError`` for anything else, and for an optimizer that evaluates the loss itself, as LBFGS does.
@@ -375,7 +375,7 @@ class Native(Optimizer):
         return cls._holding(f"{maker.__module__.partition('.')[0]}'s {maker.__name__}", lr, words, maker)
 
     @classmethod
-    def _holding(cls, name: str, lr: float, settings: Mapping[str, Any], made: Any) -> Native:
+    def _holding(cls, name: str, lr: float, settings: Mapping[str, Any], made: object) -> Native:
         if not (math.isfinite(lr) and lr > 0):
             raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")
         found = object.__new__(cls)
