@@ -11,7 +11,7 @@ import pytest
 
 from levelbench.cli import main
 from levelbench.experiments import commands
-from levelbench.experiments.commands import Ended
+from levelbench.experiments.commands import EndedCommand
 
 FAST, SLOW = "sleep 0.02", "sleep 0.1"
 
@@ -23,7 +23,7 @@ def still(monkeypatch):
 
     def carry_out(command, *_, **__):
         took_s = float(command.text.split()[1]) * next(jitter) if command.text.startswith("sleep") else 1e-3
-        return Ended(int(took_s * 1e9), took_s / 2, 0.001, None, 0, "")
+        return EndedCommand(int(took_s * 1e9), took_s / 2, 0.001, None, 0, "")
 
     monkeypatch.setattr(commands, "carry_out_command", carry_out)
 
