@@ -119,6 +119,9 @@ def test_copies_are_found_whatever_they_say_of_their_start(run, group):
     other = run(1.0, seed=7, phases_s=phases, started="2026-02-01T00:00:00.000+00:00")
     gate = comparable(group("a", [one]), group("b", [other]))
     assert [each.subject for each in gate.refusals] == ["copies"]
+    with pytest.raises(IncomparableError) as refused:
+        compare(group("a", [one]), group("b", [other]))
+    assert "levelbench rm" in refused.value.do
 
 
 def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
@@ -191,6 +194,11 @@ def test_what_another_framework_does_not_load_is_no_difference(run, group):
     loaded = environment(libraries={"numpy": "2.4", "torch": "2.9"}, threads={"loaded": {"libgomp": 2}})
     b = [run(1.0 + seed / 10, seed=seed, environment=loaded, framework="torch") for seed in range(3)]
     assert said((group("a", a), group("b", b, framework="torch"))) == []
+
+
+def test_a_side_of_one_run_has_a_machine_too(run, group):
+    runs = [run(1.0, seed=0, environment={"machine": {"id": name}}) for name in ("m1", "m2")]
+    assert ("no verdict", "machine") in said((group("a", runs[:1]), group("b", runs[1:])))
 
 
 def test_another_machine_withholds_the_verdict_and_is_a_doubt_where_one_is_asked_for(sides):

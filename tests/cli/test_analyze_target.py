@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from levelbench.cli import watching
 from levelbench.errors import UsageError
-from levelbench.experiments import kernel, training
+from levelbench.experiments import training
 from levelbench.records.reader import Record
 from levelbench.records.schema import Evaluation, Header, Source, Specification, Target
 
@@ -52,7 +53,7 @@ def climbing(monkeypatch):
     luck = np.random.default_rng(0).normal(0, 0.002, (10, 20))
     curves = 0.95 - 0.85 * np.exp(-np.arange(1, 21) / 3) + luck
     found = {seed: record(curve.tolist(), seed) for seed, curve in enumerate(curves)}
-    monkeypatch.setattr(kernel, "carry_out", lambda *_, **__: found)
+    monkeypatch.setattr(watching, "carry_out", lambda *_, **__: found)
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_the_dots_of_the_figure_are_where_the_runs_confirmed_the_proposed_target
 def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(call, tmp_path, monkeypatch):
     # Curves that are at their end from the second evaluation on.
     qualities = [0.1, *[0.9 + 0.001 * at for at in range(7)]]
-    monkeypatch.setattr(kernel, "carry_out", lambda *_, **__: {seed: record(qualities, seed) for seed in range(10)})
+    monkeypatch.setattr(watching, "carry_out", lambda *_, **__: {seed: record(qualities, seed) for seed in range(10)})
     code, out, _ = call(*WORDS[:-1], "8", "--store", tmp_path)
     assert code == 4
     assert "target: none: no knee" in out

@@ -88,6 +88,7 @@ def test_times_that_are_scaled_without_the_raw_steps_are_found(found):
         ({"samples": 641}, "at step 20 there were 1 examples in 10 steps since the evaluation before"),
         ({"epoch": 0.5}, "at step 20 the epoch is 0.5 after 1"),
         ({"quality": {"validation": 1.2}}, "at step 20 validation is 1.2, on a scale from 0 to 1"),
+        ({"quality": {"validation": -0.2}}, "at step 20 validation is -0.2, on a scale from 0 to 1"),
         ({"loss": None}, "at step 20 the loss had diverged, and training went on"),
         ({"loss": 21.0}, "at step 20 the loss had diverged, and training went on"),
     ],

@@ -267,6 +267,16 @@ def test_a_follower_waits_for_the_rest_of_a_line(tmp_path, make_header, make_run
             follower.poll()
 
 
+def test_a_follower_names_the_line_that_is_too_long(tmp_path, make_header, make_events, make_run, monkeypatch):
+    path = make_run(tmp_path, make_header(), make_events()[:2])
+    monkeypatch.setattr(lines, "LINE_LIMIT", max(map(len, path.read_bytes().splitlines(keepends=True))))
+    follower = Follower(path)
+    with path.open("ab") as file:
+        file.write(b"x" * (lines.LINE_LIMIT + 1))
+    with pytest.raises(RecordError, match="line 4 is longer than"):
+        follower.poll()
+
+
 @pytest.mark.parametrize("figure", ["-1", "9" * 20, "9" * 400, "9" * 5000])
 @pytest.mark.parametrize("field", ['"seed":', '"step":', '"samples":', '"t_ns":', '"forward":'])
 def test_a_count_that_is_negative_or_beyond_64_bits_is_an_error_of_that_record(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from levelbench.analysis.targets import Runs, TaskProposal
     from levelbench.experiments.request import Arm
     from levelbench.experiments.training import RunPlan
-    from levelbench.records import Record, RunGroup, Store
+    from levelbench.records import Record, RunGroup
     from levelbench.report.tables import Table
     from levelbench.training.task import Setting
 
@@ -62,24 +61,24 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     Exits with 4 where the curves have no good target.
     """
     from levelbench.analysis.targets import check_shares, tune
-    from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.kernel import carry_out, make_plan
+    from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
-    from levelbench.measure.environment import capture
 
     check_shares(given["cost"], given["width"])
     shared.check_plot(given["plot"])
     arm = _arm_of_target(task, given)
     _check_evaluations(arm, given["data"])
     store = shared.open_store(store_path)
-    seeds = range(given["seed"], given["seed"] + given["runs"])
-    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
-    plan = make_plan(kind, [arm], seeds, capture(), fresh=given["fresh"])
-    with shared.as_far_as_read(err=True):
-        _say(plan, store)
-    with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
-        found = carry_out(plan, kind, watcher)
-    records = [record for _, record in sorted(found.items()) if record.evaluations]
+    _, found = measure_runs(
+        Training(store, given["data"], Extras(fork=not given["spawn"])),
+        [arm],
+        given["runs"],
+        folder=store.path,
+        first_seed=given["seed"],
+        fresh=given["fresh"],
+        as_json=True,
+    )
+    records = [record for record in found.values() if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
     lines = _proposal(task, arm, tuning, given)
     if as_json:
@@ -129,13 +128,6 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
         examples = int(recipe.sampler.epoch(split, 0, 0).sizes.sum())
     last = max(1, round(epochs * per_epoch))
     check_evaluations(-(-last // min(every.steps(per_epoch, examples), last)), specification.evaluate_every, epochs)
-
-
-def _say(plan: RunPlan, store: Store) -> None:
-    for line in plan.lines():
-        click.echo(line, err=True)
-    if plan.to_go:
-        click.echo(f"records: {store.path}", err=True)
 
 
 def _proposal(task: str, arm: Arm, tuning: TaskProposal, given: dict[str, Any]) -> list[str]:
@@ -264,9 +256,7 @@ task.add_command(tune_target, "tune-target")
 
 _CANNOT_TELL = 4
 _MOST_FULL = 3
-_NO_FIGURE = (
-    "no figure: no arm has a speed-up, because runs missed the target or failed (allow more with --epochs or --budget)"
-)
+_NO_FIGURE = "no arm has a speed-up, because runs missed the target or failed (allow more with --epochs or --budget)"
 
 
 @click.group("analyze")
@@ -305,7 +295,7 @@ command.add_command(tune_target)
 @click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@shared.table_options
 @click.option(
     "--margin", type=float, default=0.1, show_default=True, help="COMPOSABLE: the whole interval this close to 1."
 )
@@ -322,26 +312,24 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     Runs that the store already holds are not made again: the same command resumes. Exits with 4 where the runs cannot
     tell.
     """
-    from levelbench.cli.watching import LiveWatcher
-    from levelbench.experiments.kernel import carry_out, make_plan
+    from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
-    from levelbench.measure.environment import capture
 
     shared.check_statistics(given["margin"], given["level"])
     shared.check_plot(given["plot"])
-    shared.check_writable(given["plot"], given["markdown_path"])
+    shared.check_writable(given["plot"], given["csv_path"], given["markdown_path"])
     arms, off = _arms(task, factors, given)
     store = shared.open_store(store_path)
-    seeds = range(given["seed"], given["seed"] + given["runs"])
-    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
-    plan = make_plan(kind, arms, seeds, capture(), fresh=given["fresh"])
-    with shared.as_far_as_read(err=as_json):
-        for line in (f"{len(arms)} arms of {', '.join(off)}", *plan.lines()):
-            click.echo(line, err=as_json)
-        if plan.to_go:
-            click.echo(f"records: {store.path}", err=as_json)
-    with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, kind, watcher)
+    plan, records = measure_runs(
+        Training(store, given["data"], Extras(fork=not given["spawn"])),
+        arms,
+        given["runs"],
+        folder=store.path,
+        first_lines=lambda plan: [f"{len(arms)} arms of {', '.join(off)}"],
+        first_seed=given["seed"],
+        fresh=given["fresh"],
+        as_json=as_json,
+    )
     return _conclude(plan, records, off, as_json, given)
 
 
@@ -409,31 +397,27 @@ def _conclude(
 ) -> int:
     """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.composition import CompositionKind, compose
+    from levelbench.cli.reporting import doubt_lines
     from levelbench.records import group_runs, summarise
+    from levelbench.report.analyses import arms_table, effects_table, write_composition
 
     clocks = [arm.specification.clock for arm in plan.arms]
     runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
     groups = group_runs(runs)
     found = compose(groups, off, margin=given["margin"], level=given["level"])
     code = _CANNOT_TELL if found.kind is CompositionKind.UNCLEAR else 0
-    if as_json:
-        shared.emit_json({**_composition_json(found, groups), **_write_composition(found, given)})
-        return code
-    with shared.as_far_as_read():
-        _print_composition(found, groups)
-    for name, path in _write_composition(found, given).items():
-        click.echo(f"{name}: {path}" if path else _NO_FIGURE)
-    return code
-
-
-def _print_composition(found: Composition, groups: list[RunGroup]) -> None:
-    from levelbench.cli.reporting import doubt_lines
-    from levelbench.report.analyses import arms_table, effects_table
-
     tables = [each for each in (arms_table(found), effects_table(found)) if each is not None]
-    click.echo()
-    shared.print_tables(*tables)
-    click.echo("\n" + "\n".join([*found.lines(), *doubt_lines(groups)]))
+    lines = [*found.lines(), *doubt_lines(groups)]
+
+    def write() -> dict[str, str]:
+        written = shared.write_tables(given, tables, lines, title="Composition")
+        if given["plot"] is not None:
+            drawn = write_composition(found, given["plot"])
+            written |= {"no_plot": _NO_FIGURE} if drawn is None else {"plot": str(drawn)}
+        return written
+
+    shared.present(tables, lines, lambda: _composition_json(found, groups), write, as_json=as_json)
+    return code
 
 
 def _composition_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
@@ -441,20 +425,3 @@ def _composition_json(found: Composition, groups: list[RunGroup]) -> dict[str, A
 
     cells = [{**dataclasses.asdict(cell), "on": sorted(cell.on)} for cell in found.cells]
     return {**dataclasses.asdict(found), "cells": cells, "groups": [group_json(group) for group in groups]}
-
-
-def _write_composition(found: Composition, given: dict[str, Any]) -> dict[str, str | None]:
-    """What was asked for, written; the paths by name, ``None`` for a figure that had nothing to show."""
-    from levelbench.report.analyses import arms_table, effects_table, write_composition
-    from levelbench.report.drawing import write_whole
-    from levelbench.report.tables import to_markdown
-
-    written: dict[str, str | None] = {}
-    if given["markdown_path"] is not None:
-        tables = [each for each in (arms_table(found), effects_table(found)) if each is not None]
-        text = "\n".join(["# Composition", "", *found.lines(), "", *(to_markdown(each, 2) for each in tables)])
-        written["markdown"] = str(write_whole(given["markdown_path"], text))
-    if given["plot"] is not None:
-        drawn = write_composition(found, given["plot"])
-        written["plot"] = None if drawn is None else str(drawn)
-    return written

@@ -39,7 +39,7 @@ _SIZES = "4B:64MiB"
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a rank counts as lost.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw latency and bandwidth to this .svg or .png file.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@shared.table_options
 @shared.json_option
 @shared.debug_option
 def command(as_json: bool, debug: bool, **given: Any) -> int:
@@ -62,7 +62,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     shared.check_statistics(0.02, given["level"])
     if given["plot"] is not None:
         check_ending(given["plot"])
-    shared.check_writable(given["plot"], given["markdown_path"])
+    shared.check_writable(given["plot"], given["csv_path"], given["markdown_path"])
     name, options = parse_item(given["engine"]) if given["engine"] else (None, {})
     todo = _todo({**given, "engine": name})
     ranks = given["ranks"]
@@ -125,26 +125,20 @@ def _crowded(ranks: int) -> list[str]:
 def _show(swept: list[Swept], as_json: bool, given: dict[str, Any]) -> None:
     from levelbench.cli.communicator_words import curves, fits_table, sweep_json, times_table
     from levelbench.report.distributed import write_communicators
-    from levelbench.report.drawing import write_whole
-    from levelbench.report.tables import to_markdown
 
     level = given["level"]
     fits = fits_table(swept, level)
     tables = [times_table(swept, level), *([] if fits is None else [fits])]
-    if not as_json:
-        with shared.as_far_as_read():
-            shared.print_tables(*tables)
-    written = {}
-    if given["markdown_path"] is not None:
-        text = "\n".join(to_markdown(each) for each in tables)
-        written["markdown"] = str(write_whole(given["markdown_path"], text))
-    if given["plot"] is not None:
-        title = f"{' and '.join(each.communicator for each in swept)}, {given['ranks']} ranks"
-        written["plot"] = str(write_communicators(title, curves(swept, level), given["plot"]))
-    if as_json:
-        shared.emit_json(
-            {"level": level, "warnings": _crowded(given["ranks"]), "swept": sweep_json(swept, level), **written}
-        )
-        return
-    for name, path in written.items():
-        click.echo(f"{name}: {path}")
+    warnings = _crowded(given["ranks"])
+
+    def write() -> dict[str, str]:
+        written = shared.write_tables(given, tables, warnings)
+        if given["plot"] is not None:
+            title = f"{' and '.join(each.communicator for each in swept)}, {given['ranks']} ranks"
+            written["plot"] = str(write_communicators(title, curves(swept, level), given["plot"]))
+        return written
+
+    def view() -> dict[str, Any]:
+        return {"level": level, "warnings": warnings, "swept": sweep_json(swept, level)}
+
+    shared.present(tables, [], view, write, as_json=as_json)

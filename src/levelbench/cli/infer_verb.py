@@ -74,7 +74,7 @@ _LARGEST = 2**32 - 1
 @click.option("--seed", type=click.IntRange(0, _LARGEST), default=0, show_default=True, help="Seed of the queries.")
 @click.option("-n", "--processes", type=int, default=_PROCESSES, show_default=True, help="Fresh processes an arm.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the latencies to a file in .svg or .png.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the table as Markdown.")
+@shared.table_options
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds; the network is kept.")
 @shared.until_clear_options
 @shared.statistics_options
@@ -121,7 +121,8 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
         InferenceBenchmarks(store_path, folder, effect=None if until is None else until.effect),
         specifications,
         given["processes"],
-        say=lambda plan: _say(plan, store_path, as_json),
+        folder=store_path / "inference",
+        first_lines=_busy,
         watch=lambda plan: ProcessProgress(plan, title, outcome_remark),
         conclude=conclude,
         judge=judge,
@@ -156,7 +157,7 @@ def _check(given: dict[str, Any]) -> None:
             raise MissingError(
                 f"--plot {given['plot']}", "matplotlib is not installed", 'pip install "levelbench[plot]"'
             )
-    shared.check_writable(given["markdown_path"], given["plot"])
+    shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
 
 
 def _specifications(
@@ -215,45 +216,24 @@ def _demand(given: dict[str, Any]) -> Any:
     return Demand(given["quality_share"], given["target_accuracy"])
 
 
-def _say(plan: InferencePlan, store: Path, as_json: bool) -> None:
-    for line in plan.lines():
-        click.echo(line, err=as_json)
-    click.echo(f"records: {store / 'inference'}", err=as_json)
-    if plan.to_go:
-        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-        if busy > 1.0:
-            click.echo(f"the machine is busy (load {busy:.1f}): latencies will be longer than they are", err=as_json)
+def _busy(plan: InferencePlan) -> list[str]:
+    busy = os.getloadavg()[0] if plan.to_go and hasattr(os, "getloadavg") else 0.0
+    return [f"the machine is busy (load {busy:.1f}): latencies will be longer than they are"] if busy > 1.0 else []
 
 
 def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json: bool, given: dict[str, Any]) -> None:
-    """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.report.inference import inference_lines, inference_table
+    from levelbench.cli.as_json import inference_json
+    from levelbench.report.inference import inference_lines, inference_table, write_inference
 
-    table = inference_table(summary)
-    if not as_json:
-        with shared.as_far_as_read():
-            click.echo()
-            shared.print_tables(table)
-            for line in ("", *inference_lines(summary)):
-                click.echo(shared.visible(line))
-    written = {}
-    if given["markdown_path"] is not None:
-        from levelbench.report.drawing import write_whole
-        from levelbench.report.tables import to_markdown
+    table, lines = inference_table(summary), inference_lines(summary)
 
-        said = "".join(f"\n- {line}" for line in inference_lines(summary))
-        written["markdown"] = str(write_whole(given["markdown_path"], f"{to_markdown(table)}{said}\n"))
-    if given["plot"] is not None:
-        from levelbench.report.inference import write_inference
+    def write() -> dict[str, str]:
+        written = shared.write_tables(given, [table], lines)
+        return (
+            written if given["plot"] is None else written | {"plot": str(write_inference(summary, arms, given["plot"]))}
+        )
 
-        written["plot"] = str(write_inference(summary, arms, given["plot"]))
-    if as_json:
-        from levelbench.cli.as_json import inference_json
-
-        shared.emit_json({**inference_json(summary, arms), **written})
-        return
-    for name, path in written.items():
-        click.echo(f"{name}: {path}")
+    shared.present([table], lines, lambda: inference_json(summary, arms), write, as_json=as_json)
 
 
 def _code(summary: InferenceSummary) -> int:

@@ -62,10 +62,7 @@ _ONE, _SEVERAL = 5, 3
 @click.option(
     "--plot", type=click.Path(path_type=Path), help="Where the figures go: a folder, or a name in .svg or .png."
 )
-@click.option(
-    "--csv", "csv_path", type=click.Path(path_type=Path), help="Write all numbers as CSV, those of operators beside it."
-)
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@shared.table_options
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
 @shared.until_clear_options
 @shared.statistics_options
@@ -110,7 +107,8 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
         NetworkBenchmarks(store_path, effect=None if until is None else until.effect),
         [each for row in grid for each in row],
         count,
-        say=lambda plan: _say(plan, changes, store_path, as_json),
+        folder=store_path / "networks",
+        first_lines=lambda plan: changes,
         watch=lambda plan: ProcessProgress(plan, what, outcome_remark),
         conclude=conclude,
         judge=judge,
@@ -171,43 +169,37 @@ def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
     return lines
 
 
-def _say(plan: NetworkPlan, changes: list[str], store: Path, as_json: bool) -> None:
-    for line in (*changes, *plan.lines()):
-        click.echo(line, err=as_json)
-    if plan.to_go:
-        click.echo(f"records: {store / 'networks'}", err=as_json)
-
-
 def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, Any]) -> None:
-    """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.cli.network_words import write_all
-    from levelbench.report.networks import (
-        breakdown_tables,
-        facts_lines,
-        latency_table,
-        network_lines,
-        profile_lines,
-        transform_lines,
-    )
+    from levelbench.cli.as_json import network_json
+    from levelbench.cli.network_words import write_figures
+    from levelbench.report import networks as report
     from levelbench.report.operators import ceilings_line
 
-    if not as_json:
-        with shared.as_far_as_read():
-            click.echo()
-            tables = [latency_table(summary), *breakdown_tables(summary, given["by"], given["top"])]
-            shared.print_tables(*(each.without_empty() for each in tables))
-            doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
-            said = [*facts_lines(summary), *network_lines(summary), *transform_lines(summary), *profile_lines(summary)]
-            for line in ("", *said, ceilings_line(summary.ceilings), *doubts):
-                click.echo(line)
-    written = write_all(summary, store, given)
-    if as_json:
-        from levelbench.cli.as_json import network_json
-
-        shared.emit_json({**network_json(summary), **written})
-        return
-    for name, path in written.items():
-        click.echo(f"{name.replace('_', ' ')}: {path}")
+    tables = [report.latency_table(summary), *report.breakdown_tables(summary, given["by"], given["top"])]
+    more = [report.phases_table(summary), numbers := report.records_table(summary)]
+    lines = [
+        *report.facts_lines(summary),
+        *report.network_lines(summary),
+        *report.transform_lines(summary),
+        *report.profile_lines(summary),
+        ceilings_line(summary.ceilings),
+        *(f"doubt: {doubt}" for doubt in summary.suspect),
+    ]
+    shared.present(
+        [each.without_empty() for each in tables],
+        lines,
+        lambda: network_json(summary),
+        lambda: {
+            **shared.write_tables(
+                given,
+                [each.without_empty() for each in (*tables, *more)],
+                lines,
+                csv={"all": numbers, "operators": report.operators_table(summary)},
+            ),
+            **write_figures(summary, store, given["plot"]),
+        },
+        as_json=as_json,
+    )
 
 
 def _code(summary: NetworkSummary) -> int:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from levelbench.records.networks import NetworkArm, NetworkCase, Setting
 
 __all__ = ["Named", "check_figures", "framework_words", "make_arms", "make_cases", "name_network"]
-__all__ += ["transform_lists", "write_all"]
+__all__ += ["transform_lists", "write_figures"]
 
 
 _MODELS = (".onnx", ".pb", ".json", ".onnxjson", ".textproto", ".txtpb", ".prototxt", ".pbtxt", ".onnxtxt", ".onnxtext")
@@ -321,45 +321,8 @@ def check_figures(place: Path | None) -> None:
     shared.check_writable(place)
 
 
-def write_all(summary: NetworkSummary, store: Path, given: dict[str, Any]) -> dict[str, str]:
-    """The paths of what was written by name, and why a figure was not."""
-    from levelbench.report.drawing import write_whole
-
-    written: dict[str, str] = {}
-    if given["csv_path"] is not None:
-        written |= _write_csv(summary, given["csv_path"])
-    if given["markdown_path"] is not None:
-        written["markdown"] = str(write_whole(given["markdown_path"], _markdown(summary, given["by"], given["top"])))
-    return written | _write_figures(summary, store, given["plot"])
-
-
-def _write_csv(summary: NetworkSummary, path: Path) -> dict[str, str]:
-    from levelbench.report.drawing import write_whole
-    from levelbench.report.networks import operators_table, records_table
-    from levelbench.report.tables import to_csv
-
-    written = {"csv": str(write_whole(path, to_csv(records_table(summary))))}
-    operators = operators_table(summary)
-    if operators.rows:
-        beside = path.with_name(f"{path.stem}-operators{path.suffix}")
-        written["csv_of_operators"] = str(write_whole(beside, to_csv(operators)))
-    return written
-
-
-def _markdown(summary: NetworkSummary, by: str, top: int) -> str:
-    from levelbench.report.networks import breakdown_tables, latency_table, phases_table, records_table
-    from levelbench.report.tables import to_markdown
-
-    tables = [
-        latency_table(summary),
-        *breakdown_tables(summary, by, top),
-        phases_table(summary),
-        records_table(summary),
-    ]
-    return "\n".join(to_markdown(each.without_empty()) for each in tables)
-
-
-def _write_figures(summary: NetworkSummary, store: Path, place: Path | None) -> dict[str, str]:
+def write_figures(summary: NetworkSummary, store: Path, place: Path | None) -> dict[str, str]:
+    """The paths of the figures by name, and why one was not drawn."""
     from levelbench.report.network_figures import write_breakdown, write_latency, write_memory_curve
 
     writers: dict[str, Callable[[NetworkSummary, Path], Path]] = {

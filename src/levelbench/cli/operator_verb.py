@@ -50,8 +50,7 @@ _SUITE = (3, 1.0)
 @click.option("-n", "--processes", type=int, help="Processes a framework.  [default: 5; 3 for a suite]")
 @click.option("--budget-s", type=float, help="Seconds for a problem in a process.  [default: 5; 1 for a suite]")
 @click.option("--plot", type=click.Path(path_type=Path), help="Where the roofline goes: .svg or .png.")
-@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the table as CSV.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@shared.table_options
 @click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
 @shared.spawn_option
 @shared.until_clear_options
@@ -101,7 +100,8 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
         OperatorBenchmarks(store_path, given["dtype"], fork=not given["spawn"], effect=effect),
         arms,
         count,
-        say=lambda plan: _say(plan, store_path, left_out, as_json),
+        folder=store_path / "operators",
+        first_lines=lambda plan: [left_out] if left_out else [],
         watch=lambda plan: ProcessProgress(plan, lambda arm: arm.framework, remark),
         conclude=conclude,
         judge=judge,
@@ -203,66 +203,40 @@ def _frameworks(words: str | None, device: str) -> list[str]:
     return found
 
 
-def _say(plan: BenchmarkPlan, store: Path, left_out: str, as_json: bool) -> None:
-    for line in (*plan.lines(), left_out):
-        if line:
-            click.echo(line, err=as_json)
-    if plan.to_go:
-        click.echo(f"records: {store / 'operators'}", err=as_json)
-
-
 def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, given: dict[str, Any]) -> None:
-    """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
+    from levelbench.cli.as_json import operator_json
     from levelbench.report.operators import ceilings_line, details_table, problems_table, summary_lines
 
-    table, details = problems_table(summary), details_table(summary)
-    if not as_json:
-        with shared.as_far_as_read():
-            click.echo()
-            shared.print_tables(table)
-            doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
-            said = [
-                *summary_lines(summary),
-                ceilings_line(summary.ceilings),
-                *doubts,
-                *([left_out] if left_out else []),
-            ]
-            for line in ("", *said):
-                click.echo(line)
-    written = _write(summary, table, details, store, given)
-    if as_json:
-        from levelbench.cli.as_json import operator_json
-
-        shared.emit_json({**operator_json(summary), "left_out": left_out, **written})
-        return
-    for name, path in written.items():
-        click.echo(f"{name.replace('_', ' ')}: {path}")
+    table = problems_table(summary)
+    doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
+    lines = [*summary_lines(summary), ceilings_line(summary.ceilings), *doubts, *([left_out] if left_out else [])]
+    shared.present(
+        [table],
+        lines,
+        lambda: {**operator_json(summary), "left_out": left_out},
+        lambda: {
+            **shared.write_tables(given, [table, details_table(summary)], lines, csv={"all": table}),
+            **_draw(summary, store, given),
+        },
+        as_json=as_json,
+    )
 
 
-def _write(summary: BenchmarkSummary, table: Any, details: Any, store: Path, given: dict[str, Any]) -> dict[str, str]:
-    """The paths of what was written, or why the figure was not."""
-    from levelbench.report.drawing import write_whole
+def _draw(summary: BenchmarkSummary, store: Path, given: dict[str, Any]) -> dict[str, str]:
+    """The path of the roofline, or why there is none."""
     from levelbench.report.operators import write_roofline
-    from levelbench.report.tables import to_csv, to_markdown
 
-    written = {}
-    if given["csv_path"] is not None:
-        written["csv"] = str(write_whole(given["csv_path"], to_csv(table)))
-    if given["markdown_path"] is not None:
-        text = "\n".join(to_markdown(each) for each in (table, details))
-        written["markdown"] = str(write_whole(given["markdown_path"], text))
     kind = f"{summary.direction}-{summary.cache}-{given['dtype']}-{given['device']}"
     # Another shape or other frameworks make another figure.
     digest = zlib.crc32("\n".join([*summary.frameworks, *(each.name for each, _ in summary.rows)]).encode())
     name = f"roofline-{summary.title}-{kind}-{digest:08x}.svg"
     path = given["plot"] or store / "operators" / name
     try:
-        written["roofline"] = str(write_roofline(summary, path))
+        return {"roofline": str(write_roofline(summary, path))}
     except LevelbenchError as error:
         if given["plot"] is not None:
             raise
-        written["no_roofline"] = error.found
-    return written
+        return {"no_roofline": error.found}
 
 
 def _code(summary: BenchmarkSummary) -> int:

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
 __all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
-__all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "open_store", "print_tables"]
+__all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "open_store", "present", "print_tables"]
 __all__ += ["read_fail_on", "say_error", "say_look", "seconds", "select_group", "select_runs", "spawn_option"]
-__all__ += ["statistics_options", "store_option", "team", "team_options", "until_clear", "until_clear_options"]
-__all__ += ["view_options", "visible"]
+__all__ += ["statistics_options", "store_option", "table_options", "team", "team_options", "until_clear"]
+__all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -334,6 +334,76 @@ def _in_utf_8(value: Any) -> Any:
     if isinstance(value, dict):
         return {_in_utf_8(key): _in_utf_8(each) for key, each in value.items()}
     return [_in_utf_8(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def table_options(command: Command) -> Command:
+    """``--csv`` and ``--markdown``, for :func:`write_tables`."""
+    for option in (
+        click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write it all as Markdown."),
+        click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the tables as CSV."),
+    ):
+        command = option(command)
+    return command
+
+
+def write_tables(
+    given: dict[str, Any],
+    tables: Sequence[Table],
+    lines: Iterable[str] = (),
+    *,
+    title: str = "",
+    csv: Mapping[str, Table] | None = None,
+) -> dict[str, str]:
+    """Write what ``--csv`` and ``--markdown`` ask for; the paths by name.
+
+    Markdown has the tables, then the lines as a list. ``csv`` (without it, ``tables`` by their names) says which
+    tables are written as CSV: the first goes to the path of ``--csv``, others that have rows beside it, with their
+    names behind its own.
+    """
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.tables import markdown_text, to_csv, to_markdown
+
+    written = {}
+    if (path := given["csv_path"]) is not None:
+        (_, first), *others = ({each.name: each for each in tables} if csv is None else csv).items()
+        written["csv"] = str(write_whole(path, to_csv(first)))
+        for name, table in others:
+            if table.rows:
+                beside = path.with_name(f"{path.stem}-{name}{path.suffix}")
+                written[f"csv_of_{name}"] = str(write_whole(beside, to_csv(table)))
+    if given["markdown_path"] is not None:
+        parts = [f"# {title}\n"] if title else []
+        parts += map(to_markdown, tables)
+        said = "".join(f"- {markdown_text(line.strip())}\n" for line in lines if line)
+        parts += [said] if said else []
+        written["markdown"] = str(write_whole(given["markdown_path"], "\n".join(parts)))
+    return written
+
+
+def present(
+    tables: Sequence[Table],
+    lines: Iterable[str],
+    view: Callable[[], dict[str, Any]],
+    write: Callable[[], dict[str, str]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print tables and lines, or ``view`` as JSON, with the paths of the files that ``write`` makes.
+
+    They are written after the tables are printed: a figure that cannot be drawn loses nothing.
+    """
+    if as_json:
+        emit_json({**view(), **write()})
+        return
+    with as_far_as_read():
+        click.echo()
+        print_tables(*tables)
+        for line in ("", *lines):
+            click.echo(visible(line))
+    written = write()
+    with as_far_as_read():
+        for name, path in written.items():
+            click.echo(f"{name.replace('_', ' ')}: {path}")
 
 
 def print_tables(*tables: Table) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -88,7 +87,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
     Runs that the store already holds are not run again: the same command resumes.
     """
-    from levelbench.cli.watching import LiveWatcher, measure
+    from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Training
 
     if given["runs"] < 1:
@@ -108,20 +107,16 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     store = shared.open_store(store_path)
     kind = Training(store, given["data"], _extras(given, None if until is None else until.effect))
 
-    def say(plan: RunPlan) -> None:
-        _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
-
     def judge(made: Made) -> tuple[list[tuple[str, Verdict]], str]:
         _, comparisons, refusals = compared(*made, store, given)
         return [(each.b.label, each.verdict) for each in comparisons if each.verdict is not None], "; ".join(refusals)
 
-    plan, records = measure(
+    plan, records = measure_runs(
         kind,
         arms,
         given["runs"],
-        say=say,
-        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
-        conclude=lambda plan, records: (plan, dict(sorted(records.items()))),
+        folder=store.path,
+        first_lines=lambda plan: _not_again(plan, store, given),
         judge=judge,
         first_seed=given["seed"],
         until=until,
@@ -263,15 +258,15 @@ def _listed(option: str, text: str | None) -> list[str | None]:
     return words
 
 
-def _say(plan: RunPlan, store: Store, as_json: bool, observed: bool, kept: bool) -> None:
-    for line in plan.lines():
-        click.echo(line, err=as_json)
-    if plan.to_go:
-        click.echo(f"records: {store.path}", err=as_json)
-    unseen, unkept = len(plan.done) * observed, _unkept(plan, store) if kept else 0
-    for count, word in ((unseen, "observed"), (unkept, "made again to be kept")):
-        if count:
-            click.echo(f"{count} of the runs are done and are not {word}: --fresh makes them anew", err=as_json)
+def _not_again(plan: RunPlan, store: Store, given: dict[str, Any]) -> list[str]:
+    """What ``--observe`` and ``--keep-model`` do not get of the runs that are done."""
+    unseen = len(plan.done) if given["observe"] else 0
+    unkept = _unkept(plan, store) if given["keep_model"] else 0
+    return [
+        f"{count} of the runs are done and are not {word}: --fresh makes them anew"
+        for count, word in ((unseen, "observed"), (unkept, "made again to be kept"))
+        if count
+    ]
 
 
 def _unkept(plan: RunPlan, store: Store) -> int:

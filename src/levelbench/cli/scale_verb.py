@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ __all__ = ["command"]
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@shared.table_options
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @shared.store_option
 @shared.json_option
@@ -72,32 +72,25 @@ def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: An
     shared.check_statistics(0.02, given["level"])
     if given["plot"] is not None:
         check_ending(given["plot"])
-    shared.check_writable(given["plot"], given["markdown_path"])
+    shared.check_writable(given["plot"], given["csv_path"], given["markdown_path"])
     with same_threads(given):
         return _scale(task, store_path, as_json, given)
 
 
 def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) -> int:
-    from levelbench.cli.watching import LiveWatcher, measure
+    from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
 
     arms = _arms(task, given)
     wanted = wanted_of(given, arms[0])
     store = shared.open_store(store_path)
 
-    def say(plan: RunPlan) -> None:
-        for line in (*_crowded(plan), *plan.lines()):
-            click.echo(line, err=as_json)
-        if plan.to_go:
-            click.echo(f"records: {store.path}", err=as_json)
-
-    plan, records = measure(
+    plan, records = measure_runs(
         Training(store, given["data"], Extras(timeout_s=given["timeout"], fork=not given["spawn"])),
         arms,
         given["runs"],
-        say=say,
-        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
-        conclude=lambda plan, records: (plan, records),
+        folder=store.path,
+        first_lines=_crowded,
         first_seed=given["seed"],
         fresh=given["fresh"],
         as_json=as_json,
@@ -251,30 +244,14 @@ _OF_TEAMS = ("sent_bytes", "messages", "communicate_share", "waiting_share", "ov
 _FIGURES = ("label", "ranks", "crowded", "reached", "time_to_accuracy_s", "epoch_s", "samples_to_target", "teamwork")
 
 
-def _all_tables(found: Scaling, predicted: list[Prediction]) -> list[Any]:
-    from levelbench.report.distributed import predictions_table
-
-    return [*_tables(found), *([predictions_table(predicted, _ASSUMED)] if predicted else [])]
-
-
 def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -> dict[str, str]:
     """What was asked for, written; the paths by name."""
-    from levelbench.report.distributed import write_scaling
-    from levelbench.report.drawing import write_whole
-    from levelbench.report.tables import to_markdown
+    from levelbench.cli.reporting import doubt_lines
+    from levelbench.report.distributed import predictions_table, write_scaling
 
-    written = {}
-    if given["markdown_path"] is not None:
-        text = "\n".join(
-            [
-                f"# {found.title}",
-                "",
-                *found.warnings,
-                "",
-                *(to_markdown(each, 2) for each in _all_tables(found, predicted)),
-            ]
-        )
-        written["markdown"] = str(write_whole(given["markdown_path"], text))
+    tables = [*_tables(found), *([predictions_table(predicted, _ASSUMED)] if predicted else [])]
+    lines = [*found.warnings, *doubt_lines([point.group for point in found.points])]
+    written = shared.write_tables(given, tables, lines, title=found.title)
     if given["plot"] is not None:
         written["plot"] = str(write_scaling(found.title, found.points, predicted, given["plot"]))
     return written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +70,7 @@ _UNCLEAR = 4
 @click.option("--ignore-failure", is_flag=True, help="Count processes that end with another code than 0.")
 @click.option("--show-output", is_flag=True, help="Let the programs print; what they print is thrown away otherwise.")
 @click.option("--resume", is_flag=True, help="Count the processes that an interrupted command has left in the store.")
-@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the table as CSV.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write table and verdicts.")
+@shared.table_options
 @shared.until_clear_options
 @shared.statistics_options
 @shared.fail_on("slower")
@@ -123,7 +122,7 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
             kind,
             [each.specification for each in commands],
             given["processes"],
-            say=lambda plan: _say(plan, store_path, as_json),
+            folder=store_path / "commands",
             watch=lambda plan: ProcessProgress(plan, lambda arm: arm.name, _remark),
             conclude=conclude,
             judge=judge,
@@ -163,7 +162,7 @@ def _to_target(
 ) -> int:
     """Runs of the commands to a target, concluded as those of `levelbench run` are."""
     from levelbench.cli.run_verb import compared, conclude
-    from levelbench.cli.watching import LiveWatcher, measure
+    from levelbench.cli.watching import measure_runs
     from levelbench.experiments.programs import ProgramRuns, make_arm, read_held_out, read_target
     from levelbench.measure.crossing import RULES
     from levelbench.records.writer import path_part
@@ -218,13 +217,11 @@ def _to_target(
         _, comparisons, refusals = compared(*made, store, given)
         return [(each.b.label, each.verdict) for each in comparisons if each.verdict is not None], "; ".join(refusals)
 
-    plan, records = measure(
+    plan, records = measure_runs(
         kind,
         arms,
         given["processes"],
-        say=lambda plan: _say(plan, store_path, as_json),
-        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
-        conclude=lambda plan, records: (plan, dict(sorted(records.items()))),
+        folder=store_path,
         judge=judge,
         first_seed=given["seed"],
         until=until,
@@ -270,13 +267,6 @@ def _remark(record: CommandRecord) -> str:
     return record.outcome.reason if record.outcome is not None else ""
 
 
-def _say(plan: Plan[Any, Any], store: Path, as_json: bool) -> None:
-    for line in plan.lines():
-        click.echo(line, err=as_json)
-    if plan.to_go:
-        click.echo(f"records: {store / 'commands' if plan.processes else store}", err=as_json)
-
-
 def _table(summary: CommandSummary) -> Table:
     from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
 
@@ -315,25 +305,12 @@ def _lines(summary: CommandSummary) -> list[str]:
 
 
 def _show(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
-    """Print, and write what was asked for."""
-    from levelbench.report.drawing import write_whole
-    from levelbench.report.tables import to_csv, to_markdown
+    from dataclasses import asdict
 
-    table, lines, written = _table(summary), _lines(summary), {}
-    if given["csv_path"] is not None:
-        written["csv"] = str(write_whole(given["csv_path"], to_csv(table)))
-    if given["markdown_path"] is not None:
-        said = "\n".join(f"    {line}" for line in lines)
-        written["markdown"] = str(write_whole(given["markdown_path"], f"{to_markdown(table)}\n{said}\n"))
-    if as_json:
-        from dataclasses import asdict
-
-        shared.emit_json({**asdict(summary), **written})
-        return
-    with shared.as_far_as_read():
-        click.echo()
-        shared.print_tables(table)
-        click.echo("\n" + "\n".join([*lines, *(f"{name}: {path}" for name, path in written.items())]))
+    tables, lines = [_table(summary)], _lines(summary)
+    shared.present(
+        tables, lines, lambda: asdict(summary), lambda: shared.write_tables(given, tables, lines), as_json=as_json
+    )
 
 
 def _code(summary: CommandSummary, wrong: frozenset[str]) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -30,9 +31,10 @@ from levelbench.records import Evaluation, Record, summarise
 from levelbench.report.live import LiveLine, live_line
 
 if TYPE_CHECKING:
+    from levelbench.experiments.request import Arm
     from levelbench.measure.verdict import Verdict
 
-__all__ = ["LiveWatcher", "measure"]
+__all__ = ["LiveWatcher", "measure", "measure_runs"]
 
 W = TypeVar("W")
 R = TypeVar("R", bound=MadeRecord)
@@ -44,20 +46,21 @@ def measure(
     arms: Sequence[W],
     count: int,
     *,
-    say: Callable[[Plan[W, R]], None],
+    folder: Path,
     watch: Callable[[Plan[W, R]], AbstractContextManager[Watcher[R]]],
     conclude: Callable[[Plan[W, R], dict[Place, R]], T],
     judge: Callable[[T], tuple[Sequence[tuple[str, Verdict]], str]] = lambda found: ((), ""),
     first_seed: int = 0,
     cases: int = 1,
+    first_lines: Callable[[Plan[W, R]], Sequence[str]] = lambda plan: (),
     until: UntilClear | None = None,
     fresh: bool = False,
     as_json: bool = False,
 ) -> T:
     """What ``conclude`` makes of ``count`` records of each arm, or with ``until`` of as many as ``judge`` needs.
 
-    ``say`` prints the first plan, ``watch`` gives who looks on while one is carried out. With ``as_json`` what is said
-    goes to standard error.
+    Prints ``first_lines``, the first plan, and ``folder``, where the records go; with ``as_json`` to standard error.
+    ``watch`` gives who looks on while a plan is carried out.
     """
     environment, began = capture(), utc_now().isoformat(timespec="milliseconds")
     said = False
@@ -68,14 +71,36 @@ def measure(
         plan = make_plan(kind, arms, seeds, environment, cases=cases, fresh=fresh, since=began)
         if not said:
             said = True
+            records_line = [f"records: {folder}"] if plan.to_go else []
             with shared.as_far_as_read(err=as_json):
-                say(plan)
+                for line in (*first_lines(plan), *plan.lines(), *records_line):
+                    click.echo(line, err=as_json)
         with watch(plan) as watcher:
             records = carry_out(plan, kind, watcher)
         return conclude(plan, records)
 
     counted = "processes" if kind.processes else "runs"
     return go_on(until, count, make, judge, partial(shared.say_look, counted=counted, err=as_json))
+
+
+def measure_runs(
+    kind: Kind[Arm, Record], arms: Sequence[Arm], count: int, *, as_json: bool, **rest: Any
+) -> tuple[RunPlan, dict[Place, Record]]:
+    """The plan and the records of ``measure``, in the order of the plan, for runs to a target."""
+
+    def conclude(plan: RunPlan, records: dict[Place, Record]) -> tuple[RunPlan, dict[Place, Record]]:
+        return plan, dict(sorted(records.items()))
+
+    found: tuple[RunPlan, dict[Place, Record]] = measure(
+        kind,
+        arms,
+        count,
+        watch=lambda plan: closing(LiveWatcher(plan, on_stderr=as_json)),
+        conclude=conclude,
+        as_json=as_json,
+        **rest,
+    )
+    return found
 
 
 class LiveWatcher(Watcher[Record]):
