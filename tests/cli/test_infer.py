@@ -147,12 +147,21 @@ def test_a_network_is_trained_once_kept_measured_and_resumed(call, tmp_path, mon
     (tmp_path / "mine.py").write_text(TASK)
     words = ("--framework", "numpy", "--duration", "0.1s", "--store", "store", "-n", "1")
     code, out, err = call(
-        "infer", "mine.py[framework=numpy]", *words, "--price-per-hour", "3.6", "--markdown", "out.md"
+        "infer",
+        "mine.py[framework=numpy]",
+        *words,
+        "--price-per-hour",
+        "3.6",
+        "--markdown",
+        "out.md",
+        "--csv",
+        "out.csv",
     )
     assert code == 0, out + err
     assert "training it now" in out
     assert "mine[small], single-stream" in out
     assert "$ a million" in (tmp_path / "out.md").read_text()
+    assert (tmp_path / "out.csv").read_text().count("\n") == 2
     (model,) = (tmp_path / "store" / "models").glob("*.onnx")
     (run,) = Store(tmp_path / "store").records()
     (record,) = (tmp_path / "store" / "inference").rglob("*.jsonlines")

@@ -124,6 +124,13 @@ def test_compare_ends_in_a_verdict_with_its_reason(call, store, golden):
     golden("compare", out)
 
 
+def test_compare_writes_its_table_and_verdict_where_they_are_wanted(call, store, tmp_path):
+    words = ("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
+    call(*words, "--markdown", tmp_path / "out.md", "--csv", tmp_path / "out.csv")
+    assert "\n- SLOWER " in (tmp_path / "out.md").read_text()
+    assert (tmp_path / "out.csv").read_text().count("digits") == 2
+
+
 def test_compare_the_other_way_round_is_faster_and_ends_in_0(call, store):
     code, out, _ = call("compare", "digits[framework=torch]", "digits[framework=numpy]", "--store", store)
     assert code == 0

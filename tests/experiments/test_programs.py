@@ -170,8 +170,9 @@ def test_lines_are_cut_at_returns_of_the_carriage_which_stay_with_them(run, reco
         print("accuracy: 0.96", flush=True)
         time.sleep(60)
     """
-    code, _, err = run(bar, "--target", "accuracy=0.9", "-n", 1, "--task", "mine")
+    code, out, err = run(bar, "--target", "accuracy=0.9", "-n", 1, "--task", "mine", "--markdown", "out.md")
     assert code == 0, err
+    assert "markdown: out.md" in out
     (found,) = records()
     assert [each.quality["validation"] for each in found.evaluations] == [0.5, 0.95, 0.96]
 

@@ -141,4 +141,4 @@ def _show(swept: list[Swept], as_json: bool, given: dict[str, Any]) -> None:
     def view() -> dict[str, Any]:
         return {"level": level, "warnings": warnings, "swept": sweep_json(swept, level)}
 
-    shared.present(tables, [], view, write, as_json=as_json)
+    shared.present(tables, [], view, write, as_json=as_json, apart=False)

@@ -18,6 +18,7 @@ __all__ = ["command"]
 @click.option("--across-machines", is_flag=True, help="Give a verdict on time though the machines differ.")
 @shared.view_options
 @shared.statistics_options
+@shared.table_options
 @shared.fail_on("slower,unclear")
 @shared.store_option
 @shared.answer_options
@@ -30,6 +31,8 @@ def command(
     fail_on: str,
     store_path: Path,
     as_json: bool,
+    csv_path: Path | None,
+    markdown_path: Path | None,
     **view: Any,
 ) -> int:
     """Compare the runs that B selects with those of A, the baseline. A ratio below 1 means that B is faster.
@@ -44,6 +47,7 @@ def command(
     from levelbench.report.runs import groups_table
 
     shared.check_statistics(margin, level)
+    shared.check_writable(csv_path, markdown_path)
     wrong = shared.read_fail_on(fail_on)
     store = shared.open_store(store_path)
     sides = label_apart(shared.select_group(store, a, view), shared.select_group(store, b, view), a, b)
@@ -54,12 +58,14 @@ def command(
         across_machines=across_machines,
         history=lambda: group_runs(store.summaries()),
     )
-    # Whoever reads a part of it, as `head` does, asks for the exit code of all of it.
-    with shared.as_far_as_read():
-        if as_json:
-            shared.emit_json(comparison_json(comparison))
-        else:
-            lines = comparison_lines(comparison)
-            shared.print_tables(groups_table(list(sides)))
-            click.echo("\n" + "\n".join(lines))
+    tables, lines = [groups_table(list(sides))], comparison_lines(comparison)
+    given = {"csv_path": csv_path, "markdown_path": markdown_path}
+    shared.present(
+        tables,
+        lines,
+        lambda: comparison_json(comparison),
+        lambda: shared.write_tables(given, tables, lines),
+        as_json=as_json,
+        apart=False,
+    )
     return exit_code(sides, [comparison], wrong)

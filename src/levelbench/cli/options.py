@@ -387,16 +387,21 @@ def present(
     write: Callable[[], dict[str, str]],
     *,
     as_json: bool,
+    apart: bool = True,
 ) -> None:
     """Print tables and lines, or ``view`` as JSON, with the paths of the files that ``write`` makes.
 
-    They are written after the tables are printed: a figure that cannot be drawn loses nothing.
+    They are written after the tables are printed: a figure that cannot be drawn loses nothing. An empty line
+    keeps them ``apart`` from what was printed before.
     """
     if as_json:
-        emit_json({**view(), **write()})
+        # Whoever reads a part of it, as `head` does, asks for the exit code of all of it.
+        with as_far_as_read():
+            emit_json({**view(), **write()})
         return
     with as_far_as_read():
-        click.echo()
+        if apart:
+            click.echo()
         print_tables(*tables)
         for line in ("", *lines):
             click.echo(visible(line))

@@ -64,6 +64,7 @@ __all__ = ["command", "compared", "conclude"]
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @shared.spawn_option
+@shared.table_options
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
 @shared.statistics_options
@@ -95,6 +96,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     if given["seed"] < 0:
         raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed from 0 on")
     shared.check_statistics(given["margin"], given["level"])
+    shared.check_writable(given["csv_path"], given["markdown_path"])
     wrong = shared.read_fail_on(given["fail_on"])
     until = shared.until_clear(given, "runs", budget_of_a_run=True)
     given["budget"] = (
@@ -161,6 +163,7 @@ def conclude(
 ) -> int:
     """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
     from levelbench.cli.reporting import exit_code, write
+    from levelbench.report.runs import groups_table
 
     groups, comparisons, refusals = compared(plan, records, store, given)
 
@@ -177,13 +180,19 @@ def conclude(
         )[0]
 
     code = exit_code(groups, comparisons, wrong, refused=len(refusals))
+    table, lines = groups_table(groups), _lines(groups, comparisons, refusals)
     if as_json:
-        return _emit(_as_json(plan, groups, comparisons, refusals), report, given["debug"]) or code
+        found = _as_json(plan, groups, comparisons, refusals) | shared.write_tables(given, [table], lines)
+        return _emit(found, report, given["debug"]) or code
     with shared.as_far_as_read():
-        _print(groups, comparisons, refusals)
+        click.echo()
+        shared.print_tables(table)
+        click.echo("\n".join(lines))
+    written = shared.write_tables(given, [table], lines)
     path = report()
-    if path is not None:
-        click.echo(f"\nreport: {path}")
+    with shared.as_far_as_read():
+        for name, place in (*written.items(), *([("\nreport", path)] if path is not None else [])):
+            click.echo(f"{name}: {place}")
     return code
 
 
@@ -276,21 +285,17 @@ def _unkept(plan: RunPlan, store: Store) -> int:
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 
 
-def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:
+def _lines(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> list[str]:
+    """What is said below the table, with an empty line before each comparison and refusal."""
     from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
-    from levelbench.report.runs import groups_table
 
-    click.echo()
-    shared.print_tables(groups_table(groups))
-    for line in (*final_lines(groups), *doubt_lines(groups, comparisons)):
-        click.echo(line)
+    lines = [*final_lines(groups), *doubt_lines(groups, comparisons)]
     said: set[str] = set()
     for comparison in comparisons:
-        click.echo()
-        for line in comparison_lines(comparison, said):
-            click.echo(line)
+        lines += ["", *comparison_lines(comparison, said)]
     for refusal in refusals:
-        click.echo(f"\n{refusal}")
+        lines += ["", refusal]
+    return lines
 
 
 def _as_json(

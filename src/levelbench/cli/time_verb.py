@@ -167,10 +167,11 @@ def _to_target(
     from levelbench.measure.crossing import RULES
     from levelbench.records.writer import path_part
 
-    for name in ("warmup", "ignore_failure", "csv_path", "markdown_path"):
+    for name in ("warmup", "ignore_failure"):
         if given[name]:
-            option = name.removesuffix("_path").replace("_", "-")
-            raise UsageError(f"--{option} with --target", "it is for commands alone", "leave one of the two out")
+            raise UsageError(
+                f"--{name.replace('_', '-')} with --target", "it is for commands alone", "leave one of the two out"
+            )
     target = read_target(given["target"], given["direction"])
     task = path_part(given["task"] or commands[0].specification.title)
     timeout_s = commands[0].specification.timeout_s
