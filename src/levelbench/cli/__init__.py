@@ -29,6 +29,7 @@ SECTIONS = {
         "list": "What can run here, and what each item lacks; or the runs and measurements in the store.",
         "show": "One run: phases, curve, warnings; or what infer measured.",
         "time": "Programs that are not ours, in any language, timed and compared.",
+        "import": "What TensorBoard, MLflow, W&B, hyperfine or pyperf left behind, as records.",
         "compare": "Verdict, attribution and difference of environments of two sides.",
         "analyze": "What many runs say together: composition, target.",
         "report": "One HTML file, with Markdown and CSV of every table.",

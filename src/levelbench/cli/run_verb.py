@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
-__all__ = ["command", "compared", "conclude"]
+__all__ = ["command", "compared", "conclude", "result_lines"]
 
 
 @click.command("run")
@@ -180,7 +180,7 @@ def conclude(
         )[0]
 
     code = exit_code(groups, comparisons, wrong, refused=len(refusals))
-    table, lines = groups_table(groups), _lines(groups, comparisons, refusals)
+    table, lines = groups_table(groups), result_lines(groups, comparisons, refusals)
     if as_json:
         found = _as_json(plan, groups, comparisons, refusals) | shared.write_tables(given, [table], lines)
         return _emit(found, report, given["debug"]) or code
@@ -285,7 +285,7 @@ def _unkept(plan: RunPlan, store: Store) -> int:
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 
 
-def _lines(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> list[str]:
+def result_lines(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> list[str]:
     """What is said below the table, with an empty line before each comparison and refusal."""
     from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
 

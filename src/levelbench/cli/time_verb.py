@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     CommandPlan = Plan[CommandSpecification, CommandRecord]
     Made = tuple[Plan[Arm, Record], dict[Place, Record]]
 
-__all__ = ["command"]
+__all__ = ["command", "summary_lines", "summary_table"]
 
 _UNCLEAR = 4
 
@@ -268,7 +268,8 @@ def _remark(record: CommandRecord) -> str:
     return record.outcome.reason if record.outcome is not None else ""
 
 
-def _table(summary: CommandSummary) -> Table:
+def summary_table(summary: CommandSummary) -> Table:
+    """A row a command, with the geometric means and their intervals."""
     from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
 
     notes = []
@@ -292,7 +293,7 @@ def _table(summary: CommandSummary) -> Table:
     ).without_empty()
 
 
-def _lines(summary: CommandSummary) -> list[str]:
+def summary_lines(summary: CommandSummary) -> list[str]:
     """The verdicts with their reasons, then the doubts."""
     from levelbench.measure.verdict import format_verdict
 
@@ -308,7 +309,7 @@ def _lines(summary: CommandSummary) -> list[str]:
 def _show(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
     from dataclasses import asdict
 
-    tables, lines = [_table(summary)], _lines(summary)
+    tables, lines = [summary_table(summary)], summary_lines(summary)
     shared.present(
         tables, lines, lambda: asdict(summary), lambda: shared.write_tables(given, tables, lines), as_json=as_json
     )

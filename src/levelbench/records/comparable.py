@@ -354,7 +354,9 @@ def _machine(sides: Sides) -> Iterator[Caveat]:
     if not sides.one_machine:
         weight: Weight = "doubt" if sides.across_machines else "no verdict"
         do = "" if sides.across_machines else "; --across-machines gives one all the same"
-        yield Caveat("machine", weight, f"they ran on different machines{do}")
+        known = all(isinstance(run.environment.get("machine"), Mapping) for run in sides.runs)
+        where = "they ran on different machines" if known else "on which machine some ran is not known"
+        yield Caveat("machine", weight, f"{where}{do}")
 
 
 _SETTINGS: tuple[tuple[str, str, Weight], ...] = (

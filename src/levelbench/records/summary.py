@@ -184,8 +184,9 @@ def summarise(
         hopeless=point is None and _hopeless(record, crossing),
         excluded_s=score.excluded_s,
         epochs_to_target=at.epoch if at else None,
-        samples_to_target=at.samples if at else None,
-        steps_to_target=at.step if at else None,
+        # A program that is watched from outside does not tell them.
+        samples_to_target=at.samples or None if at else None,
+        steps_to_target=at.step or None if at else None,
         time_per_step_s=_median_s(record.samples.get("step_time")),
         phases_s={name: ns * 1e-9 for name, ns in last.phases_ns.items()},
         quality=_final_quality(record),

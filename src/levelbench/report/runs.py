@@ -357,10 +357,9 @@ def _outcome(run: RunSummary) -> str:
         return f"{run.status} after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
     if run.time_to_accuracy_s is None:
         return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
-    return (
-        f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock, {run.epochs_to_target:.4g} epochs, "
-        f"{run.samples_to_target:,} samples{left_out}"
-    )
+    samples = f", {run.samples_to_target:,} samples" if run.samples_to_target else ""
+    epochs = f"{run.epochs_to_target:.4g} epochs{samples}"
+    return f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock, {epochs}{left_out}"
 
 
 def _time(seconds: float) -> str:
@@ -384,12 +383,14 @@ def phases_table(run: RunSummary) -> Table:
 def curve_table(record: Record, run: RunSummary) -> Table:
     """The evaluations: when, after how much, how good; the one that counts is marked."""
     clock, target = policy(run.clock), run.target
+    at_epoch = run.epochs_to_target or 0.0
+    counted = next((each for each in record.evaluations if each.epoch >= at_epoch), None) if run.reached else None
     return Table.of(
         "curve",
         "Curve",
         record.evaluations,
         (Column("epoch", "epoch", ColumnKind.NUMBER), lambda each: each.epoch),
-        (Column("samples", "samples", ColumnKind.NUMBER), lambda each: each.samples),
+        (Column("samples", "samples", ColumnKind.NUMBER), lambda each: each.samples or None),
         (
             Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
             lambda each: clock.score(each.phases_ns).seconds,
@@ -401,7 +402,7 @@ def curve_table(record: Record, run: RunSummary) -> Table:
         ),
         (
             Column("mark", ""),
-            lambda each: "target reached" if run.reached and each.step == run.steps_to_target else "",
+            lambda each: "target reached" if each is counted else "",
         ),
     )
 

@@ -1,0 +1,121 @@
+"""``levelbench import``: what other tools have logged or timed, as records, with what can be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+__all__ = ["command"]
+
+
+@click.command("import")
+@click.argument("places", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.option("--target", help="Logged runs: the quality to reach, METRIC=VALUE, as in accuracy=0.94.")
+@click.option("--metric", help="What the logs call it, as in val/acc.  [default: the target's metric]")
+@click.option(
+    "--direction", type=click.Choice(["higher", "lower"]), help="Which is better, where its name does not say."
+)
+@click.option("--task", default="imported", show_default=True, help="The task that runs are recorded under.")
+@click.option("--recipe", help="What runs are called.  [default: the name of the PATH that they are in]")
+@click.option("--ignore", multiple=True, help="A setting that tells no runs apart, as in output_dir; may be repeated.")
+@shared.statistics_options
+@shared.table_options
+@shared.store_option
+@shared.answer_options
+def command(places: tuple[Path, ...], store_path: Path, as_json: bool, **given: Any) -> int:
+    """Make records of what TensorBoard, MLflow or W&B has logged, or of JSON files of hyperfine and pyperf.
+
+    \b
+      levelbench import runs/adam runs/sgd --target accuracy=0.94 --metric val/acc --task cifar10
+      levelbench import mlruns --target val_loss=3.28 --ignore output_dir
+      levelbench import before.json after.json
+
+    Runs of each PATH, or commands, are compared with those of the first as far as their logs allow; records say where
+    they came from. What was imported before is not imported again. Exits with 4 where a run could not be imported.
+    """
+    shared.check_statistics(given["margin"], given["level"])
+    shared.check_writable(given["csv_path"], given["markdown_path"])
+    timed = [each.suffix == ".json" and each.name != "trainer_state.json" for each in places]
+    if any(timed) and not all(timed):
+        found = "some are JSON of a benchmark, others logs of training runs"
+        raise UsageError("importing these together", found, "import them apart")
+    return (_timings if all(timed) else _runs)(places, store_path, as_json, given)
+
+
+def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, Any]) -> int:
+    from levelbench.analysis.comparison import compare_all
+    from levelbench.cli.reporting import comparison_json, group_json
+    from levelbench.cli.run_verb import result_lines
+    from levelbench.experiments.programs import read_target
+    from levelbench.importing.runs import import_run, read_runs
+    from levelbench.records import group_runs, read_record, summarise
+    from levelbench.report.runs import groups_table
+
+    if given["target"] is None:
+        raise UsageError("importing runs", "nobody says which quality was to be reached", "--target accuracy=0.94")
+    target = read_target(given["target"], given["direction"])
+    logged = [(place, each) for place in places for each in read_runs(place)]
+    found: dict[str, Any] = {}
+    problems, new = [], 0
+    for place, each in logged:
+        recipe = given["recipe"] or place.resolve().stem
+        try:
+            path, written = import_run(
+                each, target, store, metric=given["metric"], task=given["task"], recipe=recipe, ignore=given["ignore"]
+            )
+        except UsageError as error:
+            problems.append(f"not imported: {each.name}: {error.found}: {error.do}")
+            continue
+        new += written
+        run = summarise(read_record(path))
+        found[run.id] = run
+    if not found:
+        raise UsageError(f"importing {', '.join(map(str, places))}", problems[0].partition(": ")[2], "see --help")
+    groups = group_runs(list(found.values()))
+    comparisons, refusals = compare_all(groups, given["margin"], given["level"])
+    counted = f"{new} of {len(logged)} runs imported into {store}, {len(found) - new} were there"
+    tables, lines = [groups_table(groups)], [*result_lines(groups, comparisons, refusals), *problems]
+    click.echo(counted, err=as_json)
+    shared.present(
+        tables,
+        lines,
+        lambda: {
+            "runs": list(found.values()),
+            "groups": [group_json(each) for each in groups],
+            "comparisons": [comparison_json(each) for each in comparisons],
+            "refusals": list(refusals),
+            "problems": problems,
+        },
+        lambda: shared.write_tables(given, tables, lines),
+        as_json=as_json,
+    )
+    return 4 if problems else 0
+
+
+def _timings(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, Any]) -> int:
+    from dataclasses import asdict
+
+    from levelbench.cli.time_verb import summary_lines, summary_table
+    from levelbench.importing.timings import import_timings, read_timings
+    from levelbench.records.commands import summarise_commands
+
+    if given["target"] is not None:
+        raise UsageError("--target with a benchmark of commands", "it has no quality", "leave it out")
+    several = len(places) > 1
+    arms = [
+        import_timings(processes, store, place.stem if several else "")
+        for place in places
+        for processes in read_timings(place).values()
+    ]
+    summary = summarise_commands(arms, given["level"], given["margin"])
+    tables, lines = [summary_table(summary)], summary_lines(summary)
+    shared.present(
+        tables, lines, lambda: asdict(summary), lambda: shared.write_tables(given, tables, lines), as_json=as_json
+    )
+    return 0

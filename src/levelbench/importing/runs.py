@@ -1,0 +1,351 @@
+"""Training runs that TensorBoard, MLflow or Weights & Biases has logged, as records.
+
+A log holds values with the time of day of each, which is enough for a time to a target. What it does not hold (phases,
+meters, the program's source, what another clock saw) the record does not hold either, and it says where it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from levelbench import __version__
+from levelbench.errors import DataError, LevelbenchError, MissingError, UsageError
+from levelbench.records.schema import SCHEMA, End, Evaluation, Header, Source, Specification, Target, key_of, redact
+from levelbench.records.writer import RecordWriter, path_part
+
+__all__ = ["LoggedRun", "Point", "import_run", "read_runs"]
+
+Setting = int | float | str | bool
+_TIMELESS = {"metrics.csv": "Lightning's CSV logger", "trainer_state.json": "Hugging Face's Trainer"}
+_MOST_SETTINGS, _LONGEST = 100, 200
+_SEED = re.compile(r"(?:.*[./])?(?:random_|manual_|rng_)?seed", re.IGNORECASE)
+_EPOCH = re.compile(r"(?:.*/)?epochs?", re.IGNORECASE)
+_BLOCK = 1 << 15
+
+
+class Point(NamedTuple):
+    """A value that was logged: when, in seconds since 1970, and after how many steps."""
+
+    at_s: float
+    step: int
+    value: float
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """A run as ``tool`` has logged it.
+
+    ``identity`` tells it from every other of that tool. ``started_s`` and ``ended_s`` are seconds since 1970;
+    ``metrics`` by name, in the order in which they were logged.
+    """
+
+    tool: str
+    name: str
+    identity: str
+    started_s: float
+    ended_s: float
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    metrics: Mapping[str, list[Point]] = field(default_factory=dict)
+
+
+def read_runs(path: Path) -> list[LoggedRun]:
+    """The runs that are logged in a file or a folder, by when they began.
+
+    ``UsageError`` where there are none, ``DataError`` for a damaged log, ``MissingError`` for a library that it takes.
+    """
+    asked = f"importing {path}"
+    if not path.exists():
+        raise UsageError(asked, "it is not there", "give a log, or a folder of logs")
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    found: list[LoggedRun] = []
+    events = dict.fromkeys(each.parent for each in files if ".tfevents." in each.name)
+    for folder in events:
+        own = [each for each in files if each.parent == folder and ".tfevents." in each.name]
+        found.append(_tensorboard(asked, path if path.is_dir() else folder, folder, own))
+    for each in files:
+        if each.suffix == ".wandb":
+            found.append(_wandb(asked, each))
+        elif each.name == "meta.yaml" and (each.parent / "metrics").is_dir():
+            found.append(_mlflow_folder(asked, each.parent))
+        elif each.suffix in (".db", ".sqlite"):
+            found += _mlflow_database(asked, each)
+    if not found:
+        timeless = next((each for each in files if each.name in _TIMELESS), None)
+        if timeless is not None:
+            what = f"{timeless.name} of {_TIMELESS[timeless.name]} holds no times"
+            raise UsageError(asked, what, "measure the next run: levelbench.track, or levelbench time --target")
+        do = "give event files of TensorBoard, a folder or database of MLflow, or an offline run of W&B (.wandb)"
+        raise UsageError(asked, "there is no log of a tool that is known", do)
+    return sorted(found, key=lambda each: (each.started_s, each.name))
+
+
+def import_run(
+    run: LoggedRun,
+    target: Target,
+    store: Path,
+    *,
+    metric: str | None = None,
+    task: str,
+    recipe: str,
+    ignore: Iterable[str] = (),
+) -> tuple[Path, bool]:
+    """The record of a run in ``store``, and whether it was written now or was there already.
+
+    ``metric`` is what the log calls the target's metric. The seed is the setting of that name; without one it is a
+    number that no other run has. Settings that ``ignore`` names tell no runs apart. Raises ``UsageError`` for a log
+    that lacks the metric, or in which steps or times go back.
+    """
+    asked = f"importing {run.name} from {run.tool}"
+    points = run.metrics.get(metric or target.metric)
+    if not points:
+        names = ", ".join(sorted(run.metrics)) or "nothing"
+        raise UsageError(asked, f"it logs {names}", f"say what it calls {target.metric}: --metric NAME")
+    if any(later.step < earlier.step for earlier, later in pairwise(points)):
+        found = "its steps go back: it was resumed, and what happened in between is on no clock"
+        raise UsageError(asked, found, "import the runs that were made in one go")
+    if points[0].at_s < run.started_s or any(b.at_s < a.at_s for a, b in pairwise(points)):
+        raise UsageError(asked, "its times go back", "the clock of its machine was set while it ran: leave it out")
+    settings, seed = _settings(run.settings, frozenset(ignore))
+    specification = Specification(
+        task=task,
+        recipe=path_part(recipe),
+        framework="imported",
+        device="unknown",
+        settings=settings,
+        target=target,
+        crossing="confirmed",
+        clock="wall",
+        evaluate_every="time its log has it",
+        budget_epochs=0.0,
+        scored_by="program",
+    )
+    key = key_of(specification)
+    identity = hashlib.sha256(f"{run.tool} {run.identity} {key}".encode()).hexdigest()[:16]
+    seed = int(identity[:8], 16) if seed is None else seed
+    for path in (store / path_part(task)).glob(f"*/{key[:8]}-s{seed}-{identity}.jsonl"):
+        return path, False
+    text = f"a run that {run.tool} logged; its program is not in the log\n"
+    header = Header(
+        schema=SCHEMA,
+        id=identity,
+        key=key,
+        seed=seed,
+        started=datetime.fromtimestamp(run.started_s, UTC).isoformat(timespec="milliseconds"),
+        specification=specification,
+        environment={"started": "imported", "log": {"tool": run.tool, "name": redact(run.name)}},
+        source=Source(run.tool, hashlib.sha256(text.encode()).hexdigest(), text),
+        version=__version__,
+    )
+    epochs = next((each for name, each in run.metrics.items() if _EPOCH.fullmatch(name)), [])
+    with RecordWriter.create(store, header) as writer:
+        epoch = 0.0
+        for at, point in enumerate(points):
+            told = [each.value for each in epochs if each.step <= point.step and math.isfinite(each.value)]
+            epoch = max(epoch, told[-1] if told else float(at + 1))
+            ns = round((point.at_s - run.started_s) * 1e9)
+            quality = {target.split: point.value}
+            # A log's steps are updates, epochs or its own lines: which of them it does not say.
+            writer.append(Evaluation(ns, 0, epoch, 0, quality, None, {"train": ns}))
+        end_ns = max(ns, round((run.ended_s - run.started_s) * 1e9))
+        writer.append(End("done", end_ns, {"train": end_ns}, quality, stopped_by="its log ends"))
+    return writer.path, True
+
+
+def _settings(given: Mapping[str, Setting], ignore: frozenset[str]) -> tuple[dict[str, Setting], int | None]:
+    """The settings as a record holds them, and the seed among them."""
+    found: dict[str, Setting] = {}
+    seed = None
+    for name, value in given.items():
+        if name in ignore:
+            continue
+        if _SEED.fullmatch(name) and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+            seed = value
+        elif len(found) < _MOST_SETTINGS:
+            plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
+            plain = plain if re.match(r"[A-Za-z_]", plain) else f"_{plain}"
+            found[plain] = redact(value)[:_LONGEST] if isinstance(value, str) else value
+    return found, seed
+
+
+def _plain(text: str) -> Setting:
+    """What a logged text means: yes or no, a whole number, a number, or itself."""
+    if text in ("True", "true", "False", "false"):
+        return text in ("True", "true")
+    for kind in (int, float):
+        with suppress(ValueError):
+            value = kind(text)
+            return value if math.isfinite(value) else text
+    return text
+
+
+def _need(package: str, asked: str) -> None:
+    if find_spec(package) is None:
+        raise MissingError(asked, f"{package} is not installed", f"pip install {package}")
+
+
+def _guarded(asked: str, path: Path, read: Callable[[], LoggedRun]) -> LoggedRun:
+    """What ``read`` returns; what it meets in a damaged log as ``DataError``."""
+    try:
+        return read()
+    except LevelbenchError:
+        raise
+    except Exception as error:  # libraries of others, and files of anybody
+        found = f"{path} is damaged: {type(error).__name__}: {error}"
+        raise DataError(asked, found, "restore it from a copy, or leave it out") from error
+
+
+def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> LoggedRun:
+    _need("tensorboard", asked)
+
+    def read() -> LoggedRun:
+        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+        from tensorboard.util.tensor_util import make_ndarray
+
+        metrics: dict[str, list[Point]] = {}
+        times = []
+        for path in files:
+            for event in EventFileLoader(str(path)).Load():
+                times.append(event.wall_time)
+                for value in event.summary.value:
+                    if value.metadata.plugin_data.plugin_name in ("", "scalars") and value.HasField("tensor"):
+                        array = make_ndarray(value.tensor)
+                        if array.size == 1 and array.dtype.kind in "fiub":
+                            point = Point(event.wall_time, event.step, float(array.reshape(())))
+                            metrics.setdefault(value.tag, []).append(point)
+        if not times:
+            raise DataError(asked, f"there is no event in {folder}", "give the folder of a run that has logged")
+        name = folder.name if folder == top else str(folder.relative_to(top))
+        # A copy of the folder, or its name, is no other run.
+        identity = f"{min(times)!r} {max(times)!r} {len(times)} {sorted(metrics)}"
+        return LoggedRun("TensorBoard", name, identity, min(times), max(times), {}, metrics)
+
+    return _guarded(asked, folder, read)
+
+
+def _mlflow_folder(asked: str, folder: Path) -> LoggedRun:
+    def read() -> LoggedRun:
+        meta = dict(
+            line.split(": ", 1) for line in (folder / "meta.yaml").read_text().splitlines() if ": " in line[:80]
+        )
+        metrics = {}
+        for path in (each for each in (folder / "metrics").rglob("*") if each.is_file()):
+            rows = (line.split() for line in path.read_text().splitlines() if line.strip())
+            name = path.relative_to(folder / "metrics").as_posix()
+            metrics[name] = [
+                Point(int(row[0]) / 1e3, int(row[2]) if len(row) > 2 else 0, float(row[1])) for row in rows
+            ]
+        texts = {
+            each.relative_to(folder / "params").as_posix(): each.read_text()
+            for each in (folder / "params").rglob("*")
+            if each.is_file()
+        }
+        name = meta.get("run_name", "").strip("'\"")
+        return _mlflow(name, folder.name, meta["start_time"], meta.get("end_time"), texts, metrics)
+
+    return _guarded(asked, folder, read)
+
+
+def _mlflow_database(asked: str, path: Path) -> list[LoggedRun]:
+    found = []
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute(
+                "SELECT run_uuid, name, start_time, end_time FROM runs WHERE lifecycle_stage = 'active'"
+            ).fetchall()
+            for identity, name, started, ended in rows:
+                metrics: dict[str, list[Point]] = {}
+                columns = "SELECT key, timestamp, step, value, is_nan FROM metrics"
+                logged = database.execute(f"{columns} WHERE run_uuid = ? ORDER BY timestamp, step", (identity,))
+                for key, at_ms, step, value, is_nan in logged:
+                    metrics.setdefault(key, []).append(Point(at_ms / 1e3, step, math.nan if is_nan else value))
+                texts = dict(database.execute("SELECT key, value FROM params WHERE run_uuid = ?", (identity,)))
+                found.append(_mlflow(name, identity, started, ended, texts, metrics))
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        do = "give a database of MLflow"
+        raise DataError(asked, f"{path} cannot be read as one of MLflow's: {error}", do) from error
+    return found
+
+
+def _mlflow(
+    name: str | None,
+    identity: str,
+    started_ms: object,
+    ended_ms: object,
+    texts: Mapping[str, str],
+    metrics: dict[str, list[Point]],
+) -> LoggedRun:
+    started_s = int(str(started_ms)) / 1e3
+    last_s = max((point.at_s for points in metrics.values() for point in points), default=started_s)
+    with suppress(ValueError):
+        last_s = max(last_s, int(str(ended_ms)) / 1e3)
+    settings = {each: _plain(text) for each, text in texts.items()}
+    return LoggedRun("MLflow", name or identity, identity, started_s, last_s, settings, metrics)
+
+
+def _wandb(asked: str, path: Path) -> LoggedRun:
+    _need("wandb", asked)
+
+    def read() -> LoggedRun:
+        from wandb.proto.wandb_internal_pb2 import Record
+
+        begun = None
+        settings: dict[str, Setting] = {}
+        metrics: dict[str, list[Point]] = {}
+        name = identity = path.stem
+        ended_s = 0.0
+        for body in _wandb_bodies(path.read_bytes()):
+            entry = Record()
+            entry.ParseFromString(body)
+            kind = entry.WhichOneof("record_type")
+            if kind == "run":
+                identity, name = entry.run.run_id, entry.run.display_name or entry.run.run_id
+                begun = entry.run.start_time.seconds + entry.run.start_time.nanos * 1e-9
+                told = {each.key: json.loads(each.value_json) for each in entry.run.config.update}
+                settings |= {each: value for each, value in told.items() if isinstance(value, int | float | str | bool)}
+            elif kind == "history":
+                row = {
+                    "/".join(each.nested_key) or each.key: json.loads(each.value_json) for each in entry.history.item
+                }
+                at_s, step = float(row["_timestamp"]), int(row.get("_step", entry.history.step.num))
+                ended_s = max(ended_s, at_s)
+                for each, value in row.items():
+                    if isinstance(value, int | float) and not each.startswith("_"):
+                        metrics.setdefault(each, []).append(Point(at_s, step, float(value)))
+        if begun is None:
+            raise DataError(asked, f"{path} does not say which run it is of", "give the .wandb file of an offline run")
+        return LoggedRun("W&B", name, identity, begun, max(begun, ended_s), settings, metrics)
+
+    return _guarded(asked, path, read)
+
+
+def _wandb_bodies(data: bytes) -> Iterator[bytes]:
+    """The records of a ``.wandb`` file: LevelDB's log format, after a header of seven bytes. A torn end is left out."""
+    if data[:4] != b":W&B":
+        raise ValueError("it does not begin as a file of W&B does")
+    at, whole = 7, b""
+    while at + 7 <= len(data):
+        left = _BLOCK - at % _BLOCK
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+        body = data[at + 7 : at + 7 + length]
+        if kind not in (1, 2, 3, 4) or len(body) < length:
+            return
+        at += 7 + length
+        whole = body if kind in (1, 2) else whole + body
+        if kind in (1, 4):
+            yield whole

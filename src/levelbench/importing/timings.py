@@ -1,0 +1,151 @@
+"""Benchmarks that pyperf or hyperfine has made, as records of commands: a process of theirs is a process of ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from levelbench import __version__
+from levelbench.errors import DataError, StoreError, UsageError
+from levelbench.records.commands import (
+    FOLDER,
+    CommandHeader,
+    CommandOutcome,
+    CommandRecord,
+    CommandSpecification,
+    CommandWriter,
+)
+from levelbench.records.processes import ENDING, ProcessEnd
+from levelbench.records.schema import SCHEMA, Measurement, key_of, redact
+
+__all__ = ["TimedProcess", "import_timings", "read_timings"]
+
+
+@dataclass(frozen=True)
+class TimedProcess:
+    """A process that ``tool`` has timed: ``wall_s`` is of the whole of it, or (pyperf) the mean of its values.
+
+    ``started_s`` is seconds since 1970; ``told`` says whether the file tells it, or only the order.
+    """
+
+    tool: str
+    name: str
+    started_s: float
+    told: bool
+    wall_s: float
+    peak_memory_b: float | None = None
+    exit_code: int = 0
+
+
+def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
+    """The processes in a JSON file of pyperf or hyperfine, by the benchmark's name or the command.
+
+    ``DataError`` for a file that is neither, or holds no times.
+    """
+    asked = f"importing {path}"
+    try:
+        data = json.loads(path.read_bytes())
+        if isinstance(data, dict) and isinstance(data.get("results"), list):
+            rows = list(_hyperfine(data["results"], path.stat().st_mtime))
+        elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
+            rows = list(_pyperf(data))
+        else:
+            raise UsageError(asked, "it is of no tool that is known", "give JSON of hyperfine or pyperf")
+    except OSError as error:
+        raise DataError(asked, error.strerror or "it cannot be read", "give a file that can") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(asked, f"it is damaged: {type(error).__name__}: {error}", "export it again") from error
+    found: dict[str, list[TimedProcess]] = {}
+    for each in rows:
+        found.setdefault(each.name, []).append(each)
+    if not found:
+        raise DataError(asked, "there is no time in it", "export a benchmark that was measured")
+    return found
+
+
+def _hyperfine(results: list[Mapping[str, Any]], written_s: float) -> Iterator[TimedProcess]:
+    """It runs one command after the other and writes no time of day: the last process ended before the file."""
+    at_s = written_s - sum(sum(map(float, each["times"])) for each in results)
+    for each in results:
+        times = list(map(float, each["times"]))
+        memory, codes = each.get("memory_usage_byte") or [], each.get("exit_codes") or []
+        for at, wall_s in enumerate(times):
+            yield TimedProcess(
+                "hyperfine",
+                str(each["command"]),
+                at_s,
+                False,
+                wall_s,
+                float(memory[at]) if at < len(memory) else None,
+                int(codes[at]) if at < len(codes) and codes[at] is not None else 0,
+            )
+            at_s += wall_s
+
+
+def _pyperf(data: Mapping[str, Any]) -> Iterator[TimedProcess]:
+    common = data.get("metadata", {})
+    for benchmark in data["benchmarks"]:
+        own = {**common, **benchmark.get("metadata", {})}
+        for run in benchmark["runs"]:
+            facts = {**own, **run.get("metadata", {})}
+            # A run without values calibrated the number of loops.
+            if run.get("values"):
+                begun = datetime.fromisoformat(facts["date"])
+                yield TimedProcess(
+                    "pyperf",
+                    str(facts.get("name", "benchmark")),
+                    begun.timestamp(),
+                    True,
+                    statistics.fmean(map(float, run["values"])),
+                    float(facts["mem_max_rss"]) if "mem_max_rss" in facts else None,
+                )
+
+
+def import_timings(processes: list[TimedProcess], store: Path, label: str = "") -> list[CommandRecord]:
+    """The records of these processes in ``store``, written where they are not there yet; ``label`` tells arms apart."""
+    tool = processes[0].tool
+    specification = CommandSpecification(
+        title=tool, command=redact(processes[0].name), shell=False, folder="", label=label, prepare=""
+    )
+    key = key_of(specification)
+    return [_record(each, at, specification, key, store) for at, each in enumerate(processes)]
+
+
+def _record(each: TimedProcess, at: int, specification: CommandSpecification, key: str, store: Path) -> CommandRecord:
+    said = f"{each.tool} {each.name} {at} {each.wall_s!r} {each.started_s if each.told else ''}"
+    identity = hashlib.sha256(f"{said} {key}".encode()).hexdigest()[:16]
+    for path in (store / FOLDER).glob(f"*/*/{key[:8]}-s{at}-{identity}{ENDING}"):
+        with suppress(StoreError):
+            return CommandRecord.read(path)
+    header = CommandHeader(
+        SCHEMA,
+        identity,
+        key,
+        at,
+        datetime.fromtimestamp(each.started_s, UTC).isoformat(timespec="milliseconds"),
+        specification,
+        {"started": "imported", "log": {"tool": each.tool}, **({} if each.told else {"untold": "starts"})},
+        __version__,
+    )
+    doubt = f"imported from {each.tool}: nothing of ours watched it"
+    if not each.told:
+        doubt += ", and it does not say when each process started"
+    what = "the mean of its values" if each.tool == "pyperf" else f"as {each.tool} wrote it"
+    with CommandWriter.begin(store, header) as writer:
+        writer.add(Measurement("wall", "s", each.wall_s, what))
+        for name in ("user", "system"):
+            writer.add(Measurement(name, "s", None, None, f"{each.tool} does not keep it for each process"))
+        told = each.peak_memory_b is not None
+        reason = None if told else f"{each.tool} did not write it"
+        writer.add(Measurement("peak_memory", "B", each.peak_memory_b, what if told else None, reason))
+        failed = f"it ended with exit code {each.exit_code}" if each.exit_code else ""
+        writer.add(CommandOutcome(each.exit_code, failed))
+        writer.add(ProcessEnd([doubt]))
+    return CommandRecord.read(writer.path)

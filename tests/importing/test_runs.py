@@ -1,0 +1,153 @@
+"""Runs that other tools have logged, as records."""
+
+import math
+
+import pytest
+from tests.importing.conftest import BEGAN_S, curve
+
+from levelbench.errors import DataError, UsageError
+from levelbench.importing.runs import import_run, read_runs
+from levelbench.records import read_record, summarise
+from levelbench.records.integrity import contradictions
+from levelbench.records.schema import Target
+
+TARGET = Target("accuracy", 0.9)
+
+
+@pytest.fixture
+def imported(tmp_path):
+    def write(run, **given):
+        path, new = import_run(
+            run, TARGET, tmp_path / "store", **{"metric": "val/acc", "task": "mine", "recipe": "r", **given}
+        )
+        return read_record(path), new
+
+    return write
+
+
+def test_a_run_of_each_tool_is_read_with_its_start_settings_and_curve(
+    mlflow_folder, mlflow_database, event_files, wandb_file
+):
+    points = curve(2.0)
+    places = {
+        "MLflow": (mlflow_folder("a", points, {"lr": 0.1, "nesterov": "True"}), {"lr": 0.1, "nesterov": True}),
+        "TensorBoard": (event_files("events", points), {}),
+        "W&B": (wandb_file(points, {"lr": 0.1, "layers": [1, 2]}), {"lr": 0.1}),
+    }
+    for tool, (place, settings) in places.items():
+        (run,) = read_runs(place)
+        assert (run.tool, run.started_s, dict(run.settings)) == (tool, BEGAN_S, settings)
+        assert [each.step for each in run.metrics["val/acc"]] == [step for _, step, _ in points]
+        for found, (at_s, _, value) in zip(run.metrics["val/acc"], points, strict=True):
+            assert found.at_s - BEGAN_S == pytest.approx(at_s, abs=1e-3)
+            assert found.value == pytest.approx(value, abs=1e-6)
+    (run,) = read_runs(mlflow_database("b", points, {"lr": 0.1}))
+    assert (run.tool, dict(run.settings), len(run.metrics["val/acc"])) == ("MLflow", {"lr": 0.1}, 10)
+
+
+def test_a_long_run_of_wandb_is_read_across_its_blocks(wandb_file):
+    (run,) = read_runs(wandb_file(curve(2.0, count=2000)))
+    assert len(run.metrics["val/acc"]) == 2000
+
+
+def test_a_torn_log_is_read_as_far_as_it_goes(wandb_file):
+    path = wandb_file(curve(2.0))
+    path.write_bytes(path.read_bytes()[:-5])
+    (run,) = read_runs(path)
+    assert len(run.metrics["val/acc"]) == 9
+
+
+def test_the_record_has_the_curve_and_agrees_with_itself(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", curve(2.0), {"lr": 0.1, "seed": 7}))
+    record, new = imported(run)
+    assert new
+    assert contradictions(record) == []
+    assert (record.header.seed, record.header.specification.settings) == (7, {"lr": 0.1})
+    found = summarise(record)
+    assert found.time_to_accuracy_s == pytest.approx(6.0)
+    assert (found.reached, found.samples_to_target) == (True, None)
+    assert any(each.startswith("it was imported") for each in found.suspect)
+
+
+def test_importing_once_more_writes_nothing(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", curve(2.0)))
+    (first, new), (again, anew) = imported(run), imported(run)
+    assert (new, anew, first.path) == (True, False, again.path)
+
+
+def test_runs_without_a_seed_get_numbers_that_pair_with_nothing(mlflow_folder, imported):
+    for name in "ab":
+        place = mlflow_folder(name, curve(2.0))
+    seeds = {imported(each)[0].header.seed for each in read_runs(place)}
+    assert len(seeds) == 2
+
+
+def test_the_time_after_the_last_evaluation_is_in_the_record(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", curve(2.0), ended_s=BEGAN_S + 60))
+    assert imported(run)[0].end.t_ns == pytest.approx(60e9)
+
+
+def test_an_epoch_that_is_logged_is_that_of_the_record(event_files, imported):
+    (run,) = read_runs(event_files("events", curve(2.0, count=4)))
+    epochs = [each._replace(value=2.0 + at) for at, each in enumerate(run.metrics["val/acc"])]
+    record, _ = imported(type(run)(**{**vars(run), "metrics": {**run.metrics, "epoch": epochs}}))
+    assert [each.epoch for each in record.evaluations] == [2, 3, 4, 5]
+
+
+def test_a_quality_that_is_no_number_reaches_nothing(mlflow_database, imported):
+    (run,) = read_runs(mlflow_database("a", [(1.0, 1, math.nan), (2.0, 2, 0.5)]))
+    assert not summarise(imported(run)[0]).reached
+
+
+def test_a_deleted_run_is_left_out(mlflow_database):
+    mlflow_database("a", curve(2.0), stage="deleted")
+    place = mlflow_database("b", curve(2.0))
+    assert [each.name for each in read_runs(place)] == ["b"]
+
+
+def test_a_secret_among_the_settings_is_not_in_the_record(mlflow_folder, imported):
+    place = mlflow_folder("a", curve(2.0), {"url": "https://me:hunter22@example.org/data"})
+    record, _ = imported(read_runs(place)[0])
+    assert "hunter22" not in record.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("points", "found"),
+    [
+        ([(1.0, 100, 0.5), (2.0, 50, 0.6)], "its steps go back"),
+        ([(2.0, 100, 0.5), (1.0, 200, 0.6)], "its times go back"),
+        ([(-5.0, 100, 0.5)], "its times go back"),
+    ],
+)
+def test_a_log_that_cannot_be_a_run_in_one_go_is_refused(mlflow_folder, imported, points, found):
+    (run,) = read_runs(mlflow_folder("a", points, ended_s=BEGAN_S + 9))
+    with pytest.raises(UsageError, match="importing a from MLflow") as refused:
+        imported(run)
+    assert found in refused.value.found
+
+
+def test_a_log_without_the_metric_says_what_it_has(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", curve(2.0)))
+    with pytest.raises(UsageError) as refused:
+        imported(run, metric="accuracy")
+    assert (refused.value.found, "--metric" in refused.value.do) == ("it logs val/acc", True)
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "trainer_state.json"])
+def test_what_holds_no_times_is_refused_in_words(tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(UsageError, match="importing") as refused:
+        read_runs(tmp_path / name)
+    assert "holds no times" in refused.value.found
+
+
+def test_what_is_no_log_or_damaged_is_refused(tmp_path, mlflow_folder):
+    with pytest.raises(UsageError, match="importing"):
+        read_runs(tmp_path / "nothing")
+    (tmp_path / "x.db").write_text("no database")
+    with pytest.raises(DataError, match="importing"):
+        read_runs(tmp_path / "x.db")
+    place = mlflow_folder("a", curve(2.0))
+    next(place.rglob("acc")).write_text("no number at all\n")
+    with pytest.raises(DataError, match="importing"):
+        read_runs(place)
