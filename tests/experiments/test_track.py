@@ -295,6 +295,20 @@ def test_each_run_of_one_program_and_setting_has_the_next_seed(track):
     assert seeds == [0, 1, 0, 2]
 
 
+def test_programs_that_start_at_once_have_seeds_of_their_own(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import levelbench\n"
+        "with levelbench.track('mine', target={'accuracy': 0.9}, quiet=True) as run:\n"
+        "    run.evaluate(0.5)\n"
+        "print(run.seed)\n"
+    )
+    environment = {**os.environ, "LEVELBENCH_STORE": str(tmp_path / "store")}
+    words = [sys.executable, str(program)]
+    started = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(4)]
+    assert sorted(each.communicate()[0] for each in started) == ["0\n", "1\n", "2\n", "3\n"]
+
+
 def test_runs_are_selected_grouped_and_compared_as_others_are(track, tmp_path):
     for _ in range(3):
         for lr in (0.1, 0.2):

@@ -34,6 +34,10 @@ def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
     """The handles of the hooks that :meth:`TrackedRun.autophase` describes."""
     if not hasattr(model, "register_forward_pre_hook"):
         raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
+    # That of accelerate wraps the one that steps, and has no hooks of its own.
+    optimizer = (
+        optimizer if hasattr(optimizer, "_optimizer_step_pre_hooks") else getattr(optimizer, "optimizer", optimizer)
+    )
     closure = inspect.signature(type(optimizer).step).parameters.get("closure") if hasattr(optimizer, "step") else None
     if closure is not None and closure.default is closure.empty:
         found = f"{type(optimizer).__name__}'s step has forward and backward passes in it"

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -38,6 +38,7 @@ from levelbench.measure.meters import meters
 from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
+from levelbench.records.locks import claimed
 from levelbench.records.schema import Distribution, Source, Target, better_of, fault, is_share, key_of
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
@@ -114,10 +115,8 @@ def track(
     )
     place = Path(store if store is not None else os.environ.get("LEVELBENCH_STORE", "levelbench-results"))
     key = key_of(specification)
-    if seed is None:
-        if ranks > 1:
-            raise UsageError(asked, f"it is one of {ranks} ranks", "give all of them one seed: seed=0")
-        seed = _next_seed(place / path_part(task), key)
+    if seed is None and ranks > 1:
+        raise UsageError(asked, f"it is one of {ranks} ranks", "give all of them one seed: seed=0")
     return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet)
 
 
@@ -191,16 +190,17 @@ class Outside:
 class TrackedRun:
     """A run in place; made by :func:`track`, measured from the beginning of its ``with`` block to the end.
 
-    ``seed`` is that of the run. ``reached`` says whether the target was reached, ``over`` whether the loop is to end:
-    then :meth:`epochs` and :meth:`data` stop, and one more evaluation is recorded if time was what ended it. For one
-    thread of one process; in a forked child it measures nothing.
+    ``seed`` is that of the run; where nobody gave one it is known once the block has begun. ``reached`` says whether the
+    target was reached, ``over`` whether the loop is to end: then :meth:`epochs` and :meth:`data` stop, and one more
+    evaluation is recorded if time was what ended it. For one thread of one process; in a forked child it measures
+    nothing.
     """
 
     def __init__(
         self,
         specification: Specification,
         key: str,
-        seed: int,
+        seed: int | None,
         source: Source,
         store: Path,
         *,
@@ -208,7 +208,8 @@ class TrackedRun:
         quiet: bool,
         outside: Outside | None = None,
     ) -> None:
-        self.seed = seed
+        self.seed = 0 if seed is None else seed
+        self._picks_seed = seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
         self._outside = outside
@@ -245,6 +246,26 @@ class TrackedRun:
         # A process of its own has done nothing before its clock.
         self._before_s = own_cpu_s() if outside is None else 0.0
         self._environment["before_clock"] = {"cpu_s": round(self._before_s, 4)}
+        folder = self._store / path_part(self._specification.task)
+        # Of programs that start at once each is to have a seed of its own.
+        with claimed(folder / f".{self._key[:8]}", lambda: None) if self._picks_seed else nullcontext():
+            if self._picks_seed:
+                self.seed = _next_seed(folder, self._key)
+            writer = RecordWriter.create(self._store, self._header()) if self._first else None
+        self._record = Written(writer.path if writer else Path(), writer)
+        self._thread, self._state, _active = threading.get_ident(), "open", self
+        self._gauges = meters()
+        for gauge in self._gauges:
+            gauge.start()
+        self._sights = Sights(HOST, self._bystander.tell, self._bystander.hear)
+        self._sights.begin()
+        self._timeline = Timeline(HOST)
+        self._sights.started(self._timeline)
+        self._mark_ns = self._timeline.switched_ns
+        return self
+
+    def _header(self) -> Header:
+        outside = self._outside
         header = Header(
             schema=SCHEMA,
             id=new_id(),
@@ -260,18 +281,7 @@ class TrackedRun:
             replaced=0 if outside is None else outside.replaced,
         )
         self.id = header.id
-        writer = RecordWriter.create(self._store, header) if self._first else None
-        self._record = Written(writer.path if writer else Path(), writer)
-        self._thread, self._state, _active = threading.get_ident(), "open", self
-        self._gauges = meters()
-        for gauge in self._gauges:
-            gauge.start()
-        self._sights = Sights(HOST, self._bystander.tell, self._bystander.hear)
-        self._sights.begin()
-        self._timeline = Timeline(HOST)
-        self._sights.started(self._timeline)
-        self._mark_ns = self._timeline.switched_ns
-        return self
+        return header
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

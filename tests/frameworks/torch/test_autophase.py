@@ -55,6 +55,27 @@ def trained(tmp_path, *, evaluate_inside, with_optimizer=True):
     return read_record(path), model, optimizer
 
 
+class Wrapped(torch.optim.Optimizer):
+    """Like that of accelerate: an optimizer that has another one, and was never set up as one."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, closure=None):
+        self.optimizer.step(closure)
+
+
+def test_an_optimizer_that_wraps_another_tells_its_updates(tmp_path):
+    model = Model()
+    optimizer = Wrapped(torch.optim.SGD(model.parameters(), lr=0.1))
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        for batch in levelbench.autophase(model, optimizer, [torch.ones(3, 2)]):
+            model(batch).sum().backward()
+            optimizer.step()
+        run.evaluate(0.5)
+    assert read_record(next(tmp_path.glob("*/*/*.jsonl"))).end.phases_ns["update"] > 0
+
+
 @pytest.mark.parametrize("evaluate_inside", [True, False])
 def test_forward_backward_update_and_evaluation_are_told_apart(tmp_path, evaluate_inside):
     record, _, _ = trained(tmp_path, evaluate_inside=evaluate_inside)
