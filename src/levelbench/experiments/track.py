@@ -190,8 +190,8 @@ class Outside:
 class TrackedRun:
     """A run in place; made by :func:`track`, measured from the beginning of its ``with`` block to the end.
 
-    ``seed`` is that of the run; where nobody gave one it is known once the block has begun. ``reached`` says whether the
-    target was reached, ``over`` whether the loop is to end: then :meth:`epochs` and :meth:`data` stop, and one more
+    ``seed`` is that of the run; where nobody gave one it is known once the block has begun. ``reached`` says whether
+    the target was reached, ``over`` whether the loop is to end: then :meth:`epochs` and :meth:`data` stop, and one more
     evaluation is recorded if time was what ended it. For one thread of one process; in a forked child it measures
     nothing.
     """
