@@ -124,6 +124,14 @@ def test_copies_are_found_whatever_they_say_of_their_start(run, group):
     assert "levelbench rm" in refused.value.do
 
 
+def test_runs_of_other_seeds_with_the_same_losses_are_a_doubt(run, group):
+    a = [run(1.0 + seed / 10, seed=seed, losses_digest=f"{seed}") for seed in range(3)]
+    b = [run(1.1 + seed / 10, seed=seed, losses_digest="1") for seed in range(3)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
+    (said,) = [each for each in found if "the same losses" in each]
+    assert said.startswith("3 of 3 runs of b have other seeds and the same losses to the last digit")
+
+
 def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
     a, b = sides()
     cut = replace(b, unfinished=(run(1.0, seed=9, status="interrupted"),))

@@ -1,11 +1,13 @@
 """No address with its key, no token and no home folder stays in a text of a record; what is harmless does."""
 
+import hashlib
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import levelbench.records.schema
-from levelbench.records.schema import End, fault, outline, redact, redacted
+from levelbench.records.schema import End, fault, outline, redact, redacted, source_of_text
 
 SECRETS = {
     "https://ada:S3CRET@example.org/data?sig=S3CRET": "https://...",
@@ -44,6 +46,34 @@ def test_a_secret_is_taken_out_and_what_is_around_it_stays(text):
 )
 def test_an_ordinary_sentence_is_left_as_it_is(text):
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('API_KEY = "sk-proj-abcdefghijklmnop"', 'API_KEY = "..."'),
+        ("PASSWORD = 'hunter22'", "PASSWORD = '...'"),
+        ('os.environ["DB_PASSWORD"]="hunter22"', 'os.environ["DB_PASSWORD"]="..."'),
+        ('{"api_key": "xyz12345"}', '{"api_key": "..."}'),
+        (f'wandb.login(key="{"0a" * 20}")', 'wandb.login(key="...")'),
+        ("hub = hf_abcdefghijklmnopqrst", "hub = ..."),
+        ('"https://ada:hunter22@example.org/x"', '"https://ada:...@example.org/x"'),
+        *(
+            (text, text)
+            for text in (
+                "tokens = tokenizer(text)",
+                'eos_token = "<|endoftext|>"',
+                'special_tokens = "<pad>,<eos>"',
+                'sorted(rows, key="validation_accuracy")',
+                'data = "https://example.org/data.zip"',
+            )
+        ),
+    ],
+)
+def test_the_text_of_a_program_loses_its_keys_and_nothing_else(text, kept):
+    found = source_of_text("train.py", text)
+    assert found.text == kept
+    assert found.digest == hashlib.sha256(kept.encode()).hexdigest()
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -27,7 +27,7 @@ from levelbench.experiments.request import Arm
 from levelbench.experiments.track import Outside, TrackedRun, target_of
 from levelbench.measure.clocks import HOST
 from levelbench.records import Record, Specification, read_record
-from levelbench.records.schema import Source, Target, is_share, redact
+from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.writer import path_part
@@ -280,7 +280,7 @@ def _source_of(command: Command) -> Source:
 
 
 def _source(name: str, text: str) -> Source:
-    return Source(name, hashlib.sha256(text.encode()).hexdigest(), text)
+    return source_of_text(name, text)
 
 
 def read_target(text: str, direction: Literal["higher", "lower"] | None = None) -> Target:

@@ -20,7 +20,7 @@ from levelbench.experiments.task_files import Importing, is_ours, own_modules, r
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
-from levelbench.records.schema import Distribution, Source, Specification, key_of
+from levelbench.records.schema import Distribution, Source, Specification, key_of, source_of_text
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality import Quality
 from levelbench.training.schedules import has_fixed_length
@@ -260,7 +260,7 @@ def source_of(task: Task, recipe: str) -> Source:
     quality = _definition_digest(task.quality)
     fixed = (sys.modules.get(type(part).__module__) for part in (task.quality, task.data))
     modules = own_modules(module, fixed)
-    return Source(name, _digest(text), text, quality, _definition_digest(task.data), modules)
+    return source_of_text(name, text, quality=quality, data=_definition_digest(task.data), modules=modules)
 
 
 def _definition_digest(part: Quality | DatasetSource) -> str:

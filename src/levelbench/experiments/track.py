@@ -10,7 +10,6 @@ is replaced or patched.
 
 from __future__ import annotations
 
-import hashlib
 import linecache
 import math
 import numbers
@@ -39,7 +38,7 @@ from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.locks import claimed
-from levelbench.records.schema import Distribution, Source, Target, better_of, fault, is_share, key_of
+from levelbench.records.schema import Distribution, Source, Target, better_of, fault, is_share, key_of, source_of_text
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
@@ -676,7 +675,7 @@ def _source_of(frame: FrameType) -> Source:
     text = "".join(linecache.getlines(name, frame.f_globals))
     module = sys.modules.get(str(frame.f_globals.get("__name__")))
     modules = own_modules(module) if getattr(module, "__file__", None) else {}
-    return Source(Path(name).name, hashlib.sha256(text.encode()).hexdigest(), text, modules=modules)
+    return source_of_text(Path(name).name, text, modules=modules)
 
 
 def _place() -> tuple[int, int]:

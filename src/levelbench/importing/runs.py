@@ -23,7 +23,17 @@ from typing import NamedTuple
 
 from levelbench import __version__
 from levelbench.errors import DataError, LevelbenchError, MissingError, UsageError
-from levelbench.records.schema import SCHEMA, End, Evaluation, Header, Source, Specification, Target, key_of, redact
+from levelbench.records.schema import (
+    SCHEMA,
+    End,
+    Evaluation,
+    Header,
+    Specification,
+    Target,
+    key_of,
+    redact,
+    source_of_text,
+)
 from levelbench.records.writer import RecordWriter, path_part
 
 __all__ = ["LoggedRun", "Point", "import_run", "read_runs"]
@@ -146,7 +156,7 @@ def import_run(
         started=datetime.fromtimestamp(run.started_s, UTC).isoformat(timespec="milliseconds"),
         specification=specification,
         environment={"started": "imported", "log": {"tool": run.tool, "name": redact(run.name)}},
-        source=Source(run.tool, hashlib.sha256(text.encode()).hexdigest(), text),
+        source=source_of_text(run.tool, text),
         version=__version__,
     )
     epochs = next((each for name, each in run.metrics.items() if _EPOCH.fullmatch(name)), [])

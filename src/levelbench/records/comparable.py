@@ -545,7 +545,7 @@ def _doubts(sides: Sides) -> Iterator[Caveat]:
 
 
 def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
-    """Each reason to doubt a run of ``groups``, once, with how many runs of which group it concerns."""
+    """Each reason to doubt the runs of ``groups``, once, with how many runs of which group it concerns."""
     found: dict[str, dict[int, list[str]]] = {}
     for at, group in enumerate(groups):
         for run in ended(group):
@@ -559,7 +559,19 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
         ]
         worst = max((each for same in by_group.values() for each in same), key=_figures)
         caveats.append(Caveat("doubts", "doubt", f"{' and '.join(counts)}: {worst}"))
-    return caveats
+    return [*caveats, *(caveat for group in groups for caveat in _repeated(group))]
+
+
+def _repeated(group: RunGroup) -> Iterator[Caveat]:
+    """A seed that draws weights and batches makes losses of its own."""
+    runs = ended(group)
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        if run.losses_digest:
+            seeds.setdefault(run.losses_digest, set()).add(run.seed)
+    if count := sum(len(each) for each in seeds.values() if len(each) > 1):
+        text = f"{count} of {len(runs)} runs of {group.label} have other seeds and the same losses to the last digit"
+        yield Caveat("copies", "doubt", f"{text}: the seed changes nothing, or they are copies of one run")
 
 
 def _figures(text: str) -> list[float]:

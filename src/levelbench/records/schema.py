@@ -35,7 +35,7 @@ from levelbench.errors import UsageError
 
 __all__ = ["SCHEMA", "DatasetFacts", "Distribution", "End", "Evaluation", "Event", "Header", "Measurement"]
 __all__ += ["RankSamples", "Samples", "Sight", "Source", "Specification", "Target", "Witness", "around_recipes"]
-__all__ += ["fault", "key_of", "outline", "redact", "redacted"]
+__all__ += ["fault", "key_of", "outline", "redact", "redacted", "source_of_text"]
 
 
 SCHEMA = 2
@@ -197,6 +197,13 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
             return self.digest
         parts = [self.digest, *(f"{name} {digest}" for name, digest in sorted(self.modules.items()))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def source_of_text(name: str, text: str, **more: Any) -> Source:
+    """``text`` with its digest, without what looks like a key: quoted passwords, tokens, addresses with a password."""
+    for pattern, instead in (_PASSWORD, _IN_QUOTES, _TOKEN):
+        text = pattern.sub(instead, text)
+    return Source(name, hashlib.sha256(text.encode()).hexdigest(), text, **more)
 
 
 class Header(Struct, frozen=True, tag="header", tag_field="kind"):
@@ -383,7 +390,27 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 _HIDDEN = "..."
-_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+_Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+# Tokens by the form that their issuers give them.
+_TOKEN: _Rule = (
+    re.compile(
+        r"\b(?:hf_\w{16,}|gh[a-z]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|sk-[\w-]{16,}|xox[a-z]-[\w-]{10,}"
+        r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?)"
+    ),
+    _HIDDEN,
+)
+_PASSWORD: _Rule = (re.compile(r"(://[^\s/:@'\"]*:)[^\s/@'\"]+@"), rf"\1{_HIDDEN}@")
+# In a program a name such as `tokens` mostly stands for something else: only what is quoted counts.
+_IN_QUOTES: _Rule = (
+    re.compile(
+        r"((?:(?:\btoken|(?:auth|api|access|hf|hub|wandb|refresh)_?token|secret|passw(?:or)?d|passphrase|credential"
+        r"|(?:api|access|private|auth)_?key)['\"]?\]?\s*[=:]\s*"
+        r"|\bkey\s*=\s*(?=.[\w-]{20,}))['\"])[^\s'\"]{6,}(?=['\"])",
+        re.IGNORECASE,
+    ),
+    rf"\1{_HIDDEN}",
+)
+_RULES: tuple[_Rule, ...] = (
     # An address: who is asked, and nothing of what is asked for or by whom.
     (re.compile(r"\b([a-z][a-z0-9+.-]*)://[^\s'\"<>)\]]+", re.IGNORECASE), rf"\1://{_HIDDEN}"),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/._~=-]{6,}", re.IGNORECASE), rf"\1 {_HIDDEN}"),
@@ -395,14 +422,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         ),
         rf"\1\2{_HIDDEN}",
     ),
-    # Tokens by the form that their issuers give them.
-    (
-        re.compile(
-            r"\b(?:hf_\w{16,}|gh[a-z]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|sk-[\w-]{16,}|xox[a-z]-[\w-]{10,}"
-            r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?)"
-        ),
-        _HIDDEN,
-    ),
+    _TOKEN,
     (re.compile(r"\b((?:GPU|MIG)-)[0-9a-f]{8}-[0-9a-f-]{8,}", re.IGNORECASE), rf"\1{_HIDDEN}"),
     (re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), _HIDDEN),
     (re.compile(r"(?<![\w/])(?:/(?:home|Users)/[^/\s'\":,;)]+|/root)(?=[/\s'\":,;)]|$)"), "~"),

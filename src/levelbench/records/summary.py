@@ -9,6 +9,7 @@ the others that are shown (``digits[framework=torch]``), so a label is short in 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import statistics
@@ -54,7 +55,8 @@ class RunSummary(Struct, frozen=True):
     which modules of the user's own (``modules``), ``around_digest`` what that text says outside of its recipes,
     ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
-    run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one.
+    run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one; ``losses_digest``
+    is one of its training losses, empty where they do not tell it from others.
     """
 
     id: str
@@ -114,6 +116,7 @@ class RunSummary(Struct, frozen=True):
     source_name: str = ""
     around_digest: str = ""
     modules: dict[str, str] = field(default_factory=dict)
+    losses_digest: str = ""
 
     @property
     def specification(self) -> Specification:
@@ -204,6 +207,7 @@ def summarise(
         ],
         contradictions=[*contradictions(record), *witness_contradictions(record)],
         chained=bool(record.checksum),
+        losses_digest=_losses_digest(record),
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
@@ -280,6 +284,11 @@ def _given(record: Record) -> dict[str, Any]:
         "planned_runs": header.planned_runs,
         "replaced": header.replaced,
     }
+
+
+def _losses_digest(record: Record) -> str:
+    losses = [each.loss for each in record.evaluations if each.loss is not None]
+    return hashlib.sha256(repr(losses).encode()).hexdigest()[:16] if len(set(losses)) > 1 else ""
 
 
 def _hopeless(record: Record, crossing: str) -> bool:
