@@ -18,7 +18,7 @@ from levelbench.distributed.communicator import Handle
 from levelbench.distributed.packing import FlatLayout, HostArray, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
-from levelbench.distributed.schemes.neighbours import OnePeer
+from levelbench.distributed.schemes.neighbours import make_graph
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
@@ -163,7 +163,7 @@ class _GossipStepper(OwnModelStepper):
 def peers_of(name: str, size: int, seed: int) -> Callable[[int, int], tuple[int, int]]:
     """From whom a rank takes and to whom it sends in a step (from 1): each rank is sent one message."""
     if name == "exponential":
-        graph = OnePeer(size)
+        graph = make_graph("one-peer", size)
         return lambda rank, step: (next(iter(graph.sources(rank, step - 1))), graph.targets(rank, step - 1)[0])
 
     def drawn(rank: int, step: int) -> tuple[int, int]:
