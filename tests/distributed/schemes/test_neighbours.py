@@ -201,13 +201,6 @@ def test_settings_that_cannot_be_meant_are_refused():
         Neighbours(mix="during")
 
 
-class Still:
-    """A clock that stands still, as a simulated one does while a rank computes."""
-
-    def now_ns(self):
-        return 5
-
-
-def test_what_is_timed_is_timed_by_the_workers_clock(play):
-    ends = play(Neighbours(), 3, 3, clock=Still())
+def test_what_is_timed_is_timed_by_the_workers_clock(play, training):
+    ends = play(Neighbours(), 3, 3, clock=training.Still())
     assert [end.notes["overlap"] for end in ends] == [[1, 1]] * 3

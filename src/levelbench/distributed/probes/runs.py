@@ -359,24 +359,14 @@ class RanksOutcome:
         """The ranks that train."""
         return [each for each in self.traces if each.trains]
 
-    @property
-    def hung(self) -> list[RankTrace]:
-        """Ranks that neither came to their end nor were told to end."""
-        return [each for each in self.traces if not each.finished and each.error is None]
-
-    @property
-    def cause(self) -> BaseException | None:
-        """What ended the run: rather what a rank raised by itself than what the others heard of it."""
-        own = [each.error for each in self.traces if each.error is not None]
-        return next((each for each in own if not isinstance(each, CommunicationError)), self.error)
-
     def why(self) -> str:
         """What ended the run, and what each rank was about."""
-        error = self.cause
+        own = [each.error for each in self.traces if each.error is not None]
+        # Rather what a rank raised by itself than what the others heard of it.
+        error = next((each for each in own if not isinstance(each, CommunicationError)), self.error)
         culprit = next((each for each in self.traces if each.error is error), None)
-        doing = ("ended" if each.finished else each.doing() for each in self.traces)
         where = "; ".join(
-            f"rank {each.rank}: step {each.step}, {what}" for each, what in zip(self.traces, doing, strict=True)
+            f"rank {each.rank}: step {each.step}, {'ended' if each.finished else each.doing()}" for each in self.traces
         )
         if isinstance(error, CommunicationError):
             return f"{receipts_as_sends(f'{error.asked}: {error.found}')} ({where})"
