@@ -106,6 +106,10 @@ def counted(wrap, size):
     return run_ranks(size, work)
 
 
+def calls(totals):
+    return {operation: each.calls for operation, each in totals.by_operation().items()}
+
+
 def test_a_counted_communicator_does_what_its_contract_says():
     for findings in run_ranks(3, lambda each: check_communicator(CountingCommunicator(each))):
         assert [each for each in findings if each.status != "passed"] == []
@@ -115,7 +119,7 @@ def test_a_counted_communicator_does_what_its_contract_says():
 def test_what_a_library_declares_is_counted_as_what_our_algorithms_really_send(size):
     declared, sent = counted(lambda each: each, size), counted(Algorithmic, size)
     for one, other in zip(declared, sent, strict=True):
-        assert (one.sent_bytes, one.messages, one.calls) == (other.sent_bytes, other.messages, other.calls)
+        assert (one.sent_bytes, one.messages, calls(one)) == (other.sent_bytes, other.messages, calls(other))
         assert one.payload_bytes == other.payload_bytes
 
 
@@ -145,7 +149,7 @@ def test_counts_are_by_operation_and_payload_is_what_was_given():
     assert (found.sent_bytes, found.messages) == (ring.sent_bytes, ring.messages)
     assert [each.by_operation()["scatter"].payload_bytes for each in totals] == [0, 0, 3 * 28]
     assert totals[0].by_operation()["receive"].payload_bytes == 0
-    assert totals[0].calls["barrier"] == 1
+    assert calls(totals[0])["barrier"] == 1
 
 
 def test_counts_are_by_phase_and_taken_once():
@@ -163,7 +167,7 @@ def test_counts_are_by_phase_and_taken_once():
         for _, phase in first.counts
     }
     assert sent == {"communicate": 28, "evaluate": 1}
-    assert (second.sent_bytes, second.calls) == (0, {})
+    assert (second.sent_bytes, calls(second)) == (0, {})
 
 
 def test_time_is_that_of_the_call_and_of_the_wait_for_its_handle():
@@ -185,7 +189,7 @@ def test_a_message_to_oneself_is_not_sent():
 
     for totals in run_ranks(2, work):
         assert Traffic(totals.sent_bytes, totals.messages) == Traffic(0, 0)
-        assert totals.calls == {"send": 1, "receive": 1}
+        assert calls(totals) == {"send": 1, "receive": 1}
 
 
 def test_counts_of_our_algorithms_are_found_through_other_wrappers():

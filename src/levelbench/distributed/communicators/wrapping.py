@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from time import sleep
 from typing import TypeVar, cast, final
 
@@ -176,35 +176,10 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Totals:
-    """What one rank sent in a stretch of time; ``counts`` by operation and label of the phase."""
+class Totals(Count):
+    """All that one rank did in a stretch of time; ``counts`` are its parts, by operation and label of the phase."""
 
-    counts: Mapping[tuple[str, str], Count]
-
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes that went to other ranks."""
-        return sum(each.sent_bytes for each in self.counts.values())
-
-    @property
-    def messages(self) -> int:
-        """Messages that went to other ranks."""
-        return sum(each.messages for each in self.counts.values())
-
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes that were given to be sent or reduced."""
-        return sum(each.payload_bytes for each in self.counts.values())
-
-    @property
-    def time_ns(self) -> int:
-        """Nanoseconds in calls and in waiting for handles."""
-        return sum(each.time_ns for each in self.counts.values())
-
-    @property
-    def calls(self) -> dict[str, int]:
-        """Calls by operation."""
-        return {operation: each.calls for operation, each in self.by_operation().items()}
+    counts: Mapping[tuple[str, str], Count] = field(default_factory=dict)
 
     def by_operation(self) -> dict[str, Count]:
         """Over all phases."""
@@ -244,7 +219,8 @@ class CountingCommunicator(WrappingCommunicator):
         """What there was since the last call."""
         with self._lock:
             counts, self._counts = self._counts, {}
-        return Totals({(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()})
+        parts = {(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()}
+        return Totals(**asdict(sum(parts.values(), Count())), counts=parts)
 
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
