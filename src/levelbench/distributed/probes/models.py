@@ -160,29 +160,20 @@ class Regression(ToyNetwork):
     def forward(self, *inputs: Array) -> Array:
         """The loss of examples (n, FEATURES) and targets (n, TARGETS), n > 0, given on the host."""
         examples, targets = (np.asarray(each, np.float64) for each in inputs)
-        held = _wide(self.held())
+        held = {name: each.astype(np.float64) for name, each in self.held().items()}
         loss, self._gradients = loss_and_gradients(held, examples, targets)
         mean = self.held_buffers()["running_mean"]
         self.buffers["running_mean"] = self.native(0.9 * mean + 0.1 * examples.mean(0))
         return self.native(np.asarray(loss))
 
 
-def _wide(arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-    return {name: each.astype(np.float64) for name, each in arrays.items()}
-
-
-def _outputs(held: Mapping[str, Floats], examples: Floats) -> tuple[Floats, Floats, Floats]:
-    active = np.tanh(examples @ held["hidden.weight"].T + held["hidden.bias"])
-    plain = (held["gain"] * active) @ held["output.weight"].T + held["output.bias"]
-    return active, plain, held["scale"] * plain
-
-
 def loss_and_gradients(
     held: Mapping[str, Floats], examples: Floats, targets: Floats
 ) -> tuple[float, dict[str, Floats]]:
     """The loss of :class:`Regression` and its gradients by name, float64."""
-    active, plain, outputs = _outputs(held, examples)
-    away = outputs - targets
+    active = np.tanh(examples @ held["hidden.weight"].T + held["hidden.bias"])
+    plain = (held["gain"] * active) @ held["output.weight"].T + held["output.bias"]
+    away = held["scale"] * plain - targets
     loss = 0.5 * float((away**2).sum(1).mean())
     away = away / len(examples)
     back = held["scale"] * away

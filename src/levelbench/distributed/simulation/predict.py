@@ -124,6 +124,8 @@ def predict(
     sent = [scheme.traffic(model.parameters, model.itemsize, ranks, rank) for rank in range(min(workers, 8))]
     most = max(sent, key=lambda each: each.sent_bytes)
     rates = [part * workers / seconds for seconds in step_s]
+    efficiency = _estimate([rate / (ranks * one) for rate, one in zip(rates, alone, strict=True)])
+    ends = efficiency.interval
     return Prediction(
         scheme.name,
         ranks,
@@ -131,7 +133,9 @@ def predict(
         part,
         _estimate(step_s),
         communicate_share,
-        _efficiency([rate / (ranks * one) for rate, one in zip(rates, alone, strict=True)]),
+        ParallelEfficiency(
+            efficiency.value, ends.low if ends else efficiency.value, ends.high if ends else efficiency.value
+        ),
         _estimate(rates),
         most.sent_bytes,
         most.messages,
@@ -198,12 +202,6 @@ def _estimate(values: Sequence[float]) -> Estimate:
         method = f"{len(drawn)} draws of the calibrated parameters, Student's t of their logarithms"
     interval = Interval(min(value, float(low)), max(value, float(high)), 0.95, method)
     return Estimate(value, interval, len(drawn), "simulated")
-
-
-def _efficiency(values: Sequence[float]) -> ParallelEfficiency:
-    estimate = _estimate(values)
-    ends = estimate.interval
-    return ParallelEfficiency(estimate.value, *((ends.low, ends.high) if ends else (estimate.value, estimate.value)))
 
 
 def _whole_periods(scheme: Scheme, steps: int) -> int:
