@@ -7,18 +7,13 @@ from levelbench.distributed import traffic
 from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
 from levelbench.distributed.communicators.wrapping import CountingCommunicator, DelayedCommunicator, Delays, RankDied
-from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
 from levelbench.errors import CommunicationError
 from levelbench.measure.clocks import HOST, FakeClock
 from levelbench.measure.timeline import Phase
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
-    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
+pytestmark = pytest.mark.usefixtures("small")
 
 
 def arrivals(seed, most_s=0.01):
@@ -31,9 +26,8 @@ def arrivals(seed, most_s=0.01):
     return tuple(run_ranks(6, work, delays=Delays(seed, most_s))[0])
 
 
-def test_a_communicator_that_is_late_at_random_still_does_what_its_contract_says():
-    for findings in run_ranks(3, check_communicator, delays=Delays(seed=3, most_s=0.0002)):
-        assert [each for each in findings if each.status != "passed"] == []
+def test_a_communicator_that_is_late_at_random_still_does_what_its_contract_says(keeps_its_contract):
+    keeps_its_contract(3, delays=Delays(seed=3, most_s=0.0002))
 
 
 def test_the_order_of_arrival_varies_with_the_seed():
@@ -110,9 +104,8 @@ def calls(totals):
     return {operation: each.calls for operation, each in totals.by_operation().items()}
 
 
-def test_a_counted_communicator_does_what_its_contract_says():
-    for findings in run_ranks(3, lambda each: check_communicator(CountingCommunicator(each))):
-        assert [each for each in findings if each.status != "passed"] == []
+def test_a_counted_communicator_does_what_its_contract_says(keeps_its_contract):
+    keeps_its_contract(3, CountingCommunicator)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
