@@ -153,7 +153,7 @@ class DelayedCommunicator(WrappingCommunicator):
 
 
 _NOTHING = (0, 0)
-_CALLS, _BYTES, _MESSAGES, _PAYLOAD, _TIME = range(5)
+_UNSENT = Traffic(0, 0)
 _RECEIVING = ("receive", "receive_any")
 
 
@@ -250,35 +250,24 @@ class CountingCommunicator(WrappingCommunicator):
         self, operation: str, phase: Phase, calls: int, declared: tuple[int, int], payload: int, time_ns: int
     ) -> None:
         with self._lock:
-            values = self._counts.get((operation, phase)) or self._of(operation, phase)
-            values[_CALLS] += calls
-            values[_BYTES] += declared[0]
-            values[_MESSAGES] += declared[1]
-            values[_PAYLOAD] += payload
-            values[_TIME] += time_ns
-            self.sent_bytes += declared[0]
-            self.sent_messages += declared[1]
+            self._add((operation, phase), (calls, *declared, payload, time_ns))
             if self._own is None:
                 return
             # What a collective under way has sent meanwhile counts as its own, whichever call has driven it on.
             seen, self._seen = self._seen, self._own.sent_by_operation()
             for name, now in self._seen.items():
-                before = seen.get(name)
+                before = seen.get(name, _UNSENT)
                 if now != before:
-                    values = self._of(name, phase)
-                    more = int(now.sent_bytes) - (int(before.sent_bytes) if before else 0)
-                    messages = int(now.messages) - (int(before.messages) if before else 0)
-                    values[_BYTES] += more
-                    values[_MESSAGES] += messages
-                    self.sent_bytes += more
-                    self.sent_messages += messages
+                    sent = int(now.sent_bytes - before.sent_bytes), int(now.messages - before.messages)
+                    self._add((name, phase), (0, *sent, 0, 0))
 
-    def _of(self, operation: str, phase: Phase) -> list[int]:
-        key = (operation, phase)
-        values = self._counts.get(key)
-        if values is None:
-            values = self._counts[key] = [0, 0, 0, 0, 0]
-        return values
+    def _add(self, key: tuple[str, Phase], more: tuple[int, ...]) -> None:
+        """Add figures in the order of those of :class:`Count`."""
+        values = self._counts.setdefault(key, [0] * len(more))
+        for at, each in enumerate(more):
+            values[at] += each
+        self.sent_bytes += more[1]
+        self.sent_messages += more[2]
 
     def _form(self, operation: str, arrays: Sequence[Array], peer: int, count: int) -> tuple[int, int]:
         """Bytes and messages of a call by the closed form, worked out once for each length."""
@@ -299,16 +288,14 @@ class CountingCommunicator(WrappingCommunicator):
         size, rank = self.size, self.rank
         match operation:
             case "send":
-                return Traffic(0, 0) if peer == rank else traffic.send(length, itemsize)
+                return _UNSENT if peer == rank else traffic.send(length, itemsize)
             case "receive" | "receive_any":
-                return Traffic(0, 0)
+                return _UNSENT
             case "exchange":
                 return traffic.exchange(length, itemsize, count)
             case "barrier":
                 return traffic.barrier(size, rank, self.algorithms.barrier)
-            case "broadcast" | "gather" | "scatter":
-                form = getattr(traffic, operation)
-                return cast("Traffic", form(length, itemsize, size, rank, peer, getattr(self.algorithms, operation)))
             case _:
-                form = getattr(traffic, operation)
-                return cast("Traffic", form(length, itemsize, size, rank, getattr(self.algorithms, operation)))
+                root = (peer,) if operation in ("broadcast", "gather", "scatter") else ()
+                form, algorithm = getattr(traffic, operation), getattr(self.algorithms, operation)
+                return cast("Traffic", form(length, itemsize, size, rank, *root, algorithm))
