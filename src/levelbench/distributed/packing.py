@@ -62,14 +62,10 @@ class Packer:
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         like = next(iter(arrays.values()))
         self.layout, self.dtype = FlatLayout(arrays), like.dtype
+        self.size: int = self.layout.size
+        """Elements in all."""
         self._namespace, self._device = namespace(like), like.device
         self._held: dict[str, Array] = {}
-
-    @property
-    def size(self) -> int:
-        """Elements in all."""
-        size: int = self.layout.size
-        return size
 
     def put(self, name: str, array: Array, factor: float = 1.0) -> Array:
         """``factor`` times an array in its place; answers with what is there now, of the array's own shape.

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from types import MappingProxyType
 
@@ -30,24 +31,34 @@ from levelbench.networks.executor import Array, Backend
 ITEMSIZE = 4
 """Bytes of an element: float32."""
 
-Prepared = tuple[Callable[[], object], int]
-"""The work, and the bytes that it moves in the sense of this module."""
-Prepare = Callable[[Communicator, Backend, int, float], Prepared]
+Make = Callable[[], Array]
+"""Makes an array to work on, all of one value."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """``prepare(communicator, backend, elements, value)`` makes arrays of about so many elements, all of this value.
+    """``prepare(communicator, make)`` answers with the work, on arrays of ``make()``.
 
     ``bus``: what the bandwidth nbytes / t is multiplied with, for a number of ranks, to be that of the busiest link.
-    ``calls``: how many of the operation there are in the work. ``sized``: whether it has a size at all.
+    ``parts``: an array is a rank's part of the buffer, and not all of it. ``calls``: how many of the operation there
+    are in the work. ``sized``: whether it has a size at all.
     """
 
     name: str
-    prepare: Prepare
+    prepare: Callable[[Communicator, Make], Callable[[], object]]
     bus: Callable[[int], float]
+    parts: bool = False
     calls: int = 1
     sized: bool = True
+
+    def work(
+        self, communicator: Communicator, backend: Backend, elements: int, value: float
+    ) -> tuple[Callable[[], object], int]:
+        """The work on a buffer of at least so many elements, all of this value, and the buffer's bytes."""
+        count = communicator.size if self.parts else 1
+        each = ceil(elements / count)
+        work = self.prepare(communicator, lambda: backend.array(np.full(each, value, np.float32)))
+        return work, each * count * ITEMSIZE if self.sized else 0
 
 
 def operation_named(name: str) -> Operation:
@@ -60,7 +71,7 @@ def operation_named(name: str) -> Operation:
 def require_right(operation: Operation, communicator: Communicator, backend: Backend) -> None:
     """Let all ranks do it once on a few elements; ``CheckFailedError`` where a result is wrong. Collective."""
     size, rank = communicator.size, communicator.rank
-    work, _ = operation.prepare(communicator, backend, 4 * size + 1, rank + 1.0)
+    work, _ = operation.work(communicator, backend, 4 * size + 1, rank + 1.0)
     found = work()
     arrays = found if isinstance(found, tuple) else (found,)
     values = [backend.host(each) for each in arrays if each is not None]
@@ -90,54 +101,27 @@ def _wanted(name: str, rank: int, size: int) -> list[float]:
     }.get(name, [])
 
 
-def _array(backend: Backend, elements: int, value: float) -> Array:
-    host: NDArray[np.float32] = np.full(elements, value, np.float32)
-    return backend.array(host)
+def _method(name: str) -> Callable[[Communicator, Make], Callable[[], object]]:
+    """The work of a communicator's method that takes one array."""
+    return lambda communicator, make: partial(getattr(communicator, name), make())
 
 
-def _of_the_whole(name: str) -> Prepare:
-    """The work of a communicator's method that takes the whole buffer of each rank."""
-
-    def prepare(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-        array, operation = _array(backend, elements, value), getattr(communicator, name)
-        return lambda: operation(array), elements * ITEMSIZE
-
-    return prepare
+def _scatter(communicator: Communicator, make: Make) -> Callable[[], object]:
+    arrays = [make() for _ in range(communicator.size)] if communicator.rank == 0 else None
+    return partial(communicator.scatter, arrays, make())
 
 
-def _of_parts(name: str) -> Prepare:
-    """The same of one that takes each rank's part of the buffer."""
-
-    def prepare(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-        part = -(-elements // communicator.size)
-        array, operation = _array(backend, part, value), getattr(communicator, name)
-        return lambda: operation(array), part * communicator.size * ITEMSIZE
-
-    return prepare
+def _all_to_all(communicator: Communicator, make: Make) -> Callable[[], object]:
+    return partial(communicator.all_to_all, [make() for _ in range(communicator.size)])
 
 
-def _scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    part = -(-elements // communicator.size)
-    arrays = [_array(backend, part, value) for _ in range(communicator.size)] if communicator.rank == 0 else None
-    room = _array(backend, part, value)
-    return lambda: communicator.scatter(arrays, room), part * communicator.size * ITEMSIZE
-
-
-def _all_to_all(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    part = -(-elements // communicator.size)
-    arrays = [_array(backend, part, value) for _ in range(communicator.size)]
-    return lambda: communicator.all_to_all(arrays), part * communicator.size * ITEMSIZE
-
-
-def _exchange(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array = _array(backend, elements, value)
+def _exchange(communicator: Communicator, make: Make) -> Callable[[], object]:
     rank, size = communicator.rank, communicator.size
-    both = ((rank - 1) % size, (rank + 1) % size)
-    return lambda: communicator.exchange(array, both), elements * ITEMSIZE
+    return partial(communicator.exchange, make(), ((rank - 1) % size, (rank + 1) % size))
 
 
-def _send_receive(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
-    array, room = _array(backend, elements, value), _array(backend, elements, value)
+def _send_receive(communicator: Communicator, make: Make) -> Callable[[], object]:
+    array, room = make(), make()
 
     def there_and_back() -> Array:
         if communicator.rank == 0:
@@ -149,7 +133,7 @@ def _send_receive(communicator: Communicator, backend: Backend, elements: int, v
             return found
         return array
 
-    return there_and_back, elements * ITEMSIZE
+    return there_and_back
 
 
 def _all_but_one(size: int) -> float:
@@ -164,20 +148,18 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Operation("all-reduce", _of_the_whole("all_reduce"), lambda size: 2 * _all_but_one(size)),
-            Operation("reduce-scatter", _of_the_whole("reduce_scatter"), _all_but_one),
-            Operation("all-gather", _of_parts("all_gather"), _all_but_one),
-            Operation("broadcast", _of_the_whole("broadcast"), _once),
-            Operation("gather", _of_parts("gather"), _all_but_one),
-            Operation("scatter", _scatter, _all_but_one),
-            Operation("all-to-all", _all_to_all, _all_but_one),
+            Operation("all-reduce", _method("all_reduce"), lambda size: 2 * _all_but_one(size)),
+            Operation("reduce-scatter", _method("reduce_scatter"), _all_but_one),
+            Operation("all-gather", _method("all_gather"), _all_but_one, parts=True),
+            Operation("broadcast", _method("broadcast"), _once),
+            Operation("gather", _method("gather"), _all_but_one, parts=True),
+            Operation("scatter", _scatter, _all_but_one, parts=True),
+            Operation("all-to-all", _all_to_all, _all_but_one, parts=True),
             # To both neighbours of a ring, at once.
             Operation("exchange", _exchange, lambda size: 2.0),
             # From rank 0 to rank 1 and back, of which a half counts.
             Operation("send-receive", _send_receive, _once, calls=2),
-            Operation(
-                "barrier", lambda communicator, backend, elements, value: (communicator.barrier, 0), _once, sized=False
-            ),
+            Operation("barrier", lambda communicator, make: communicator.barrier, _once, sized=False),
         )
     }
 )
@@ -275,7 +257,7 @@ def _point(
     operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, until: StoppingRule, clock: Clock
 ) -> SweepPoint:
     """Turns until rank 0 has enough."""
-    work, moved = operation.prepare(communicator, backend, ceil(nbytes / ITEMSIZE), 0.0)
+    work, moved = operation.work(communicator, backend, ceil(nbytes / ITEMSIZE), 0.0)
     values: NDArray[np.float64] = np.zeros(0)
     started_ns, turns = clock.now_ns(), _FIRST
     while turns:

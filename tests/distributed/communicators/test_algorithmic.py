@@ -9,7 +9,6 @@ from levelbench.distributed.communicators.algorithmic import FIRST_TAG, Algorith
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.packing import pieces, view
-from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
 from levelbench.errors import UnsupportedError, UsageError
 
@@ -20,10 +19,7 @@ REDUCES = ALGORITHMS["all_reduce"]
 sizes, lengths, roots = st.integers(1, 9), st.integers(0, 50), st.integers(0, 8)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
-    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
+pytestmark = pytest.mark.usefixtures("small")
 
 
 def given_by(rank, length):
@@ -107,28 +103,22 @@ def test_a_sum_has_the_same_bits_on_all_ranks_and_is_right_to_rounding(algorithm
 
 
 @pytest.mark.parametrize("algorithms", [Algorithms("halving-doubling"), TREES], ids=["usual", "trees"])
-def test_a_communicator_of_algorithms_does_what_its_contract_says(algorithms):
-    for findings in run_ranks(5, lambda each: check_communicator(Algorithmic(each, algorithms))):
-        assert [each for each in findings if each.status != "passed"] == []
+def test_a_communicator_of_algorithms_does_what_its_contract_says(algorithms, keeps_its_contract):
+    keeps_its_contract(5, lambda each: Algorithmic(each, algorithms))
 
 
-def test_random_delays_change_nothing():
-    def work(communicator):
-        return check_communicator(Algorithmic(communicator, "halving-doubling"))
-
-    for findings in run_ranks(3, work, delays=Delays(seed=1, most_s=0.0001)):
-        assert [each for each in findings if each.status != "passed"] == []
+def test_random_delays_change_nothing(keeps_its_contract):
+    keeps_its_contract(3, lambda each: Algorithmic(each, "halving-doubling"), delays=Delays(seed=1, most_s=0.0001))
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_native_arrays_come_back_as_what_they_were(framework):
+def test_native_arrays_come_back_as_what_they_were(framework, keeps_its_contract):
     pytest.importorskip(framework)
-    for findings in run_ranks(3, lambda each: check_communicator(Algorithmic(each), [framework])):
-        assert [each for each in findings if each.status != "passed"] == []
+    keeps_its_contract(3, Algorithmic, [framework])
 
 
 @pytest.mark.parametrize("algorithms", [Algorithms(), TREES, *map(Algorithms, REDUCES[1:])], ids=str)
-def test_tensors_that_numpy_cannot_see_are_worked_on_where_they_are(algorithms, monkeypatch):
+def test_tensors_that_numpy_cannot_see_are_worked_on_where_they_are(algorithms, monkeypatch, keeps_its_contract):
     torch = pytest.importorskip("torch")
 
     def blind(array):
@@ -137,8 +127,7 @@ def test_tensors_that_numpy_cannot_see_are_worked_on_where_they_are(algorithms, 
         return view(array)
 
     monkeypatch.setattr(collectives, "view", blind)
-    for findings in run_ranks(3, lambda each: check_communicator(Algorithmic(each, algorithms), ["torch"])):
-        assert [each for each in findings if each.status != "passed"] == []
+    keeps_its_contract(3, lambda each: Algorithmic(each, algorithms), ["torch"])
 
 
 def test_a_parameter_on_a_device_is_written_in_place_although_autograd_watches_it(monkeypatch):

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
-from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.errors import CommunicationError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 
@@ -19,37 +18,21 @@ def right(communicator):
     return following
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """What is large in the check of a communicator is small."""
-    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
-
-
-def test_it_does_all_that_its_contract_says_also_with_large_messages():
-    for findings in run_ranks(2, check_communicator):
-        assert [each for each in findings if each.status != "passed"] == []
+def test_it_does_all_that_its_contract_says_also_with_large_messages(keeps_its_contract):
+    keeps_its_contract(2)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 @pytest.mark.usefixtures("small")
-def test_it_does_all_that_its_contract_says(size):
-    for findings in run_ranks(size, check_communicator):
-        assert [each for each in findings if each.status != "passed"] == []
-        assert len(findings) == 21
+def test_it_does_all_that_its_contract_says(size, keeps_its_contract):
+    keeps_its_contract(size)
 
 
+@pytest.mark.parametrize("framework", ["torch", "jax"])
 @pytest.mark.usefixtures("small")
-def test_arrays_of_torch_come_back_as_tensors():
-    pytest.importorskip("torch")
-    for findings in run_ranks(2, lambda each: check_communicator(each, ["torch"])):
-        assert [each for each in findings if each.status != "passed"] == []
-
-
-@pytest.mark.usefixtures("small")
-def test_arrays_of_jax_come_back_as_arrays_of_jax():
-    pytest.importorskip("jax")
-    for findings in run_ranks(2, lambda each: check_communicator(each, ["jax"])):
-        assert [each for each in findings if each.status != "passed"] == []
+def test_arrays_of_a_framework_come_back_as_its_own(framework, keeps_its_contract):
+    pytest.importorskip(framework)
+    keeps_its_contract(2, frameworks=[framework])
 
 
 def test_results_come_back_by_rank():

@@ -13,6 +13,7 @@ from levelbench.distributed.compression.compressors import (
     SignCompressor,
     ThresholdCompressor,
     TopKCompressor,
+    as_bytes,
 )
 from levelbench.distributed.compression.exchange import Gathered
 from levelbench.distributed.schemes.power import Factors, orthonormal, start
@@ -59,7 +60,7 @@ def test_each_framework_makes_the_same_of_a_gradient(framework, name):
 def test_a_payload_survives_its_bytes_which_are_as_many_as_it_says(name, dtype):
     compressor, values = COMPRESSORS[name], normal(101, dtype=dtype)
     payload = compressor.compress(values, Key())
-    data = compressor.joined(payload)
+    data = as_bytes(payload)
     assert data.nbytes == compressor.nbytes(101, values.itemsize)
     again = compressor.decompress(compressor.parted(data, values), values)
     np.testing.assert_array_equal(again, compressor.decompress(payload, values))

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.probes.models import SHAPES, Regression, Scripted, beginning, loss_and_gradients
+from levelbench.distributed.probes.models import (
+    SHAPES,
+    Regression,
+    Scripted,
+    beginning,
+    loss_and_gradients,
+    scripted_gradient,
+)
 from levelbench.distributed.probes.runs import batch, part_of
 from levelbench.frameworks.numpy.backend import NumpyBackend
 
@@ -46,7 +53,7 @@ def test_early_gradients_are_told_last_parameter_first_and_may_be_replaced():
     model.forward()
     gradients = model.backward()
     assert told == list(reversed(SHAPES))
-    np.testing.assert_array_equal(gradients["gain"], 2 * Scripted.gradient(0, 0, 1)["gain"])
+    np.testing.assert_array_equal(gradients["gain"], 2 * scripted_gradient(0, 0, 1)["gain"])
 
 
 def test_what_has_no_influence_is_not_told_early():

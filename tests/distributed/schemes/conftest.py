@@ -18,7 +18,9 @@ from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.executor import Executor, LiveArrays
 from levelbench.networks.values import Draw
 from levelbench.operators.frameworks import load_framework
-from levelbench.training import SGD
+from levelbench.training import SGD, Momentum, Shuffled, datasets
+from levelbench.training.input import make_loader
+from levelbench.training.samplers import Partitioned
 
 SIZES = (7, 7, 5, 7, 2)
 """Of the global batches, over and over: neither 2 nor 3 workers divide them, and of the last one 3 workers do not all
@@ -120,10 +122,54 @@ def distance(found, expected):
     return max(np.linalg.norm(found[name] - expected[name]) / np.linalg.norm(expected[name]) for name in expected)
 
 
+class Still:
+    """A clock that stands still, as a simulated one does while a rank computes."""
+
+    def now_ns(self):
+        return 5
+
+
+def accuracy(scheme, ranks, hidden, epochs):
+    """Of the validation digits, by what rank 0 evaluates after so many epochs on ranks that are threads."""
+    dataset, sampler = datasets.digits.load(), Shuffled(64)
+    network = zoo.mlp(64, hidden, 10).with_loss().training()
+
+    def work(communicator):
+        backend, rank, workers = NumpyBackend(), communicator.rank, scheme.workers(ranks)
+        executor = backend.executor(network, network.initialise(rank))
+        stepper, step = scheme.start(Worker(communicator, backend, executor, Momentum(0.05, 0.9))), 0
+        part = Partitioned(sampler, min(rank, workers - 1), workers)
+        loader = make_loader(backend, dataset, dataset.train, part, seed=1)
+        for epoch in range(epochs):
+            if rank >= workers:
+                stepper.serve(step + 1, step + loader.steps, lambda step: 1.0)
+                step += loader.steps
+                continue
+            whole = sampler.epoch(dataset.train, 1, epoch).sizes
+            for at, columns in enumerate(loader.batches(epoch, 0, loader.steps, 0.0)):
+                step += 1
+                stepper.share = len(columns[0]) / whole[at]
+                stepper.step(executor.infer_and_backprop(*columns)[1], step, 1.0)
+        stepper.meet()
+        if rank < workers:
+            executor.parameters.update(stepper.averaged() or {})
+        inputs, labels = dataset.validation.columns
+        return float(np.mean(executor.infer(inputs)[0].argmax(1) == labels))
+
+    return run_ranks(ranks, work)[0]
+
+
 @pytest.fixture
 def training():
     return SimpleNamespace(
-        alone=alone, together=together, network=made_network, distance=distance, Phase=Phase, sizes=SIZES
+        alone=alone,
+        together=together,
+        network=made_network,
+        distance=distance,
+        accuracy=accuracy,
+        Phase=Phase,
+        Still=Still,
+        sizes=SIZES,
     )
 
 

@@ -1,7 +1,5 @@
 """Synchronous all-reduce computes what one process does, and overlaps where gradients come one by one."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,31 +80,10 @@ def test_neither_buckets_nor_overlap_nor_delays_change_a_bit(training, framework
             np.testing.assert_array_equal(found[name], array)
 
 
-def gloo_ranks(size, work):
-    """Real gloo between threads of this process."""
-    dist = pytest.importorskip("torch.distributed")
-    import torch
-
-    from levelbench.frameworks.torch.communicator import TorchCommunicator
-
-    store = dist.HashStore()
-
-    def opened(rank):
-        options = dist.ProcessGroupGloo._Options()
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-        options._threads = 2
-        group = dist.ProcessGroupGloo(store, rank, size, options)
-        communicator = TorchCommunicator(group, "gloo", torch.device("cpu"), 20.0)
-        result = work(communicator)
-        communicator.close()
-        return result
-
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(opened, range(size)))
-
-
 def test_over_gloo_many_buckets_under_way_equal_one_process(training):
     pytest.importorskip("torch")
+    from tests.distributed.communicators.test_torch import gloo_ranks
+
     network = training.network("cnn")
     expected = training.alone("torch", network, Adam(1e-3), 10)
     first, *others = training.together("torch", network, Adam(1e-3), 10, SMALL, 3, start=gloo_ranks)
@@ -129,15 +106,10 @@ def test_the_overlap_of_each_step_is_noted_as_a_share(training):
     assert all(0 <= value <= 1 for value in values)
 
 
-class Still:
-    """A clock that stands still, as a simulated one does while a rank computes."""
-
-    def now_ns(self):
-        return 5
-
-
 def test_what_is_timed_is_timed_by_the_workers_clock(training):
-    noted = training.together("numpy", training.network("mlp"), Momentum(0.1), 2, SMALL, 2, clock=Still())[0].noted
+    noted = training.together("numpy", training.network("mlp"), Momentum(0.1), 2, SMALL, 2, clock=training.Still())[
+        0
+    ].noted
     assert noted["overlap"][1] == [0, 0]
 
 

@@ -13,9 +13,8 @@ from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.compressed import BF16, FP16, QSGD, RandomK, Sign, SparseTopK, Threshold
 from levelbench.distributed.schemes.power import PowerSGD
 from levelbench.errors import DefinitionError, UnsupportedError
-from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
-from levelbench.training import Momentum, Partitioned, Shuffled, datasets
+from levelbench.training import Momentum
 from levelbench.training.optimizers.rules import SGD
 
 SCHEMES = {
@@ -201,34 +200,8 @@ def test_a_sum_in_bfloat16_is_refused_on_numpy(training):
         training.together("numpy", training.network("mlp"), SGD(0.1), 1, BF16(narrow=True), 2)
 
 
-def digits_accuracy(scheme, ranks=3, epochs=4, seed=0, lr=0.05):
-    """Of the validation digits, by digits' network of 32 hidden units, trained on thread ranks."""
-    dataset, sampler = datasets.digits.load(), Shuffled(64)
-    network = zoo.mlp(64, 32, 10).with_loss().training()
-    images, labels = dataset.train.columns
-
-    def work(communicator):
-        executor = load_framework("numpy").open().executor(network, network.initialise(seed))
-        momentum = 0.0 if getattr(scheme, "momentum", 0.0) else 0.9
-        worker = Worker(communicator, load_framework("numpy").open(), executor, Momentum(lr, momentum), seed)
-        stepper, step = scheme.start(worker), 0
-        part = Partitioned(sampler, communicator.rank, ranks)
-        for epoch in range(epochs):
-            own, whole = part.epoch(dataset.train, seed, epoch), sampler.epoch(dataset.train, seed, epoch)
-            for at, (start, stop) in enumerate(pairwise(own.bounds)):
-                rows, step = own.order[start:stop], step + 1
-                stepper.share = len(rows) / whole.sizes[at]
-                _, gradients = executor.infer_and_backprop(images[rows], labels[rows])
-                stepper.step(gradients, step, 1.0)
-        return executor
-
-    executor = run_ranks(ranks, work)[0]
-    images, labels = dataset.validation.columns
-    return float((executor.infer(images)[0].argmax(1) == labels).mean())
-
-
-def test_digits_are_learnt_nearly_as_well_as_with_whole_gradients():
-    whole = digits_accuracy(AllReduce())
+def test_digits_are_learnt_nearly_as_well_as_with_whole_gradients(training):
+    whole = training.accuracy(AllReduce(), 3, 32, 4)
     assert whole > 0.95
     for scheme in (
         SparseTopK(ratio=0.1),
@@ -238,4 +211,4 @@ def test_digits_are_learnt_nearly_as_well_as_with_whole_gradients():
         BF16(),
         PowerSGD(rank=2),
     ):
-        assert digits_accuracy(scheme) > whole - 0.03, scheme
+        assert training.accuracy(scheme, 3, 32, 4) > whole - 0.03, scheme

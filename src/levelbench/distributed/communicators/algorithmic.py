@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from time import sleep
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -29,8 +29,6 @@ from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import UsageError
 from levelbench.networks.executor import Array
 
-R = TypeVar("R")
-
 FIRST_TAG = 1 << 14
 """Tags from here on are the algorithms' own: 2^14 of them, which MPI's smallest bound of tags (32767) allows."""
 
@@ -39,10 +37,10 @@ _EXCHANGE = 2 * FIRST_TAG - 1
 
 
 @final
-class _Running(Generic[R]):
+class _Running:
     """An algorithm at work on this rank."""
 
-    def __init__(self, steps: Steps[R], answer: Callable[[R], Array]) -> None:
+    def __init__(self, steps: Steps[Any], answer: Callable[[Any], Array]) -> None:
         self._steps, self._answer = steps, answer
         self._pending: Handle | None = None
         self.over = False
@@ -83,7 +81,7 @@ class Algorithmic(Communicator):
         self.name, self.rank, self.size = inner.name, inner.rank, inner.size
         self._tallies: dict[str, TrafficTally] = {}
         self._started = 0
-        self._under_way: deque[_Running[Any]] = deque()
+        self._under_way: deque[_Running] = deque()
 
     @property
     def sent(self) -> Traffic:
@@ -97,21 +95,13 @@ class Algorithmic(Communicator):
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
         checked_op("all_reduce", op, array)
         flat = opened(array, change=True)
-        steps = collectives.ALL_REDUCE[self.algorithms.all_reduce]
-        return self._start(
-            "all_reduce", lambda link: steps(link, flat, self._divisor(op)), lambda _: closed(flat, array, change=True)
-        )
+        return self._start("all_reduce", lambda _: closed(flat, array, change=True), flat, self._divisor(op))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
         checked_rank("broadcast", root, self.size)
         own = self.rank == root
         flat = opened(array, change=not own)
-        steps = collectives.BROADCAST[self.algorithms.broadcast]
-        return self._start(
-            "broadcast",
-            lambda link: steps(link, flat, root),
-            lambda _: array if own else closed(flat, array, change=True),
-        )
+        return self._start("broadcast", lambda _: array if own else closed(flat, array, change=True), flat, root)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
         """A message of ``inner``; tags are below ``FIRST_TAG``."""
@@ -136,26 +126,22 @@ class Algorithmic(Communicator):
         """By ``algorithms.reduce_scatter``; ``array`` is left as it was."""
         checked_op("reduce_scatter", op, array)
         flat = _own(opened(array))
-        steps = collectives.REDUCE_SCATTER[self.algorithms.reduce_scatter]
-        length = len(flat)
-        start, stop = list(pairwise(pieces(length, self.size)))[self.rank]
-        return self._start(
+        start, stop = list(pairwise(pieces(len(flat), self.size)))[self.rank]
+        handle = self._start(
             "reduce_scatter",
-            lambda link: steps(link, flat, self._divisor(op)),
             lambda piece: closed(_own(piece), array, shape=(stop - start,)),
-        ).wait()
+            flat,
+            self._divisor(op),
+        )
+        return handle.wait()
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
-        steps = collectives.ALL_GATHER[self.algorithms.all_gather]
-        flat = opened(array)
-        parts = self._start("all_gather", lambda link: steps(link, flat), lambda parts: _each(parts, array)).wait()
+        parts = self._start("all_gather", lambda parts: _each(parts, array), opened(array)).wait()
         return cast("tuple[Array, ...]", parts)
 
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
         checked_rank("gather", root, self.size)
-        steps = collectives.GATHER[self.algorithms.gather]
-        flat = opened(array)
-        parts = self._start("gather", lambda link: steps(link, flat, root), lambda parts: _each(parts, array)).wait()
+        parts = self._start("gather", lambda parts: _each(parts, array), opened(array), root).wait()
         return cast("tuple[Array, ...]", parts) if self.rank == root else None
 
     def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
@@ -167,19 +153,12 @@ class Algorithmic(Communicator):
                 "a binomial scatter of different sizes", "only the root knows them", "scatter with algorithm 'direct'"
             )
         own = opened(like, change=True)
-        steps = collectives.SCATTER[self.algorithms.scatter]
-        return self._start(
-            "scatter", lambda link: steps(link, flats, own, root), lambda _: closed(own, like, change=True)
-        ).wait()
+        return self._start("scatter", lambda _: closed(own, like, change=True), flats, own, root).wait()
 
     def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
         given = checked_count("all_to_all", arrays, self.size)
-        flats = [opened(each) for each in given]
-        own = given[self.rank]
-        parts = self._start(
-            "all_to_all", lambda link: collectives.all_to_all(link, flats), lambda parts: _each(parts, own)
-        ).wait()
-        return cast("tuple[Array, ...]", parts)
+        own, flats = given[self.rank], [opened(each) for each in given]
+        return cast("tuple[Array, ...]", self._start("all_to_all", lambda parts: _each(parts, own), flats).wait())
 
     def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
         """All at the same time, in order with earlier ones between the same two ranks."""
@@ -196,7 +175,7 @@ class Algorithmic(Communicator):
         return cast("tuple[Array, ...]", running.result)
 
     def barrier(self) -> None:
-        self._start("barrier", collectives.BARRIER[self.algorithms.barrier], lambda _: None).wait()
+        self._start("barrier", lambda _: None).wait()
 
     def close(self) -> None:
         self.inner.close()
@@ -210,22 +189,24 @@ class Algorithmic(Communicator):
     def _tally(self, operation: str) -> TrafficTally:
         return self._tallies.setdefault(operation, TrafficTally())
 
-    def _start(self, operation: str, steps: Callable[[Channel], Steps[R]], answer: Callable[[R], Array]) -> Handle:
+    def _start(self, operation: str, answer: Callable[[Any], Array], *arguments: Any) -> Handle:
+        """Set the algorithm that is chosen for it to work on ``arguments``; ``answer`` makes the result of its own."""
+        steps = collectives.STEPS[operation][getattr(self.algorithms, operation)]
         # Two ranks start the same collectives in the same order, so a number is enough to keep their messages apart.
         link = Channel(self.inner, FIRST_TAG + self._started % (FIRST_TAG - 1), self._tally(operation))
         self._started += 1
-        running = _Running(steps(link), answer)
+        running = _Running(steps(link, *arguments), answer)
         if running.over and not self._under_way:
             return Done(running.result)
         self._under_way.append(running)
         return FunctionHandle(lambda: self._finished(running), lambda: self._is_over(running))
 
-    def _finished(self, running: _Running[Any]) -> Array:
+    def _finished(self, running: _Running) -> Array:
         """Those before it go on first, as they do on every rank."""
         self._finish_to(running)
         return running.result
 
-    def _is_over(self, running: _Running[Any]) -> bool:
+    def _is_over(self, running: _Running) -> bool:
         self._progress()
         return running.over
 
@@ -250,7 +231,7 @@ class Algorithmic(Communicator):
             running.drive()
         self._drop_over()
 
-    def _finish_to(self, last: _Running[Any]) -> None:
+    def _finish_to(self, last: _Running) -> None:
         """Wait for this collective and those before it."""
         while not last.over:
             self._under_way[0].finish()

@@ -136,13 +136,26 @@ def _distances(place: int, size: int) -> list[int]:
     return [1 << level for level in range((subtree(place, size) - 1).bit_length())]
 
 
-def broadcast_binomial(link: Channel, flat: Flat, root: int) -> Steps[None]:
-    """Down a binomial tree, the largest subtree first."""
-    place = (link.rank - root) % link.size
+def _down(link: Channel, root: int, block: Callable[[int], Flat]) -> Steps[None]:
+    """Down a binomial tree, the largest subtree first; ``block`` is what goes to a place for all that hang on it."""
+    size, place = link.size, (link.rank - root) % link.size
     if place:
-        yield link.receive(flat, (_parent(place) + root) % link.size)
-    going = [link.send(flat, (link.rank + each) % link.size) for each in reversed(_distances(place, link.size))]
+        yield link.receive(block(place), (_parent(place) + root) % size)
+    going = [link.send(block(place + each), (link.rank + each) % size) for each in reversed(_distances(place, size))]
     yield from every(going)
+
+
+def _around(link: Channel, parts: Sequence[Flat], place: int) -> Steps[None]:
+    """Parts around a ring, of which part number ``place`` sets out here: each rank passes on what came last."""
+    size = link.size
+    right, left = (link.rank + 1) % size, (link.rank - 1) % size
+    for step in range(size - 1):
+        yield from link.swap(parts[(place - step) % size], right, parts[(place - step - 1) % size], left)
+
+
+def broadcast_binomial(link: Channel, flat: Flat, root: int) -> Steps[None]:
+    """Down a binomial tree."""
+    yield from _down(link, root, lambda place: flat)
 
 
 def broadcast_direct(link: Channel, flat: Flat, root: int) -> Steps[None]:
@@ -156,22 +169,10 @@ def broadcast_direct(link: Channel, flat: Flat, root: int) -> Steps[None]:
 
 def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None]:
     """Pieces down a binomial tree, then around a ring (Chan et al. 2007): for long arrays."""
-    size, place = link.size, (link.rank - root) % link.size
-    parts = cut(flat, size)
-    ends = [0]
-    for part in parts:
-        ends.append(ends[-1] + len(part))
-
-    def block(first: int) -> Flat:
-        return flat[ends[first] : ends[first + subtree(first, size)]]
-
-    if place:
-        yield link.receive(block(place), (_parent(place) + root) % size)
-    going = [link.send(block(place + each), (link.rank + each) % size) for each in reversed(_distances(place, size))]
-    yield from every(going)
-    right, left = (link.rank + 1) % size, (link.rank - 1) % size
-    for step in range(size - 1):
-        yield from link.swap(parts[(place - step) % size], right, parts[(place - step - 1) % size], left)
+    size = link.size
+    bounds = pieces(len(flat), size)
+    yield from _down(link, root, lambda place: flat[bounds[place] : bounds[place + subtree(place, size)]])
+    yield from _around(link, cut(flat, size), (link.rank - root) % size)
 
 
 def gather_direct(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
@@ -218,26 +219,19 @@ def scatter_binomial(link: Channel, flats: Sequence[Flat], own: Flat, root: int)
     """Down a binomial tree, each rank's array with those of all that hang on it. All of one length."""
     size, length, place = link.size, len(own), (link.rank - root) % link.size
     held = space(own, subtree(place, size) * length)
-    if place:
-        yield link.receive(held, (_parent(place) + root) % size)
-    else:
+    if not place:
         for at, part in enumerate(cut(held, size)):
             part[:] = flats[(at + root) % size]
-    going = [
-        link.send(held[each * length : (each + subtree(place + each, size)) * length], (link.rank + each) % size)
-        for each in reversed(_distances(place, size))
-    ]
+    yield from _down(
+        link, root, lambda each: held[(each - place) * length : (each - place + subtree(each, size)) * length]
+    )
     own[:] = held[:length]
-    yield from every(going)
 
 
 def gather_ring(link: Channel, flat: Flat) -> Steps[list[Flat]]:
-    """Around a ring: each passes on what came last."""
-    size = link.size
-    parts = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(size)]
-    right, left = (link.rank + 1) % size, (link.rank - 1) % size
-    for step in range(size - 1):
-        yield from link.swap(parts[(link.rank - step) % size], right, parts[(link.rank - step - 1) % size], left)
+    """Around a ring."""
+    parts = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(link.size)]
+    yield from _around(link, parts, link.rank)
     return parts
 
 
@@ -298,36 +292,10 @@ def barrier_direct(link: Channel) -> Steps[None]:
     token = np.zeros(1, np.uint8)
     if link.rank:
         yield link.send(token, 0)
-        yield link.receive(token, 0)
-        return
-    for rank in range(1, link.size):
-        yield link.receive(token, rank)
-    going = [link.send(token, rank) for rank in range(1, link.size)]
-    yield from every(going)
-
-
-BROADCAST: dict[str, Callable[[Channel, Flat, int], Steps[None]]] = {
-    "binomial": broadcast_binomial,
-    "scatter-gather": broadcast_scatter_gather,
-    "direct": broadcast_direct,
-}
-GATHER: dict[str, Callable[[Channel, Flat, int], Steps[list[Flat]]]] = {
-    "direct": gather_direct,
-    "binomial": gather_binomial,
-}
-SCATTER: dict[str, Callable[[Channel, Sequence[Flat], Flat, int], Steps[None]]] = {
-    "direct": scatter_direct,
-    "binomial": scatter_binomial,
-}
-ALL_GATHER: dict[str, Callable[[Channel, Flat], Steps[list[Flat]]]] = {
-    "ring": gather_ring,
-    "bruck": gather_bruck,
-    "direct": gather_everywhere,
-}
-BARRIER: dict[str, Callable[[Channel], Steps[None]]] = {
-    "dissemination": barrier_dissemination,
-    "direct": barrier_direct,
-}
+    else:
+        for rank in range(1, link.size):
+            yield link.receive(token, rank)
+    yield from broadcast_direct(link, token, 0)
 
 
 def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
@@ -335,10 +303,7 @@ def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     parts = cut(flat, link.size)
     yield from _reduce_around(link, parts)
     divide(parts[link.rank], divisor)
-    right, left = (link.rank + 1) % link.size, (link.rank - 1) % link.size
-    for step in range(link.size - 1):
-        outgoing, coming = parts[(link.rank - step) % link.size], parts[(link.rank - step - 1) % link.size]
-        yield from link.swap(outgoing, right, coming, left)
+    yield from _around(link, parts, link.rank)
 
 
 def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
@@ -436,15 +401,13 @@ def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """All to rank 0, which adds in the order of ranks, and back: what an unsharded parameter server does."""
     if link.rank:
         yield link.send(flat, 0)
-        yield link.receive(flat, 0)
-        return
-    scratch = space(flat, len(flat))
-    for rank in range(1, link.size):
-        yield link.receive(scratch, rank)
-        flat += scratch
-    divide(flat, divisor)
-    going = [link.send(flat, rank) for rank in range(1, link.size)]
-    yield from every(going)
+    else:
+        scratch = space(flat, len(flat))
+        for rank in range(1, link.size):
+            yield link.receive(scratch, rank)
+            flat += scratch
+        divide(flat, divisor)
+    yield from broadcast_direct(link, flat, 0)
 
 
 def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
@@ -474,14 +437,24 @@ def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Ste
     return total
 
 
-ALL_REDUCE: dict[str, Callable[[Channel, Flat, int | None], Steps[None]]] = {
-    "ring": ring,
-    "recursive-doubling": recursive_doubling,
-    "halving-doubling": halving_doubling,
-    "tree": tree,
-    "direct": direct,
+STEPS: dict[str, dict[str, Callable[..., Steps[Any]]]] = {
+    "all_reduce": {
+        "ring": ring,
+        "recursive-doubling": recursive_doubling,
+        "halving-doubling": halving_doubling,
+        "tree": tree,
+        "direct": direct,
+    },
+    "broadcast": {
+        "binomial": broadcast_binomial,
+        "scatter-gather": broadcast_scatter_gather,
+        "direct": broadcast_direct,
+    },
+    "reduce_scatter": {"ring": reduce_scatter_ring, "direct": reduce_scatter_direct},
+    "all_gather": {"ring": gather_ring, "bruck": gather_bruck, "direct": gather_everywhere},
+    "gather": {"direct": gather_direct, "binomial": gather_binomial},
+    "scatter": {"direct": scatter_direct, "binomial": scatter_binomial},
+    "all_to_all": {"pairwise": all_to_all},
+    "barrier": {"dissemination": barrier_dissemination, "direct": barrier_direct},
 }
-REDUCE_SCATTER: dict[str, Callable[[Channel, Flat, int | None], Steps[Flat]]] = {
-    "ring": reduce_scatter_ring,
-    "direct": reduce_scatter_direct,
-}
+"""The algorithms by operation and name. Each is called with the way to the others and what it works on."""

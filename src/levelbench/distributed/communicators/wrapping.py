@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from time import sleep
 from typing import TypeVar, cast, final
 
@@ -153,7 +153,7 @@ class DelayedCommunicator(WrappingCommunicator):
 
 
 _NOTHING = (0, 0)
-_CALLS, _BYTES, _MESSAGES, _PAYLOAD, _TIME = range(5)
+_UNSENT = Traffic(0, 0)
 _RECEIVING = ("receive", "receive_any")
 
 
@@ -176,35 +176,10 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Totals:
-    """What one rank sent in a stretch of time; ``counts`` by operation and label of the phase."""
+class Totals(Count):
+    """All that one rank did in a stretch of time; ``counts`` are its parts, by operation and label of the phase."""
 
-    counts: Mapping[tuple[str, str], Count]
-
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes that went to other ranks."""
-        return sum(each.sent_bytes for each in self.counts.values())
-
-    @property
-    def messages(self) -> int:
-        """Messages that went to other ranks."""
-        return sum(each.messages for each in self.counts.values())
-
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes that were given to be sent or reduced."""
-        return sum(each.payload_bytes for each in self.counts.values())
-
-    @property
-    def time_ns(self) -> int:
-        """Nanoseconds in calls and in waiting for handles."""
-        return sum(each.time_ns for each in self.counts.values())
-
-    @property
-    def calls(self) -> dict[str, int]:
-        """Calls by operation."""
-        return {operation: each.calls for operation, each in self.by_operation().items()}
+    counts: Mapping[tuple[str, str], Count] = field(default_factory=dict)
 
     def by_operation(self) -> dict[str, Count]:
         """Over all phases."""
@@ -244,7 +219,8 @@ class CountingCommunicator(WrappingCommunicator):
         """What there was since the last call."""
         with self._lock:
             counts, self._counts = self._counts, {}
-        return Totals({(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()})
+        parts = {(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()}
+        return Totals(**asdict(sum(parts.values(), Count())), counts=parts)
 
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
@@ -274,35 +250,24 @@ class CountingCommunicator(WrappingCommunicator):
         self, operation: str, phase: Phase, calls: int, declared: tuple[int, int], payload: int, time_ns: int
     ) -> None:
         with self._lock:
-            values = self._counts.get((operation, phase)) or self._of(operation, phase)
-            values[_CALLS] += calls
-            values[_BYTES] += declared[0]
-            values[_MESSAGES] += declared[1]
-            values[_PAYLOAD] += payload
-            values[_TIME] += time_ns
-            self.sent_bytes += declared[0]
-            self.sent_messages += declared[1]
+            self._add((operation, phase), (calls, *declared, payload, time_ns))
             if self._own is None:
                 return
             # What a collective under way has sent meanwhile counts as its own, whichever call has driven it on.
             seen, self._seen = self._seen, self._own.sent_by_operation()
             for name, now in self._seen.items():
-                before = seen.get(name)
+                before = seen.get(name, _UNSENT)
                 if now != before:
-                    values = self._of(name, phase)
-                    more = int(now.sent_bytes) - (int(before.sent_bytes) if before else 0)
-                    messages = int(now.messages) - (int(before.messages) if before else 0)
-                    values[_BYTES] += more
-                    values[_MESSAGES] += messages
-                    self.sent_bytes += more
-                    self.sent_messages += messages
+                    sent = int(now.sent_bytes - before.sent_bytes), int(now.messages - before.messages)
+                    self._add((name, phase), (0, *sent, 0, 0))
 
-    def _of(self, operation: str, phase: Phase) -> list[int]:
-        key = (operation, phase)
-        values = self._counts.get(key)
-        if values is None:
-            values = self._counts[key] = [0, 0, 0, 0, 0]
-        return values
+    def _add(self, key: tuple[str, Phase], more: tuple[int, ...]) -> None:
+        """Add figures in the order of those of :class:`Count`."""
+        values = self._counts.setdefault(key, [0] * len(more))
+        for at, each in enumerate(more):
+            values[at] += each
+        self.sent_bytes += more[1]
+        self.sent_messages += more[2]
 
     def _form(self, operation: str, arrays: Sequence[Array], peer: int, count: int) -> tuple[int, int]:
         """Bytes and messages of a call by the closed form, worked out once for each length."""
@@ -323,16 +288,14 @@ class CountingCommunicator(WrappingCommunicator):
         size, rank = self.size, self.rank
         match operation:
             case "send":
-                return Traffic(0, 0) if peer == rank else traffic.send(length, itemsize)
+                return _UNSENT if peer == rank else traffic.send(length, itemsize)
             case "receive" | "receive_any":
-                return Traffic(0, 0)
+                return _UNSENT
             case "exchange":
                 return traffic.exchange(length, itemsize, count)
             case "barrier":
                 return traffic.barrier(size, rank, self.algorithms.barrier)
-            case "broadcast" | "gather" | "scatter":
-                form = getattr(traffic, operation)
-                return cast("Traffic", form(length, itemsize, size, rank, peer, getattr(self.algorithms, operation)))
             case _:
-                form = getattr(traffic, operation)
-                return cast("Traffic", form(length, itemsize, size, rank, getattr(self.algorithms, operation)))
+                root = (peer,) if operation in ("broadcast", "gather", "scatter") else ()
+                form, algorithm = getattr(traffic, operation), getattr(self.algorithms, operation)
+                return cast("Traffic", form(length, itemsize, size, rank, *root, algorithm))

@@ -240,12 +240,8 @@ class Compressor(ABC):
         """Bytes of the payload of ``size`` elements of ``itemsize`` bytes each."""
         return sum(part.nbytes(itemsize) for part in self.parts(size))
 
-    def joined(self, payload: Payload) -> Array:
-        """The payload as one array of bytes (``uint8``)."""
-        return as_bytes(payload)
-
     def parted(self, data: Array, like: Array) -> Payload:
-        """The payload of :meth:`joined` again, for a gradient like this one."""
+        """The payload of these bytes (:func:`as_bytes`) again, for a gradient like this one."""
         xp = namespace(like)
         kinds: list[tuple[int, Any, int]] = []
         for part in self.parts(like.shape[0]):
@@ -477,11 +473,8 @@ class CastCompressor(Compressor):
         if hasattr(xp, "bfloat16"):
             return (typed(flat, "bfloat16"),)
         if self.summed:
-            raise UnsupportedError(
-                "a sum in bfloat16",
-                "this framework has no bfloat16 arrays",
-                "choose narrow=False, or another framework",
-            )
+            found = "this framework has no bfloat16 arrays"
+            raise UnsupportedError("a sum in bfloat16", found, "choose narrow=False, or another framework")
         return (_bfloat16_bits(flat),)
 
     def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:

@@ -35,6 +35,7 @@ from levelbench.training.optimizers.arrays import copy, namespace, sign, zeros_l
 class Exchange(ABC):
     """A way to add up compressed arrays."""
 
+    compressor: Compressor
     traffic_within: ClassVar[float] = 1.0
     """By what factor the mean of what is sent may differ from :meth:`traffic`: 1 where that is exact."""
 
@@ -46,9 +47,9 @@ class Exchange(ABC):
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
         """What ``rank`` sends for ``size`` elements of ``itemsize`` bytes, to within ``traffic_within``."""
 
-    @abstractmethod
     def payload_bytes(self, size: int, itemsize: int) -> int | None:
         """Bytes that stand for a rank's ``size * itemsize``; ``None`` where that varies."""
+        return self.compressor.nbytes(size, itemsize)
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,12 @@ class Gathered(Exchange):
         payload = compressor.compress(corrected, key)
         left = compressor.add(corrected, payload, -1.0)
         total = zeros_like(left)
-        for data in communicator.all_gather(compressor.joined(payload)):
+        for data in communicator.all_gather(as_bytes(payload)):
             total = compressor.add(total, compressor.parted(data, total))
         return total, left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
         return traffic.all_gather(self.compressor.nbytes(size, itemsize), 1, ranks, rank)
-
-    def payload_bytes(self, size: int, itemsize: int) -> int:
-        return self.compressor.nbytes(size, itemsize)
 
 
 @dataclass(frozen=True)
@@ -142,9 +140,6 @@ class Reduced(Exchange):
         (part,) = self.compressor.parts(size)
         return traffic.all_reduce(part.elements, part.nbytes(itemsize) // max(1, part.elements), ranks, rank)
 
-    def payload_bytes(self, size: int, itemsize: int) -> int:
-        return self.compressor.nbytes(size, itemsize)
-
 
 @dataclass(frozen=True)
 class InPieces(Exchange):
@@ -167,11 +162,11 @@ class InPieces(Exchange):
         mine = zeros_like(pieces[0, :])
         payloads = [compressor.compress(pieces[at, :], key.at(at)) for at in range(ranks)]
         left = pieces - xp.stack([compressor.decompress(each, mine) for each in payloads])
-        for data in communicator.all_to_all([compressor.joined(each) for each in payloads]):
+        for data in communicator.all_to_all([as_bytes(each) for each in payloads]):
             mine = compressor.add(mine, compressor.parted(data, mine))
         again = compressor.compress(mine, key.at(ranks))
         left = add_at(left, communicator.rank, compressor.add(mine, again, -1.0))
-        parts = communicator.all_gather(compressor.joined(again))
+        parts = communicator.all_gather(as_bytes(again))
         total = xp.concat([compressor.decompress(compressor.parted(data, mine), mine) for data in parts])
         return total[:size], left.reshape(-1)[:size]
 
@@ -179,9 +174,6 @@ class InPieces(Exchange):
         """That of an all-to-all of all pieces and of an all-gather of one."""
         nbytes = self.compressor.nbytes(-(-size // ranks), itemsize)
         return traffic.all_to_all(nbytes, 1, ranks, rank) + traffic.all_gather(nbytes, 1, ranks, rank)
-
-    def payload_bytes(self, size: int, itemsize: int) -> int:
-        return self.compressor.nbytes(size, itemsize)
 
 
 _TAG = 17

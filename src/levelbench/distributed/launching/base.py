@@ -156,10 +156,6 @@ class Engine(ABC):
         """
         if ranks < 1:
             raise UsageError(f"{ranks} ranks", "a job has at least one", "give a number of ranks from 1 up")
-        self.refuse(options)
-
-    def refuse(self, options: Mapping[str, object]) -> None:
-        """Raise ``UsageError`` for an option that the engine does not have."""
         for name in options:
             if name not in self.options:
                 raise UsageError(

@@ -224,22 +224,16 @@ class Slurm(Engine):
         executor = import_module("submitit").AutoExecutor(folder / "submitit", cluster=options.get("cluster"))
         if executor.cluster == "local":
             base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        minutes = self.number(options, "timeout_min", 60)
-        executor.update_parameters(**_parameters(options, ranks // nodes, nodes, minutes))
+        asked: dict[str, object] = {"name": "levelbench", "tasks_per_node": ranks // nodes, "nodes": nodes}
+        asked["timeout_min"] = self.number(options, "timeout_min", 60)
+        # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
+        asked["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
+        for name in options.keys() & {*_OF_SLURM}:
+            asked[name if name in _OWN_NAMES else f"slurm_{name}"] = options[name]
+        executor.update_parameters(**asked)
         changed = {name: value for name, value in base.items() if os.environ.get(name) != value}
         job = executor.submit(run_supervisor, supervisor_words(folder, command, child=False), changed, _foreign())
         return _Submitted(job, folder, ranks, base[JOB], executor.cluster == "local")
-
-
-def _parameters(options: Mapping[str, object], tasks: int, nodes: int, minutes: int) -> dict[str, object]:
-    named: dict[str, object] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
-    named["timeout_min"] = minutes
-    # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
-    named["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
-    for name in _OF_SLURM:
-        if name in options:
-            named[name if name in _OWN_NAMES else f"slurm_{name}"] = options[name]
-    return named
 
 
 def _foreign() -> list[str]:

@@ -319,9 +319,6 @@ class _OnHosts(JobAround):
             self.own.close()
         return over
 
-    def sleep(self, seconds: float) -> None:
-        self._job.sleep(seconds)
-
     def kill(self) -> None:
         self._job.kill()
         self.poll()

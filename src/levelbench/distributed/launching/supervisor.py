@@ -57,11 +57,13 @@ def main(arguments: Sequence[str]) -> int:
     _redirect(folder / ("launcher.log" if rank is None else f"rank-{rank}.log"))
     child = _start(command, libc, {} if place is None else variables_of(place))
     end = _keep(child)
-    code, number = _decoded(end.status)
+    assert end.status is not None
+    status = os.waitstatus_to_exitcode(end.status)
+    code, number = (status, None) if status >= 0 else (None, -status)
     ExitReport(rank, code, number, end.asked, end.stopped, end.time_ns).write(folder)
     if code == PEER_LOST and not end.asked:
         signal.sigtimedwait(_ASKS, LINGER_S)
-    return code if code is not None else 128 + (number or 0)
+    return 128 - status if status < 0 else status
 
 
 def _redirect(log: Path) -> None:
@@ -142,12 +144,6 @@ def _signal_all(child: int, number: signal.Signals) -> None:
     for pid in descendants(os.getpid()):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _decoded(status: int | None) -> tuple[int | None, int | None]:
-    if status is None or os.WIFSIGNALED(status):
-        return None, None if status is None else os.WTERMSIG(status)
-    return os.WEXITSTATUS(status), None
 
 
 if __name__ == "__main__":

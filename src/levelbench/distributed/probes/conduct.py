@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -29,50 +29,42 @@ from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
 
 
-def initial_broadcast(subject: SchemeTrial) -> Iterator[Finding]:
+def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
     """Ranks that begin with other parameters and buffers have those of rank 0 before the first step."""
-    seed, wrong = subject.bench.seed, False
-    parameters, buffers = beginning(seed)
+    found: list[Finding] = []
+    parameters, buffers = beginning(subject.seed)
     for ranks in subject.ranks:
         outcome = subject.run(Rehearsal(ranks, perturbed=True))
         if outcome.error is not None:
-            wrong = True
-            yield stopped(outcome)
+            found.append(stopped(outcome))
             continue
         for trace in outcome.workers:
-            for what, held, expected in (
-                ("parameter", trace.start, parameters),
-                ("buffer", trace.start_buffers, buffers),
+            own = beginning(subject.seed, trace.rank)
+            for what, held, expected, mine in (
+                ("parameter", trace.start, parameters, own[0]),
+                ("buffer", trace.start_buffers, buffers, own[1]),
             ):
-                name = unlike(held, expected)
-                if not name:
-                    continue
-                wrong = True
-                own = beginning(seed, trace.rank)[0 if what == "parameter" else 1][name]
-                whose = "its own" if np.array_equal(held[name], own) and trace.rank else "not that of rank 0"
-                where = place(ranks, trace.rank, 0, name)
-                found = f"{where}: the {what} that the rank begins with is {whose}"
-                yield failed(found, f"broadcast rank 0's {what}s in start()")
+                if name := unlike(held, expected):
+                    whose = "its own" if np.array_equal(held[name], mine[name]) and trace.rank else "not that of rank 0"
+                    words = f"{place(ranks, trace.rank, 0, name)}: the {what} that the rank begins with is {whose}"
+                    found.append(failed(words, f"broadcast rank 0's {what}s in start()"))
+                    break
+            if found:
                 break
-            if wrong:
-                break
-    if not wrong:
-        yield passed("parameters and buffers of all workers are those of rank 0")
+    return found or [passed("parameters and buffers of all workers are those of rank 0")]
 
 
-def ranks_agree(subject: SchemeTrial) -> Iterator[Finding]:
+def ranks_agree(subject: SchemeTrial) -> Finding:
     """Where the scheme says so, all workers hold the same bits after every step."""
     if not subject.scheme.replicated:
-        yield not_tried("it does not say that they do (replicated = False)")
-        return
+        return not_tried("it does not say that they do (replicated = False)")
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks), Rehearsal(ranks, sizes=EVEN)):
             outcome = subject.finished(case)
             if found := _disagreement(outcome):
                 do = "let all apply the same bits: sum in one order, and use no number that only one rank has"
-                yield failed(found, do)
-                return
-    yield passed(f"bit by bit after each of {SHORT} steps")
+                return failed(found, do)
+    return passed(f"bit by bit after each of {SHORT} steps")
 
 
 def _disagreement(outcome: RanksOutcome) -> str:
@@ -87,19 +79,18 @@ def _disagreement(outcome: RanksOutcome) -> str:
     return ""
 
 
-def evaluated_weights(subject: SchemeTrial) -> Iterator[Finding]:
+def evaluated_weights(subject: SchemeTrial) -> Finding:
     """All workers evaluate the same finite weights; whether they lie among the ranks' own is said too."""
     outside = ""
     for ranks in subject.ranks:
         outcome = subject.finished(Rehearsal(ranks, sizes=EVEN))
         if found := _misevaluated(outcome, subject.scheme.replicated):
             do = "let averaged() answer with the same weights on all workers, one of each parameter's shape"
-            yield failed(f"{place(ranks)}: {found}", do)
-            return
+            return failed(f"{place(ranks)}: {found}", do)
         outside = outside or _outside(outcome.workers)
     own = "those that are trained" if outcome.workers[0].averaged is None else "the same on all workers"
     beside = f"; {outside}" if outside else ""
-    yield passed(own + beside)
+    return passed(own + beside)
 
 
 def _misevaluated(outcome: RanksOutcome, replicated: bool) -> str:
@@ -132,27 +123,24 @@ def _outside(workers: list[RankTrace]) -> str:
     return ""
 
 
-def own_memory(subject: SchemeTrial) -> Iterator[Finding]:
+def own_memory(subject: SchemeTrial) -> Finding:
     """No two ranks hold an array in the same memory, and gradients are not needed after their step."""
     ranks = subject.most
     outcome = subject.finished(Rehearsal(ranks))
     views = [_views(trace) for trace in outcome.traces]
     if any(view is None for view in views):
-        yield passed("arrays of this framework cannot be written to")
-        return
+        return passed("arrays of this framework cannot be written to")
     for one in outcome.traces:
         for other in outcome.traces[one.rank + 1 :]:
             for name in SHAPES:
                 if np.shares_memory(views[one.rank][name], views[other.rank][name]):  # type: ignore[index]
                     found = f"{place(ranks, other.rank, None, name)}: its memory is also rank {one.rank}'s"
-                    yield failed(found, "copy what comes from another rank before you keep it")
-                    return
+                    return failed(found, "copy what comes from another rank before you keep it")
     spoiled = subject.finished(Rehearsal(ranks, spoiled=True), "with gradients overwritten after their step ")
     if found := _spoilt(spoiled, outcome, subject.scheme.lockstep):
         do = "copy the gradients in step(), or be done with them when it returns"
-        yield failed(f"{found} when gradients are overwritten once step() has returned", do)
-    else:
-        yield passed("no rank shares an array, and gradients are not needed after their step")
+        return failed(f"{found} when gradients are overwritten once step() has returned", do)
+    return passed("no rank shares an array, and gradients are not needed after their step")
 
 
 def _views(trace: RankTrace) -> dict[str, Floats] | None:
@@ -183,7 +171,7 @@ _ERRORS = 4.0
 """How many standard errors of its mean over steps an expectation may be beyond the factor that the scheme gives it."""
 
 
-def traffic(subject: SchemeTrial) -> Iterator[Finding]:
+def traffic(subject: SchemeTrial) -> Finding:
     """Bytes and messages of each rank, as counted at the communicator, are those that the scheme declares."""
     said = ""
     for ranks in subject.ranks:
@@ -194,14 +182,12 @@ def traffic(subject: SchemeTrial) -> Iterator[Finding]:
                 break
         wrong = next((found for found, _ in judged if found), "")
         if wrong:
-            yield failed(wrong, "correct traffic(), or send no more than it says")
-            return
+            return failed(wrong, "correct traffic(), or send no more than it says")
         said = said or next((how for _, how in judged if how), "")
     if not said and (finding := _message_by_message(subject)):
-        yield finding
-        return
+        return finding
     status = noted if "expectation" in said else passed
-    yield status(said or f"each rank sends what is declared, at each of {SHORT} steps")
+    return status(said or f"each rank sends what is declared, at each of {SHORT} steps")
 
 
 def _message_by_message(subject: SchemeTrial) -> Finding | None:
@@ -265,18 +251,17 @@ def _words(traffic: tuple[float, float]) -> str:
 _SEEDS = 3
 
 
-def determinism(subject: SchemeTrial) -> Iterator[Finding]:
+def determinism(subject: SchemeTrial) -> Finding:
     """A scheme in lockstep ends with the same bits when it is run again."""
     if not subject.scheme.lockstep:
-        yield not_tried("ranks do not go in lockstep (lockstep = False)")
-        return
+        return not_tried("ranks do not go in lockstep (lockstep = False)")
     case = Rehearsal(subject.most)
-    first, second = subject.run(case), subject.bench.again(case)
+    first, second = subject.run(case), subject.again(case)
     require_alike(first, second, "a second run")
-    yield passed("two runs, the same bits")
+    return passed("two runs, the same bits")
 
 
-def random_delays(subject: SchemeTrial) -> Iterator[Finding]:
+def random_delays(subject: SchemeTrial) -> Finding:
     """No order of arrival leads to a deadlock or, in lockstep, to another result."""
     lockstep = subject.scheme.lockstep
     for ranks in subject.ranks:
@@ -289,28 +274,28 @@ def random_delays(subject: SchemeTrial) -> Iterator[Finding]:
             if lockstep:
                 require_alike(plain, outcome, "a run with delays")
     result = "the same bits each time" if lockstep else "none hangs"
-    yield passed(f"{_SEEDS} seeds, the first and the last rank slow: {result}")
+    return passed(f"{_SEEDS} seeds, the first and the last rank slow: {result}")
 
 
-def unbuffered_sends(subject: SchemeTrial) -> Iterator[Finding]:
+def unbuffered_sends(subject: SchemeTrial) -> Finding:
     """It goes through where a send lasts until its message is received."""
     do = "start the receive before you wait for the send, or let half of the ranks receive first"
     for ranks in subject.ranks:
         subject.finished(Rehearsal(ranks, synchronous=True), "where sends wait for their receivers ", do)
-    yield passed("a send may wait for its receiver")
+    return passed("a send may wait for its receiver")
 
 
-def pauses(subject: SchemeTrial) -> Iterator[Finding]:
+def pauses(subject: SchemeTrial) -> Finding:
     """It may be stopped for an evaluation at any step, twice, and goes on as if nothing had been."""
     plain = Rehearsal(subject.most)
     do = "let meet() do nothing where nothing is under way, and serve() end with its last step"
     outcome = subject.finished(replace(plain, pauses=(1, SHORT // 2)), "with meet() in between, twice in a row, ", do)
     if subject.scheme.lockstep:
         require_alike(subject.run(plain), outcome, "a run with evaluations")
-    yield passed("meet() twice after the first and the sixth step, and on")
+    return passed("meet() twice after the first and the sixth step, and on")
 
 
-def lost_rank(subject: SchemeTrial) -> Iterator[Finding]:
+def lost_rank(subject: SchemeTrial) -> Finding:
     """When a rank dies, all others end with a ``CommunicationError``, and soon."""
     ranks = subject.most
     plain = subject.run(Rehearsal(ranks))
@@ -323,16 +308,14 @@ def lost_rank(subject: SchemeTrial) -> Iterator[Finding]:
             where = f"{place(ranks)}: rank {rank} dies at its operation {at} of {most}"
             if found:
                 do = "let a CommunicationError end the rank: do not catch it, and do not try again"
-                yield failed(f"{where}, {found}", do)
-                return
+                return failed(f"{where}, {found}", do)
             if done and at != most:
                 survived = survived or f"{where}, and {done} as if nothing had happened"
     if survived and subject.scheme.lockstep:
-        yield failed(survived, "do not go on without a rank in lockstep: its gradients are missing")
-    elif survived:
-        yield noted(survived)
-    else:
-        yield passed("rank 0 and the last one, at their first operation, in the midst and at the end")
+        return failed(survived, "do not go on without a rank in lockstep: its gradients are missing")
+    if survived:
+        return noted(survived)
+    return passed("rank 0 and the last one, at their first operation, in the midst and at the end")
 
 
 def _after_a_loss(outcome: RanksOutcome, lost: int) -> tuple[str, str]:
@@ -352,22 +335,20 @@ def _after_a_loss(outcome: RanksOutcome, lost: int) -> tuple[str, str]:
     return "", " and ".join(done)
 
 
-def phases(subject: SchemeTrial) -> Iterator[Finding]:
+def phases(subject: SchemeTrial) -> Finding:
     """A step waits for others in phase ``communicate`` and returns in phase ``update``: so its time is booked."""
     outcome = subject.finished(Rehearsal(subject.most))
     for trace in outcome.workers:
         if wrong := trace.phases - {Phase.UPDATE}:
             named = ", ".join(each.label for each in sorted(wrong))
             found = f"{place(subject.most, trace.rank)}: step() returns in phase {named}"
-            yield failed(found, "call switch(Phase.UPDATE) before the update")
-            return
+            return failed(found, "call switch(Phase.UPDATE) before the update")
         for operation, during in sorted(trace.talks.items()):
             if wrong := during - {Phase.COMMUNICATE}:
                 named = ", ".join(each.label for each in sorted(wrong))
                 found = f"{place(subject.most, trace.rank)}: it waits for {operation} in phase {named}"
-                yield failed(found, "call switch(Phase.COMMUNICATE) before you wait for others")
-                return
-    yield passed("communication and update are booked as such")
+                return failed(found, "call switch(Phase.COMMUNICATE) before you wait for others")
+    return passed("communication and update are booked as such")
 
 
 ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, phases)
@@ -378,7 +359,7 @@ KEPT_AFTER = (5, 6)
 RESTORABLE = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
 
 
-def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
+def checkpoints(subject: SchemeTrial) -> Finding:
     """Fresh ranks that go on from the state of others do bit by bit what those did.
 
     Of ranks that do not go in lockstep this is asked where only one of them trains; where several do, that they come to
@@ -387,8 +368,7 @@ def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
     plain = subject.finished(_case(subject.most))
     if found := next((each.unkept for each in plain.traces if each.unkept), None):
         said = f"{found}: a run with --checkpoint is refused"
-        yield noted(said, "say kept = True in its class once state() and restore() are whole")
-        return
+        return noted(said, "say kept = True in its class once state() and restore() are whole")
     exact = [subject.most] if subject.scheme.lockstep else _alone(subject)
     for ranks in sorted({subject.most, *exact}):
         for at in KEPT_AFTER:
@@ -396,9 +376,8 @@ def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
     listed = " and ".join(map(str, KEPT_AFTER))
     if exact:
         where = "" if subject.scheme.lockstep else f", where one trains alone ({exact[0]} ranks)"
-        yield passed(f"kept after steps {listed}, fresh ranks go on to the same bits{where}")
-    else:
-        yield noted(f"kept after steps {listed}, fresh ranks come to the end; no two runs are alike")
+        return passed(f"kept after steps {listed}, fresh ranks go on to the same bits{where}")
+    return noted(f"kept after steps {listed}, fresh ranks come to the end; no two runs are alike")
 
 
 def _case(ranks: int) -> Rehearsal:

@@ -7,14 +7,13 @@ gradients of a network, for optimizers with several kinds of state, so that unfo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from levelbench.checks.findings import EndProbe, Finding, failed, not_tried, noted, passed
-from levelbench.distributed.probes.models import RATE, SHAPES, SHORT, Scripted, beginning, loss_and_gradients
+from levelbench.distributed.probes.models import RATE, SHAPES, SHORT, beginning, loss_and_gradients, scripted_gradient
 from levelbench.distributed.probes.runs import (
     EVEN,
     Floats,
@@ -41,24 +40,15 @@ def shares(case: Rehearsal, step: int, workers: int) -> list[float]:
     return [sum(each.stop - each.start for each in part) / sum(whole) for part in parts]
 
 
-@final
-@dataclass(frozen=True)
-class Misfit:
-    """The first update that is not what it should be."""
-
-    where: str
-    found: str
-
-
-def first_misfit(outcome: RanksOutcome, seed: int) -> Misfit | None:
-    """The first rank and step at which the update is not the mean gradient of the global batch.
+def first_misfit(outcome: RanksOutcome, seed: int) -> str:
+    """Where and how an update first is not the mean gradient of the global batch; empty where all are.
 
     Of a run that came to no end, the steps before are looked at.
     """
     case, workers = outcome.case, len(outcome.workers)
     for step in range(1, case.steps + 1):
         weights = shares(case, step, workers)
-        scripted = [Scripted.gradient(seed, rank, step) for rank in range(workers)]
+        scripted = [scripted_gradient(seed, rank, step) for rank in range(workers)]
         for trace in outcome.workers:
             if len(trace.after) < step:
                 continue
@@ -66,8 +56,8 @@ def first_misfit(outcome: RanksOutcome, seed: int) -> Misfit | None:
             wrong = [name for name in SHAPES if not _is_sum(moved[name], scripted, weights, name)]
             if wrong:
                 where = place(case.ranks, trace.rank, step, wrong[0] if len(wrong) < len(SHAPES) else "")
-                return Misfit(where, _described(moved, wrong, step, weights, seed, outcome, trace.rank))
-    return None
+                return f"{where}: {_described(moved, wrong, step, weights, seed, case, trace.rank)}"
+    return ""
 
 
 def _moved(trace: RankTrace, step: int, case: Rehearsal) -> dict[str, Floats]:
@@ -88,13 +78,13 @@ def _described(
     step: int,
     weights: Sequence[float],
     seed: int,
-    outcome: RanksOutcome,
+    case: Rehearsal,
     rank: int,
 ) -> str:
     if all(not moved[name].any() for name in wrong):
         return f"{', '.join(map(repr, wrong))} does not move" if len(wrong) < len(SHAPES) else "no parameter moves"
     workers = len(weights)
-    earlier = shares(outcome.case, step - 1, workers) if step > 1 else [0.0] * workers
+    earlier = shares(case, step - 1, workers) if step > 1 else [0.0] * workers
     terms = [(each, step) for each in range(workers) if weights[each]]
     terms += [(each, step - 1) for each in range(workers) if earlier[each]]
     names = wrong if sum(moved[name].size for name in wrong) > 2 * len(terms) else list(SHAPES)
@@ -106,7 +96,7 @@ def _described(
     text = f"the gradients of the {workers} workers count with {_listed(now)}; their shares are {_listed(weights)}"
     if any(abs(each) > 1e-6 for each in before):
         text += f"; and those of the step before with {_listed(before)}"
-    guess = _guess(now, before, weights, earlier, outcome.case, step, rank)
+    guess = _guess(now, before, weights, earlier, case, step, rank)
     return f"{text}: {guess}" if guess else text
 
 
@@ -117,7 +107,7 @@ def _fitted(
     target = np.concatenate([moved[name].reshape(-1) for name in names])
     columns = []
     for rank, step in terms:
-        gradient = Scripted.gradient(seed, rank, step)
+        gradient = scripted_gradient(seed, rank, step)
         columns.append(np.concatenate([gradient[name].reshape(-1) for name in names]))
     matrix = np.stack(columns, 1)
     if not np.isfinite(target).all():
@@ -208,30 +198,27 @@ _TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 _DO = "send the weighted gradients, share times gradient, sum them over all workers, and then update once"
 
 
-def gradients(subject: SchemeTrial) -> Iterator[Finding]:
+def gradients(subject: SchemeTrial) -> Finding:
     """Each gradient counts with its share, at every step, in every parameter, also where parts are uneven or empty."""
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks, sizes=EVEN), Rehearsal(ranks)):
             outcome = subject.finished(case, "with uneven parts " if case.sizes != EVEN else "")
-            if misfit := first_misfit(outcome, subject.bench.seed):
-                yield failed(f"{misfit.where}: {misfit.found}", _DO)
-                return
-    yield passed(f"{SHORT} steps on {_ranks_listed(subject.ranks)} ranks, even, uneven and empty parts")
+            if misfit := first_misfit(outcome, subject.seed):
+                return failed(misfit, _DO)
+    return passed(f"{SHORT} steps on {_ranks_listed(subject.ranks)} ranks, even, uneven and empty parts")
 
 
-def optimizer(subject: SchemeTrial) -> Iterator[Finding]:
+def optimizer(subject: SchemeTrial) -> Finding:
     """The optimizer is given each parameter once a step, with the step's number and the factor of its learning rate."""
     for ranks in subject.ranks:
         case = Rehearsal(ranks)
         outcome = subject.run(case)
         if not any(trace.given for trace in outcome.traces):
-            yield not_tried("the scheme does not use the optimizer's own stepper")
-            return
+            return not_tried("the scheme does not use the optimizer's own stepper")
         wrong = _wrongly_given(case, outcome)
         if wrong:
-            yield failed(f"{place(ranks)}: {wrong}", "pass on the step and the factor that step() was given")
-            return
-    yield passed("given each step and factor, and each parameter once")
+            return failed(f"{place(ranks)}: {wrong}", "pass on the step and the factor that step() was given")
+    return passed("given each step and factor, and each parameter once")
 
 
 def _wrongly_given(case: Rehearsal, outcome: RanksOutcome) -> str:
@@ -254,7 +241,7 @@ def _wrongly_given(case: Rehearsal, outcome: RanksOutcome) -> str:
     return f"no optimizer is given {missing[0][1]!r} at step {missing[0][0]}" if missing else ""
 
 
-def one_process(subject: SchemeTrial) -> Iterator[Finding]:
+def one_process(subject: SchemeTrial) -> Finding:
     """After every step the parameters are those of one process, in float64 to rounding, in float32 to 1e-6."""
     worst = 0.0
     for ranks in subject.ranks:
@@ -264,34 +251,33 @@ def one_process(subject: SchemeTrial) -> Iterator[Finding]:
     case = Rehearsal(subject.most, subject.steps, learns=True, optimizer=_OPTIMIZERS["momentum"], dtype="float32")
     distance = _distance_from_one_process(subject, case, "with momentum in float32")
     listed = f"{', '.join(_OPTIMIZERS)} on {_ranks_listed(subject.ranks)} ranks"
-    yield passed(f"{subject.steps} steps of {listed}: {worst:.0e} away in float64, {distance:.0e} in float32")
+    return passed(f"{subject.steps} steps of {listed}: {worst:.0e} away in float64, {distance:.0e} in float32")
 
 
-def early_gradients(subject: SchemeTrial) -> Iterator[Finding]:
+def early_gradients(subject: SchemeTrial) -> Finding:
     """With gradients that are handed over as they become final, the same."""
     outcome = subject.finished(Rehearsal(subject.most, early=True))
     if not any(trace.asked_early for trace in outcome.workers):
-        yield not_tried("it does not ask for them")
-    elif misfit := first_misfit(outcome, subject.bench.seed):
-        yield failed(f"{misfit.where}: {misfit.found}", "wait for all that was begun in backward")
-    else:
-        yield passed("handed over one by one, last parameter first")
+        return not_tried("it does not ask for them")
+    if misfit := first_misfit(outcome, subject.seed):
+        return failed(misfit, "wait for all that was begun in backward")
+    return passed("handed over one by one, last parameter first")
 
 
-def accumulation(subject: SchemeTrial) -> Iterator[Finding]:
+def accumulation(subject: SchemeTrial) -> Finding:
     """Two batches an update are one batch of both."""
     case = Rehearsal(
         subject.most, max(2, subject.steps // 2), learns=True, optimizer=_OPTIMIZERS["momentum"], accumulate=2
     )
     distance = _distance_from_one_process(subject, case, "with two batches an update")
-    yield passed(f"{case.steps} updates of two batches: {distance:.0e} away from one of both")
+    return passed(f"{case.steps} updates of two batches: {distance:.0e} away from one of both")
 
 
 def _distance_from_one_process(subject: SchemeTrial, case: Rehearsal, how: str) -> float:
     """How far ranks get away from one process; beyond rounding the probe ends."""
     outcome = subject.finished(case, f"{how} ")
     worst = 0.0
-    for step, expected in enumerate(subject.bench.alone(replace(case, ranks=1)), 1):
+    for step, expected in enumerate(subject.alone(replace(case, ranks=1)), 1):
         for trace in outcome.workers:
             found = trace.after[step - 1]
             distance, name = apart(found, expected) if case.dtype == "float64" else (_distance(found, expected), "")
@@ -334,7 +320,7 @@ _JUDGED, _EXAMPLES = 1_000_003, 512
 """The number of the batch that the loss is taken of, which no rank trains on, and its size."""
 
 
-def every_worker_counts(subject: SchemeTrial) -> Iterator[Finding]:
+def every_worker_counts(subject: SchemeTrial) -> Finding:
     """In what is evaluated the gradients of every worker count, and in lockstep in proportion to their shares.
 
     Without lockstep it is for the order of arrival to say how much they count, and only that they do is judged.
@@ -344,19 +330,17 @@ def every_worker_counts(subject: SchemeTrial) -> Iterator[Finding]:
         parts = subject.scheme.workers(ranks)
         case = Rehearsal(ranks, sizes=(2 * parts - 1,), decays=False)
         outcome = subject.finished(case)
-        factors = contributions(outcome, evaluated(outcome.workers[0]), subject.bench.seed)
+        factors = contributions(outcome, evaluated(outcome.workers[0]), subject.seed)
         if factors is None:
-            yield _in_the_long_run(subject)
-            return
+            return _in_the_long_run(subject)
         by_rank, expected = factors.mean(1), np.array(shares(case, 1, parts))
         total = float(by_rank.sum())
         uneven = subject.scheme.lockstep and np.abs(by_rank - total * expected).max() > _SAME * abs(total)
         words = f"the gradients of the workers count with {_listed(by_rank)}; their shares are {_listed(expected)}"
         if uneven or not total > 0 or (by_rank < _SAME * total).any():
-            yield failed(f"{place(ranks)}: {words}", _DO_SHARES)
-            return
+            return failed(f"{place(ranks)}: {words}", _DO_SHARES)
         said = f"on {ranks} ranks {words}"
-    yield passed(said)
+    return passed(said)
 
 
 def _in_the_long_run(subject: SchemeTrial) -> Finding:
@@ -364,7 +348,7 @@ def _in_the_long_run(subject: SchemeTrial) -> Finding:
     ranks, parts = subject.most, subject.scheme.workers(subject.most)
     case = Rehearsal(ranks, LONG, sizes=(2 * parts - 1,), decays=False, constant=True, keeps=False)
     outcome = subject.finished(case)
-    factors = np.array(long_run(outcome, evaluated(outcome.workers[0]), subject.bench.seed))
+    factors = np.array(long_run(outcome, evaluated(outcome.workers[0]), subject.seed))
     total, expected = float(factors.sum()), np.array(shares(case, 1, parts))
     words = f"after {LONG} steps the gradients of the workers count with {_listed(np.round(factors, 2))} on average"
     said = f"{place(ranks)}: {words}; their shares are {_listed(expected)}"
@@ -377,23 +361,22 @@ def _in_the_long_run(subject: SchemeTrial) -> Finding:
     return passed(said)
 
 
-def learns(subject: SchemeTrial) -> Iterator[Finding]:
+def learns(subject: SchemeTrial) -> Finding:
     """A small network's loss falls by at least half of what it falls by in one process."""
-    ranks, seed = subject.most, subject.bench.seed
+    ranks, seed = subject.most, subject.seed
     before = _loss(beginning(seed)[0], seed)
     missed = ""
     for rate, steps in ATTEMPTS:
         case = Rehearsal(ranks, steps, learns=True, optimizer=SGD(rate), sizes=(24,), decays=False, keeps=False)
         outcome = subject.finished(case)
-        alone = subject.bench.alone(replace(case, ranks=1))
+        alone = subject.alone(replace(case, ranks=1))
         reached, possible = _loss(evaluated(outcome.workers[0]), seed), _loss(alone[-1], seed)
         said = f"from {before:.3g} to {reached:.3g} in {steps} steps at a rate of {rate:g}, alone to {possible:.3g}"
         if before - reached >= SHARE * (before - possible):
-            yield passed(f"on {ranks} ranks the loss falls {said}{missed}")
-            return
+            return passed(f"on {ranks} ranks the loss falls {said}{missed}")
         missed += f"; not {said}"
     do = "compare its update with that of its paper, and its settings with the problem"
-    yield failed(f"{ranks} ranks: the loss does not fall as it should:{missed[1:]}", do)
+    return failed(f"{ranks} ranks: the loss does not fall as it should:{missed[1:]}", do)
 
 
 def _loss(weights: dict[str, Floats], seed: int) -> float:

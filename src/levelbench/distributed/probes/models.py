@@ -7,7 +7,6 @@ given.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,12 +71,9 @@ class ToyNetwork(Executor):
     network = None
     mode = "eager"
 
-    def __init__(
-        self, backend: Backend, start: tuple[Mapping[str, Floats], Mapping[str, Floats]], dtype: DTypeLike, early: bool
-    ) -> None:
-        self._backend, self._dtype, self._early = backend, dtype, early
-        self.parameters = self._live(start[0])
-        self.buffers = self._live(start[1])
+    def __init__(self, backend: Backend, seed: int, dtype: DTypeLike, early: bool = False, apart: int = 0) -> None:
+        self._backend, self._seed, self._dtype, self._early = backend, seed, dtype, early
+        self.parameters, self.buffers = (self._live(each) for each in beginning(seed, apart))
         self._callback: Callable[[str, Array], Array | None] | None = None
         self._gradients: Mapping[str, Floats] | None = None
         self.asked_early = False
@@ -91,6 +87,9 @@ class ToyNetwork(Executor):
         self.asked_early = self.asked_early or callback is not None
         self._callback = callback if self._early else None
         return self._early
+
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
+        raise UsageError("the outputs of a toy network", "nothing is evaluated", "ask for gradients")
 
     def backward(self) -> Mapping[str, Array]:
         if self._gradients is None:
@@ -126,17 +125,16 @@ class ToyNetwork(Executor):
             return LiveArrays(arrays)
         return _Held(arrays, self._backend)
 
-    @abstractmethod
-    def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs."""
-
-    @abstractmethod
-    def forward(self, *inputs: Array) -> Array:
-        """The loss."""
-
 
 def _copied(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
     return {name: np.array(backend.host(each)) for name, each in arrays.items()}
+
+
+@lru_cache(maxsize=256)
+def scripted_gradient(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
+    """That of a rank at a step, float64, standard normal; not to be written to."""
+    draws = np.random.default_rng((seed, rank, step, _RANDOM_GRADIENTS))
+    return {name: np.asarray(draws.standard_normal(shape)) for name, shape in SHAPES.items()}
 
 
 class Scripted(ToyNetwork):
@@ -145,68 +143,37 @@ class Scripted(ToyNetwork):
     def __init__(
         self, backend: Backend, seed: int, rank: int, dtype: DTypeLike, early: bool = False, apart: int = 0
     ) -> None:
-        super().__init__(backend, beginning(seed, apart), dtype, early)
-        self._seed, self._rank = seed, rank
+        super().__init__(backend, seed, dtype, early, apart)
+        self._rank = rank
         self.step = 0
         """The step that the next forward belongs to, from 1; to be set before it."""
 
-    @staticmethod
-    def gradient(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
-        """Those of a rank at a step, float64, standard normal; not to be written to."""
-        return _scripted(seed, rank, step)
-
-    def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        raise UsageError("the outputs of scripted gradients", "there is no network behind them", "ask for gradients")
-
     def forward(self, *inputs: Array) -> Array:
         """A loss of 0; the gradients are those of this step."""
-        self._gradients = self.gradient(self._seed, self._rank, self.step)
+        self._gradients = scripted_gradient(self._seed, self._rank, self.step)
         return self.native(np.zeros(()))
 
 
 class Regression(ToyNetwork):
     """scale · (V (gain · tanh(W x + b)) + c) towards a target, by half the mean squared distance."""
 
-    def __init__(self, backend: Backend, seed: int, dtype: DTypeLike, early: bool = False, apart: int = 0) -> None:
-        super().__init__(backend, beginning(seed, apart), dtype, early)
-
-    def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs, shape (examples, TARGETS)."""
-        held = _wide(self.held())
-        return (self.native(_outputs(held, np.asarray(inputs[0], np.float64))[-1]),)
-
     def forward(self, *inputs: Array) -> Array:
         """The loss of examples (n, FEATURES) and targets (n, TARGETS), n > 0, given on the host."""
         examples, targets = (np.asarray(each, np.float64) for each in inputs)
-        held = _wide(self.held())
+        held = {name: each.astype(np.float64) for name, each in self.held().items()}
         loss, self._gradients = loss_and_gradients(held, examples, targets)
         mean = self.held_buffers()["running_mean"]
         self.buffers["running_mean"] = self.native(0.9 * mean + 0.1 * examples.mean(0))
         return self.native(np.asarray(loss))
 
 
-@lru_cache(maxsize=256)
-def _scripted(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
-    draws = np.random.default_rng((seed, rank, step, _RANDOM_GRADIENTS))
-    return {name: np.asarray(draws.standard_normal(shape)) for name, shape in SHAPES.items()}
-
-
-def _wide(arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-    return {name: each.astype(np.float64) for name, each in arrays.items()}
-
-
-def _outputs(held: Mapping[str, Floats], examples: Floats) -> tuple[Floats, Floats, Floats]:
-    active = np.tanh(examples @ held["hidden.weight"].T + held["hidden.bias"])
-    plain = (held["gain"] * active) @ held["output.weight"].T + held["output.bias"]
-    return active, plain, held["scale"] * plain
-
-
 def loss_and_gradients(
     held: Mapping[str, Floats], examples: Floats, targets: Floats
 ) -> tuple[float, dict[str, Floats]]:
     """The loss of :class:`Regression` and its gradients by name, float64."""
-    active, plain, outputs = _outputs(held, examples)
-    away = outputs - targets
+    active = np.tanh(examples @ held["hidden.weight"].T + held["hidden.bias"])
+    plain = (held["gain"] * active) @ held["output.weight"].T + held["output.bias"]
+    away = held["scale"] * plain - targets
     loss = 0.5 * float((away**2).sum(1).mean())
     away = away / len(examples)
     back = held["scale"] * away

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -71,14 +71,12 @@ class RankState:
 class RankLoop:
     """One rank of a case."""
 
-    def __init__(
-        self, bench: Stage, case: Rehearsal, trace: RankTrace, optimizer: Optimizer, before: RankState | None = None
-    ) -> None:
-        self._bench, self._case, self._trace, self._optimizer = bench, case, trace, optimizer
-        self._before = before
-        self._model = bench.model(case, trace.rank)
+    def __init__(self, trial: SchemeTrial, case: Rehearsal, trace: RankTrace, before: RankState | None) -> None:
+        self._trial, self._case, self._trace, self._before = trial, case, trace, before
+        self._optimizer = case.optimizer or NotingSGD(RATE, notes=trace.given)
+        self._model = trial.model(case, trace.rank)
         self._phase, self._stepping = Phase.OTHER, False
-        self._workers = bench.scheme.workers(case.ranks)
+        self._workers = trial.scheme.workers(case.ranks)
         self._stepper: SchemeStepper
         trace.trains = trace.rank < self._workers
 
@@ -97,14 +95,14 @@ class RankLoop:
         executor: Executor = DeferredGradients(model) if case.accumulate > 1 else model
         worker = Worker(
             communicator,
-            self._bench.backend,
+            self._trial.backend,
             executor,
             self._optimizer,
-            self._bench.seed,
+            self._trial.seed,
             self._switch,
             trace.ledger,
         )
-        self._stepper = stepper = self._bench.scheme.start(worker)
+        self._stepper = stepper = self._trial.scheme.start(worker)
         trace.unkept = stepper.unkept
         trace.start, trace.start_buffers = model.held(), model.held_buffers()
         done = 0
@@ -173,7 +171,7 @@ class RankLoop:
             if not count:
                 continue
             number = (step - 1) * len(sizes) + at
-            executor.forward(*(each[part] for each in batch(self._bench.seed, number, size)))
+            executor.forward(*(each[part] for each in batch(self._trial.seed, number, size)))
             gradients = executor.backward()
             if count == own:
                 return gradients
@@ -204,24 +202,24 @@ class RankLoop:
         if not trace.trains:
             return
         averaged = stepper.averaged()
-        host = self._bench.backend.host
+        host = self._trial.backend.host
         trace.averaged = None if averaged is None else {name: np.array(host(each)) for name, each in averaged.items()}
 
     def _switch(self, phase: Phase) -> None:
         self._phase = phase
 
 
-def single_process(bench: Stage, case: Rehearsal) -> list[dict[str, Floats]]:
+def single_process(trial: SchemeTrial, case: Rehearsal) -> list[dict[str, Floats]]:
     """The parameters after each step of one process on whole batches."""
-    model, optimizer = bench.model(case, 0), case.optimizer
+    model, optimizer = trial.model(case, 0), case.optimizer
     assert optimizer is not None
-    stepper = optimizer.start(bench.backend, model.parameters)
+    stepper = optimizer.start(trial.backend, model.parameters)
     after = []
     number = 0
     for step in range(1, case.steps + 1):
         columns = []
         for size in case.examples(step):
-            columns.append(batch(bench.seed, number, size))
+            columns.append(batch(trial.seed, number, size))
             number += 1
         model.forward(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
         stepper.step(dict(model.backward()), step, case.factor(step))
@@ -361,24 +359,14 @@ class RanksOutcome:
         """The ranks that train."""
         return [each for each in self.traces if each.trains]
 
-    @property
-    def hung(self) -> list[RankTrace]:
-        """Ranks that neither came to their end nor were told to end."""
-        return [each for each in self.traces if not each.finished and each.error is None]
-
-    @property
-    def cause(self) -> BaseException | None:
-        """What ended the run: rather what a rank raised by itself than what the others heard of it."""
-        own = [each.error for each in self.traces if each.error is not None]
-        return next((each for each in own if not isinstance(each, CommunicationError)), self.error)
-
     def why(self) -> str:
         """What ended the run, and what each rank was about."""
-        error = self.cause
+        own = [each.error for each in self.traces if each.error is not None]
+        # Rather what a rank raised by itself than what the others heard of it.
+        error = next((each for each in own if not isinstance(each, CommunicationError)), self.error)
         culprit = next((each for each in self.traces if each.error is error), None)
-        doing = ("ended" if each.finished else each.doing() for each in self.traces)
         where = "; ".join(
-            f"rank {each.rank}: step {each.step}, {what}" for each, what in zip(self.traces, doing, strict=True)
+            f"rank {each.rank}: step {each.step}, {'ended' if each.finished else each.doing()}" for each in self.traces
         )
         if isinstance(error, CommunicationError):
             return f"{receipts_as_sends(f'{error.asked}: {error.found}')} ({where})"
@@ -387,11 +375,16 @@ class RanksOutcome:
 
 
 @final
-class Stage:
-    """A scheme, a framework and a seed; ``seconds`` is how long a run may last. Runs are made once."""
+class SchemeTrial:
+    """A scheme on a framework, with a seed. Runs are made once.
 
-    def __init__(self, scheme: Scheme, framework: str, seed: int, seconds: float) -> None:
-        self.scheme, self.framework, self.seed, self.seconds = scheme, framework, seed, seconds
+    ``steps`` are those of a run with real gradients; ``seconds`` is how long a run may do nothing.
+    """
+
+    def __init__(self, scheme: Scheme, framework: str, seed: int, seconds: float, steps: int) -> None:
+        self.scheme, self.framework, self.seed, self.seconds, self.steps = scheme, framework, seed, seconds, steps
+        self.ranks: tuple[int, ...] = ()
+        """The numbers of ranks to look at, ascending, once it is known which the scheme takes."""
         backend = open_framework(framework)
         if not isinstance(backend, Backend):
             raise UnsupportedError(f"framework {framework!r}", "it does not train", "use numpy, torch or jax")
@@ -405,6 +398,18 @@ class Stage:
             first = all(other.ranks != case.ranks for other in self._made)
             self._made[case] = self.again(case, _FIRST if first else 1.0)
         return self._made[case]
+
+    @property
+    def most(self) -> int:
+        """The largest number of ranks."""
+        return self.ranks[-1]
+
+    def finished(self, case: Rehearsal, what: str = "", do: str = "") -> RanksOutcome:
+        """The outcome of a case that came to its end; where it did not, the probe ends."""
+        outcome = self.run(case)
+        if outcome.error is not None:
+            raise EndProbe(stopped(outcome, what, do))
+        return outcome
 
     def alone(self, case: Rehearsal) -> list[dict[str, Floats]]:
         """The parameters after each step of one process on whole batches."""
@@ -435,10 +440,9 @@ class Stage:
 
         # By daemons, and from another thread: a rank that never asks for anything must not hold up the check.
         ended = threading.Event()
-        outcomes: list[Any] = []
 
         def play() -> None:
-            outcomes.extend(rank_outcomes(case.ranks, work, timeout_s=seconds, delays=case.delays))
+            rank_outcomes(case.ranks, work, timeout_s=seconds, delays=case.delays)
             ended.set()
 
         threading.Thread(target=play, name="ranks", daemon=True).start()
@@ -466,8 +470,7 @@ class Stage:
         pulse: HangDetector,
         before: RankState | None,
     ) -> None:
-        optimizer = case.optimizer or NotingSGD(RATE, notes=trace.given)
-        loop = RankLoop(self, case, trace, optimizer, before)
+        loop = RankLoop(self, case, trace, before)
         watched = Watched(communicator, pulse, synchronous=case.synchronous, tell=loop.talk)
         trace.doing = lambda: watched.last
         inner = Algorithmic(watched) if case.messages else watched
@@ -491,37 +494,6 @@ def _unended(traces: Sequence[RankTrace], seconds: float) -> BaseException | Non
             do = "see that its loop ends, or give the check more --seconds"
             return CommunicationError(f"rank {trace.rank}", f"it has not ended after {seconds:g} s", do)
     return None
-
-
-@final
-@dataclass(frozen=True)
-class SchemeTrial:
-    """``ranks`` are the numbers of ranks to look at, ascending; ``steps`` those of a run with real gradients."""
-
-    bench: Stage
-    ranks: tuple[int, ...]
-    steps: int
-
-    @property
-    def scheme(self) -> Scheme:
-        """The scheme."""
-        return self.bench.scheme
-
-    @property
-    def most(self) -> int:
-        """The largest number of ranks."""
-        return max(self.ranks)
-
-    def run(self, case: Rehearsal) -> RanksOutcome:
-        """The outcome of a case."""
-        return self.bench.run(case)
-
-    def finished(self, case: Rehearsal, what: str = "", do: str = "") -> RanksOutcome:
-        """The outcome of a case that came to its end; where it did not, the probe ends."""
-        outcome = self.bench.run(case)
-        if outcome.error is not None:
-            raise EndProbe(stopped(outcome, what, do))
-        return outcome
 
 
 def place(ranks: int, rank: int | None = None, step: int | None = None, name: str = "") -> str:

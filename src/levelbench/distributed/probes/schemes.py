@@ -7,8 +7,8 @@ on ranks in this process, whose every number, order of arrival and death is in t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from levelbench.distributed.probes.conduct import AGREEMENT, ROBUSTNESS, checkpo
 from levelbench.distributed.probes.gradients import CONSISTENT, INCONSISTENT, first_misfit
 from levelbench.distributed.probes.models import SHORT
 from levelbench.distributed.probes.processes import checkpoints_in_processes
-from levelbench.distributed.probes.runs import RanksOutcome, Rehearsal, SchemeTrial, Stage, stopped
+from levelbench.distributed.probes.runs import RanksOutcome, Rehearsal, SchemeTrial, stopped
 from levelbench.distributed.scheme import Scheme
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.training.datasets.base import Split
@@ -137,7 +137,7 @@ def _misfit(whole: Sampler, parts: Sequence[Sampler], split: Split, seed: int, e
     return ""
 
 
-Test = Callable[[SchemeTrial], Iterable[Finding]]
+Test = Callable[[SchemeTrial], Finding | list[Finding]]
 
 
 def check_scheme(
@@ -169,7 +169,7 @@ def check_scheme(
         listed = ", ".join(scheme.frameworks)
         refused = not_tried(f"it runs on {listed}", f"--framework {scheme.frameworks[0]}", probe="goes through")
         return Report(title, (refused,), framework)
-    found = _Check(Stage(scheme, framework, seed, seconds), tuple(sorted(set(ranks))), steps, frozenset(only))
+    found = _Check(SchemeTrial(scheme, framework, seed, seconds, steps), sorted(set(ranks)), frozenset(only))
     return run_probes(title, found.probes(), tell, framework=framework)
 
 
@@ -177,22 +177,20 @@ def check_scheme(
 class _Check:
     """The probes, the later of which depend on what the first ones find."""
 
-    bench: Stage
-    asked: tuple[int, ...]
-    steps: int
+    trial: SchemeTrial
+    asked: list[int]
     only: frozenset[str]
-    taken: tuple[int, ...] = field(default=())
 
     def probes(self) -> Iterator[Probe]:
         if self._wanted("well formed"):
-            yield "well formed", lambda: well_formed(self.bench.scheme)
+            yield "well formed", lambda: well_formed(self.trial.scheme)
         yield "goes through", self._goes_through
-        claims = CONSISTENT if self.bench.scheme.consistent else INCONSISTENT
+        claims = CONSISTENT if self.trial.scheme.consistent else INCONSISTENT
         for test in (*AGREEMENT, *claims, traffic, *ROBUSTNESS, checkpoints):
             title = test.__name__.replace("_", " ")
             if self._wanted(title):
-                own = test is checkpoints and not self.bench.scheme.counted
-                yield title, self._in_processes if own else partial(self._tested, title, test)
+                own = test is checkpoints and not self.trial.scheme.counted
+                yield title, self._in_processes if own else partial(self._tested, test)
         if self._wanted("every sample once"):
             yield "every sample once", self._partition
 
@@ -204,8 +202,8 @@ class _Check:
         taken, refused = [], []
         for ranks in self.asked:
             try:
-                self.bench.scheme.workers(ranks)
-                outcome = self.bench.run(Rehearsal(ranks))
+                self.trial.scheme.workers(ranks)
+                outcome = self.trial.run(Rehearsal(ranks))
             except UsageError as error:
                 refused.append(error)
                 yield noted(f"it refuses {ranks} ranks: {error.found}", error.do)
@@ -214,7 +212,7 @@ class _Check:
                 yield self._stopped(outcome)
                 continue
             taken.append(ranks)
-        self.taken = tuple(taken)
+        self.trial.ranks = tuple(taken)
         if taken:
             listed = ", ".join(map(str, taken))
             yield passed(f"{SHORT} steps on {listed} ranks")
@@ -224,28 +222,25 @@ class _Check:
     def _stopped(self, outcome: RanksOutcome) -> Finding:
         finding = stopped(outcome)
         # What ends a run need not be where it goes wrong: a call that one rank leaves out is seen at the next.
-        misfit = first_misfit(outcome, self.bench.seed) if self.bench.scheme.consistent else None
-        if misfit is None:
-            return finding
-        return replace(
-            finding, found=f"{finding.found}; the first update that is wrong: {misfit.where}: {misfit.found}"
-        )
+        misfit = first_misfit(outcome, self.trial.seed) if self.trial.scheme.consistent else ""
+        also = f"; the first update that is wrong: {misfit}" if misfit else ""
+        return replace(finding, found=finding.found + also)
 
-    def _tested(self, title: str, test: Test) -> Iterator[Finding]:
-        if not self.taken:
-            yield not_tried("no run came to its end")
-            return
-        yield from test(SchemeTrial(self.bench, self.taken, self.steps))
+    def _tested(self, test: Test) -> list[Finding]:
+        if not self.trial.ranks:
+            return [not_tried("no run came to its end")]
+        found = test(self.trial)
+        return found if isinstance(found, list) else [found]
 
     def _in_processes(self) -> Iterator[Finding]:
         """A scheme that talks past the communicator does not run in threads."""
-        bench = self.bench
-        return checkpoints_in_processes(bench.scheme, bench.framework, min(self.asked), bench.seed, bench.seconds)
+        trial = self.trial
+        return checkpoints_in_processes(trial.scheme, trial.framework, min(self.asked), trial.seed, trial.seconds)
 
     def _partition(self) -> Iterator[Finding]:
         """The pipeline's part: what the trainer gives each of the scheme's workers."""
-        workers = sorted({self.bench.scheme.workers(ranks) for ranks in self.taken})
+        workers = sorted({self.trial.scheme.workers(ranks) for ranks in self.trial.ranks})
         if not workers:
             yield not_tried("no run came to its end")
             return
-        yield from check_partition(workers=workers, seed=self.bench.seed).findings
+        yield from check_partition(workers=workers, seed=self.trial.seed).findings

@@ -18,7 +18,7 @@ from levelbench.distributed.communicator import Handle
 from levelbench.distributed.packing import FlatLayout, HostArray, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
-from levelbench.distributed.schemes.neighbours import OnePeer
+from levelbench.distributed.schemes.neighbours import make_graph
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
@@ -43,17 +43,6 @@ def half(weight: float) -> float:
     return ldexp(round(mantissa * 256), exponent - 9)
 
 
-@dataclass
-class _Coming:
-    """The message of one step that is on its way here."""
-
-    step: int
-    handles: list[Handle]
-
-    def there(self) -> bool:
-        return all(handle.done() for handle in self.handles)
-
-
 @final
 class _GossipStepper(OwnModelStepper):
     """The live parameters z are the model itself; with the weight w it stands for w z of push-sum."""
@@ -62,27 +51,25 @@ class _GossipStepper(OwnModelStepper):
 
     def __init__(self, worker: Worker, scheme: Gossip) -> None:
         super().__init__(worker)
-        self._ahead, self._weight, self._step = scheme.ahead, 1.0, 0
+        self._ahead, self._step = scheme.ahead, 0
+        self.weight = 1.0
+        """The weight w of this worker's model; over workers, and with the messages under way, they add up to p."""
         self._peers = peers_of(scheme.peers, self.communicator.size, worker.seed)
         self._names = list(by_dtype(self.parameters).values())
         self._layouts = [FlatLayout(each) for each in self._arrays(1.0)]
         self._sent: deque[Handle] = deque()
-        self._coming: list[_Coming] = []
-
-    @property
-    def weight(self) -> float:
-        """The weight w of this worker's model; over workers, and with the messages under way, they add up to p."""
-        return self._weight
+        self._coming: list[tuple[int, list[Handle]]] = []
+        """The messages on their way here, by step."""
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         self._step = step
         # At 1 / w of the rate w z moves as far as anybody's, and no gradient counts less because messages are late.
-        self.own_step(gradients, step, factor / self._weight)
+        self.own_step(gradients, step, factor / self.weight)
         if self.communicator.size == 1:
             return
         self.worker.switch(Phase.COMMUNICATE)
         source, target = self._peers(self.communicator.rank, step)
-        self._coming.append(_Coming(step, [self._receive(source, at) for at in range(len(self._layouts))]))
+        self._coming.append((step, [self._receive(source, at) for at in range(len(self._layouts))]))
         self._push(target)
         self._take(step - self._ahead)
         self.worker.switch(Phase.UPDATE)
@@ -99,15 +86,15 @@ class _GossipStepper(OwnModelStepper):
 
     def state(self) -> dict[str, HostArray]:
         self._settle()
-        return super().state() | numbers(weight=self._weight, step=self._step)
+        return super().state() | numbers(weight=self.weight, step=self._step)
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
         super().restore(state)
-        self._step, self._weight = number("step", state), float(state["weight"])
+        self._step, self.weight = number("step", state), float(state["weight"])
 
     def averaged(self) -> Mapping[str, Array]:
         given = self.inner.averaged() or self.parameters
-        return self.mean_of_ranks({name: each * self._weight for name, each in given.items()})
+        return self.mean_of_ranks({name: each * self.weight for name, each in given.items()})
 
     def _arrays(self, weight: float) -> list[dict[str, Array]]:
         """The arrays of a message, one mapping a dtype; the weight is the last of the first."""
@@ -124,8 +111,8 @@ class _GossipStepper(OwnModelStepper):
 
     def _push(self, target: int) -> None:
         """The model and half of its weight leave, in arrays of their own."""
-        leaves = half(max(0.0, min(self._weight, 2 * (self._weight - _LEAST))))
-        self._weight -= leaves
+        leaves = half(max(0.0, min(self.weight, 2 * (self.weight - _LEAST))))
+        self.weight -= leaves
         for at, (layout, arrays) in enumerate(zip(self._layouts, self._arrays(leaves), strict=True)):
             flat = layout.pack(arrays)
             # What is made of a single array may be that array.
@@ -136,19 +123,19 @@ class _GossipStepper(OwnModelStepper):
     def _take(self, last: int) -> None:
         """Take in what has come, and wait for the messages of steps up to ``last``."""
         still = []
-        for coming in self._coming:
-            if coming.step <= last or coming.there():
-                self._take_in(coming)
+        for step, handles in self._coming:
+            if step <= last or all(handle.done() for handle in handles):
+                self._take_in(step, handles)
             else:
-                still.append(coming)
+                still.append((step, handles))
         self._coming = still
 
-    def _take_in(self, coming: _Coming) -> None:
+    def _take_in(self, step: int, handles: list[Handle]) -> None:
         """A message (z', w') makes z := (w z + w' z') / (w + w') and w := w + w'."""
-        flats = [handle.wait() for handle in coming.handles]
+        flats = [handle.wait() for handle in handles]
         came = float(flats[0][-1])
-        self._weight += came
-        part, parameters = came / self._weight, self.parameters
+        self.weight += came
+        part, parameters = came / self.weight, self.parameters
         for layout, flat in zip(self._layouts, flats, strict=True):
             flat *= part
             for name, array in layout.unpack(flat).items():
@@ -157,13 +144,13 @@ class _GossipStepper(OwnModelStepper):
                     parameter *= 1 - part
                     parameter += array
                     parameters[name] = parameter
-        self.worker.ledger.note("staleness", self._step - coming.step, "steps")
+        self.worker.ledger.note("staleness", self._step - step, "steps")
 
 
 def peers_of(name: str, size: int, seed: int) -> Callable[[int, int], tuple[int, int]]:
     """From whom a rank takes and to whom it sends in a step (from 1): each rank is sent one message."""
     if name == "exponential":
-        graph = OnePeer(size)
+        graph = make_graph("one-peer", size)
         return lambda rank, step: (next(iter(graph.sources(rank, step - 1))), graph.targets(rank, step - 1)[0])
 
     def drawn(rank: int, step: int) -> tuple[int, int]:

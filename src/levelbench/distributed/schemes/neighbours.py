@@ -1,7 +1,7 @@
 """Decentralised training: each worker mixes its model with those of its neighbours on a graph; there is no centre.
 
-A graph answers for one rank and one step at a time, so that a thousand ranks need no matrix; the mixing matrix, whose
-spectrum says how fast ranks agree, is made of the same answers where somebody asks for it.
+A graph answers for one rank and one step at a time, so that a thousand ranks need no matrix. How fast ranks agree
+follows from its contraction: what is left at most of the distance to the mean once the graph has repeated itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from functools import lru_cache
 from math import isqrt
 from typing import ClassVar, final
 
-import numpy as np
 from numpy.random import PCG64, Generator
-from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.packing import HostArray
@@ -55,26 +53,6 @@ class MixingGraph(ABC):
         """The weight W[rank, rank]: what is left of 1."""
         return 1.0 - sum(self.sources(rank, step).values())
 
-    def matrix(self, step: int = 0) -> NDArray[np.float64]:
-        """The mixing matrix W of a step, shape (size, size); row i is what rank i takes."""
-        result = np.zeros((self.size, self.size))
-        for rank in range(self.size):
-            for source, weight in self.sources(rank, step).items():
-                result[rank, source] = weight
-            result[rank, rank] = self.own(rank, step)
-        return result
-
-    @property
-    def contraction(self) -> float:
-        """What is left at most of the distance to the mean after :attr:`rounds` steps: |W_last ... W_1 - 11'/p|.
-
-        Of a symmetric W it is the second largest absolute value of an eigenvalue.
-        """
-        product = np.eye(self.size)
-        for step in range(self.rounds):
-            product = self.matrix(step) @ product
-        return float(np.linalg.norm(product - 1.0 / self.size, 2))
-
 
 @dataclass(frozen=True)
 class Undirected(MixingGraph):
@@ -94,45 +72,39 @@ class Undirected(MixingGraph):
 
 
 @dataclass(frozen=True)
-class Exponential(MixingGraph):
-    """Rank i sends to i + 1, i + 2, i + 4, ... (modulo p), all weights alike (Ying et al. 2021).
+class Circulant(MixingGraph):
+    """Rank i sends to those ``hops`` further on (modulo p), all weights alike; ``hops`` by round, again and again."""
 
-    For even p the contraction is 1 - 2 / (1 + ceil(log2 p)).
-    """
-
-    def sources(self, rank: int, step: int = 0) -> dict[int, float]:
-        """Those that lie a power of two below."""
-        hops = _hops(self.size)
-        return {(rank - hop) % self.size: 1.0 / (1 + len(hops)) for hop in hops}
-
-    def targets(self, rank: int, step: int = 0) -> tuple[int, ...]:
-        """Those that lie a power of two above."""
-        return tuple((rank + hop) % self.size for hop in _hops(self.size))
-
-
-@dataclass(frozen=True)
-class OnePeer(MixingGraph):
-    """The exponential graph one edge at a time: in step t rank i sends to i + 2^(t mod ceil(log2 p)), weight 1/2.
-
-    Where p is a power of two, all ranks hold the exact mean after log2 p steps (Assran et al. 2019; Ying et al. 2021).
-    """
+    hops: tuple[tuple[int, ...], ...]
 
     @property
     def rounds(self) -> int:
-        return max(1, len(_hops(self.size)))
+        return len(self.hops)
 
     def sources(self, rank: int, step: int = 0) -> dict[int, float]:
-        hops = _hops(self.size)
-        return {(rank - hops[step % len(hops)]) % self.size: 0.5} if hops else {}
+        hops = self.hops[step % self.rounds]
+        return {(rank - hop) % self.size: 1.0 / (1 + len(hops)) for hop in hops}
 
     def targets(self, rank: int, step: int = 0) -> tuple[int, ...]:
-        hops = _hops(self.size)
-        return ((rank + hops[step % len(hops)]) % self.size,) if hops else ()
+        return tuple((rank + hop) % self.size for hop in self.hops[step % self.rounds])
 
 
-def _hops(size: int) -> list[int]:
+def _exponential(size: int, degree: int, seed: int) -> MixingGraph:
+    """To i + 1, i + 2, i + 4, ... (Ying et al. 2021). For even p the contraction is 1 - 2 / (1 + ceil(log2 p))."""
+    return Circulant(size, (_powers(size),))
+
+
+def _one_peer(size: int, degree: int, seed: int) -> MixingGraph:
+    """The exponential graph one edge at a time: in step t to i + 2^(t mod ceil(log2 p)).
+
+    Where p is a power of two, all ranks hold the exact mean after log2 p steps (Assran et al. 2019; Ying et al. 2021).
+    """
+    return Circulant(size, tuple((hop,) for hop in _powers(size)) or ((),))
+
+
+def _powers(size: int) -> tuple[int, ...]:
     """The powers of two below ``size``."""
-    return [1 << bit for bit in range((size - 1).bit_length())]
+    return tuple(1 << bit for bit in range((size - 1).bit_length()))
 
 
 def _undirected(neighbours: list[set[int]]) -> Undirected:
@@ -207,8 +179,8 @@ def _connected(neighbours: list[set[int]]) -> bool:
 _MADE = {
     "ring": lambda size, degree, seed: _undirected([{(at - 1) % size, (at + 1) % size} for at in range(size)]),
     "torus": _torus,
-    "exponential": lambda size, degree, seed: Exponential(size),
-    "one-peer": lambda size, degree, seed: OnePeer(size),
+    "exponential": _exponential,
+    "one-peer": _one_peer,
     "random": _random,
     "complete": _complete,
 }

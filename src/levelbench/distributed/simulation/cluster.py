@@ -244,12 +244,9 @@ class Replayed(NamedTuple):
 
 
 def replay(
-    actions: Sequence[Action], times_s: NDArray[np.float64], seconds: Sequence[Callable[[str, float], float]]
+    actions: Sequence[Action], times_s: NDArray[np.float64], networks: Sequence[Interconnect], algorithm: str
 ) -> Replayed:
-    """The same actions with the passes' times ``times_s``, shape (draws, ranks, steps).
-
-    ``seconds`` say for each draw what a collective of an operation and so many bytes takes.
-    """
+    """The same actions with the passes' times ``times_s``, shape (draws, ranks, steps), and a network for each draw."""
     draws, ranks, _ = times_s.shape
     now, waited, free = np.zeros((draws, ranks)), np.zeros(draws), np.zeros(draws)
     ends: dict[int, NDArray[np.float64]] = {}
@@ -257,7 +254,7 @@ def replay(
         if kind == COMPUTE:
             now += times_s[:, :, number] * amount
         elif kind == COME:
-            took = np.array([each(operation, amount) for each in seconds])
+            took = np.array([collective_s(each, operation, amount, ranks, algorithm) for each in networks])
             ends[number] = free = np.maximum(now.max(axis=1), free) + took
         elif kind == WAIT:
             if number not in ends:  # begun, and so over, before the trace was opened
@@ -315,8 +312,6 @@ class Cluster(Meeting):
         self.trace = ActionTrace(self.played)
         self.sent, self.received = [0.0] * size, [0.0] * size
         """Bytes of messages by rank."""
-        self.busy_s = 0.0
-        """Seconds in which some collective was under way."""
         self._links_free_s: dict[tuple[str | int, ...], float] = {}
         self._routes: dict[tuple[int, int], Route] = {}
         self._turns = dict.fromkeys(self.played, 0)
@@ -482,7 +477,6 @@ class Cluster(Meeting):
         entered.complete = True
         took = collective_s(self.network, entered.call.operation, entered.nbytes, self.size, self.algorithm)
         entered.ends_s = self._free_s = max(entered.last_s, self._free_s) + took
-        self.busy_s += took
         for fiber in entered.waiting:
             self.scheduler.wake(fiber, entered.ends_s)
 

@@ -215,7 +215,8 @@ class Uncertain:
             1.0 if each is None else each.draw(generator) / each.value
             for each in (self.compute_s, self.alpha_s, self.beta)
         ]
-        return compute.times(factors[0]), network.with_link(network.alpha_s * factors[1], network.beta * factors[2])
+        drawn = replace(network, alpha_s=network.alpha_s * factors[1], beta=network.beta * factors[2])
+        return compute.times(factors[0]), drawn
 
 
 def of_samples(samples_s: tuple[float, ...]) -> Calibrated:

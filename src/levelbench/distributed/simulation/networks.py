@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
 from typing import Any, NamedTuple, final
@@ -63,10 +63,6 @@ class Interconnect:
     per_host: int = 1
     local_alpha_s: float = 0.0
     local_beta: float = 1e12
-
-    def with_link(self, alpha_s: float, beta: float) -> Interconnect:
-        """The same network with other figures for a link between hosts."""
-        return replace(self, alpha_s=alpha_s, beta=beta)
 
     def blocks(self, size: int) -> bool:
         """Whether messages between different pairs of hosts can meet on a link."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelbench.distributed.scheme import Scheme
-from levelbench.distributed.simulation.cluster import ActionTrace, Replayed, replay
+from levelbench.distributed.simulation.cluster import replay
 from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, stand_in
-from levelbench.distributed.simulation.networks import Interconnect, collective_s
+from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.simulation.running import simulate, trace_of
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate, Interval, t_quantile
@@ -126,6 +124,8 @@ def predict(
     sent = [scheme.traffic(model.parameters, model.itemsize, ranks, rank) for rank in range(min(workers, 8))]
     most = max(sent, key=lambda each: each.sent_bytes)
     rates = [part * workers / seconds for seconds in step_s]
+    efficiency = _estimate([rate / (ranks * one) for rate, one in zip(rates, alone, strict=True)])
+    ends = efficiency.interval
     return Prediction(
         scheme.name,
         ranks,
@@ -133,7 +133,9 @@ def predict(
         part,
         _estimate(step_s),
         communicate_share,
-        _efficiency([rate / (ranks * one) for rate, one in zip(rates, alone, strict=True)]),
+        ParallelEfficiency(
+            efficiency.value, ends.low if ends else efficiency.value, ends.high if ends else efficiency.value
+        ),
         _estimate(rates),
         most.sent_bytes,
         most.messages,
@@ -154,56 +156,31 @@ def _simulated(
     common: dict[str, Any],
 ) -> tuple[list[float], float]:
     """Seconds a step, of the central simulation and of the draws; and the central share of communication."""
+    algorithm = common["algorithm"]
     whole = _whole_periods(scheme, steps or _STEPS)
-    if ranks > _FEW_RANKS:
-        trace = trace_of(scheme, ranks, model, own, network, steps=whole, **common)
-        if trace is not None:
-            times = np.stack([own.draw(rank, whole, seed) for rank in range(ranks)])[None]
-            central = _replayed(trace, times, [network], common["algorithm"])
-            return _with_draws(central.ended_s, trace, drawn, times.shape, common["algorithm"], seed), float(
-                central.communication_share[0]
-            )
-    whole = _whole_periods(scheme, steps or max(2, min(_STEPS, _RANK_STEPS // ranks)))
-    first = simulate(scheme, ranks, model, own, network, steps=whole, seed=seed, meet=False, **common)
-    if first.trace.regular:
-        central_s = np.array([first.step_s * whole])
-        shape = (1, ranks, whole)
-        return _with_draws(central_s, first.trace, drawn, shape, common["algorithm"], seed), first.communication_share
-    few = max(_FEWEST_DRAWS, _DRAWN_RANK_STEPS // (ranks * whole))
-    again = [
-        simulate(scheme, ranks, model, *each, steps=whole, seed=seed + at, meet=False, **common).step_s
-        for at, each in enumerate(drawn[:few], 1)
-    ]
-    return [first.step_s, *again], first.communication_share
-
-
-def _with_draws(
-    central_s: NDArray[np.float64],
-    trace: ActionTrace,
-    drawn: Sequence[tuple[Compute, Interconnect]],
-    shape: tuple[int, ...],
-    algorithm: str,
-    seed: int,
-) -> list[float]:
-    """Seconds a step: what was found, and the same actions with draws of compute and network."""
-    _, ranks, steps = shape
-    if not drawn:
-        return [float(central_s[0]) / steps]
-    times = np.stack([compute.draw_all(ranks, steps, seed + at) for at, (compute, _) in enumerate(drawn, 1)])
-    again = _replayed(trace, times, [network for _, network in drawn], algorithm)
-    return [float(each) / steps for each in (*central_s, *again.ended_s)]
-
-
-def _replayed(
-    trace: ActionTrace, times_s: NDArray[np.float64], networks: Sequence[Interconnect], algorithm: str
-) -> Replayed:
-    """The traced actions with other times, shape (draws, ranks, steps), and a network for each draw."""
-    ranks = times_s.shape[1]
-
-    def seconds(network: Interconnect, operation: str, nbytes: float) -> float:
-        return collective_s(network, operation, nbytes, ranks, algorithm)
-
-    return replay(trace.actions, times_s, [partial(seconds, network) for network in networks])
+    trace = trace_of(scheme, ranks, model, own, network, steps=whole, **common) if ranks > _FEW_RANKS else None
+    if trace is not None:
+        times = np.stack([own.draw(rank, whole, seed) for rank in range(ranks)])[None]
+        central = replay(trace.actions, times, [network], algorithm)
+        step_s, communicate_share = float(central.ended_s[0]) / whole, float(central.communication_share[0])
+    else:
+        whole = _whole_periods(scheme, steps or max(2, min(_STEPS, _RANK_STEPS // ranks)))
+        first = simulate(scheme, ranks, model, own, network, steps=whole, seed=seed, meet=False, **common)
+        trace, step_s, communicate_share = first.trace, first.step_s, first.communication_share
+    if not trace.regular:
+        few = max(_FEWEST_DRAWS, _DRAWN_RANK_STEPS // (ranks * whole))
+        again = [
+            simulate(scheme, ranks, model, *each, steps=whole, seed=seed + at, meet=False, **common).step_s
+            for at, each in enumerate(drawn[:few], 1)
+        ]
+    elif drawn:
+        # The same actions with draws of compute and network.
+        times = np.stack([compute.draw_all(ranks, whole, seed + at) for at, (compute, _) in enumerate(drawn, 1)])
+        networks = [network for _, network in drawn]
+        again = (replay(trace.actions, times, networks, algorithm).ended_s / whole).tolist()
+    else:
+        again = []
+    return [step_s, *again], communicate_share
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
@@ -225,12 +202,6 @@ def _estimate(values: Sequence[float]) -> Estimate:
         method = f"{len(drawn)} draws of the calibrated parameters, Student's t of their logarithms"
     interval = Interval(min(value, float(low)), max(value, float(high)), 0.95, method)
     return Estimate(value, interval, len(drawn), "simulated")
-
-
-def _efficiency(values: Sequence[float]) -> ParallelEfficiency:
-    estimate = _estimate(values)
-    ends = estimate.interval
-    return ParallelEfficiency(estimate.value, *((ends.low, ends.high) if ends else (estimate.value, estimate.value)))
 
 
 def _whole_periods(scheme: Scheme, steps: int) -> int:

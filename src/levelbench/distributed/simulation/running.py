@@ -7,7 +7,8 @@ cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import nan
@@ -25,7 +26,7 @@ from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
-from levelbench.training.optimizers.base import Optimizer, State, Stepper, UpdateRule
+from levelbench.training.optimizers.base import Optimizer, Stepper
 from levelbench.training.optimizers.rules import SGD
 from levelbench.training.optimizers.wrappers import Native
 
@@ -99,41 +100,16 @@ class SimulatedExecutor(Executor):
         self._cluster.spend(self._whole_s * share, Action(COMPUTE, self._step, share))
 
 
-def timed(inner: Optimizer, cluster: Cluster, update_s: float, elements: int) -> Optimizer:
-    """An optimizer whose step takes ``update_s`` for all ``elements``, and in proportion for some of them.
+def timed(optimizer: Optimizer, cluster: Cluster, each_s: float) -> Optimizer:
+    """The optimizer, whose step takes ``each_s`` for each element; a scheme sees of what kind it is."""
+    start, result = optimizer.start, copy(optimizer)
 
-    Of an update rule it is one, so that a scheme may see that it treats each parameter for itself.
-    """
-    if isinstance(inner, UpdateRule):
-        return _TimedRule(inner.lr, inner, cluster, update_s / elements)
-    return _TimedOptimizer(inner, cluster, update_s / elements)
+    def started(backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        return _TimedStepper(start(backend, parameters), cluster, each_s)
 
-
-@final
-class _TimedOptimizer(Optimizer):
-    def __init__(self, inner: Optimizer, cluster: Cluster, each_s: float) -> None:
-        self.lr = inner.lr
-        self._inner, self._cluster, self._each_s = inner, cluster, each_s
-
-    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        return _TimedStepper(self._inner.start(backend, parameters), self._cluster, self._each_s)
-
-
-@final
-@dataclass(frozen=True)
-class _TimedRule(UpdateRule):
-    inner: UpdateRule
-    cluster: Cluster
-    each_s: float
-
-    def init(self, parameter: Array) -> State:
-        return self.inner.init(parameter)
-
-    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        return self.inner.update(parameter, gradient, state, step, lr)
-
-    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        return _TimedStepper(self.inner.start(backend, parameters), self.cluster, self.each_s)
+    # Past what keeps a dataclass frozen.
+    object.__setattr__(result, "start", started)
+    return result
 
 
 @final
@@ -159,14 +135,11 @@ class _TimedStepper(Stepper):
 class RankOutcome:
     """What a rank has to tell: when its steps began and ended in virtual seconds, its phases in between, its notes.
 
-    ``began_s`` and ``ended_s`` have one entry a step; a server has none.
+    ``ended_s`` has one entry a step; that of a server is empty.
     """
 
-    rank: int
     began_s: float
     ended_s: tuple[float, ...]
-    left_s: float
-    """When it had met the others after the last step, or had made that."""
     phases_ns: Mapping[str, int]
     notes: Mapping[str, tuple[str, list[float]]]
 
@@ -185,8 +158,8 @@ def work(
     small: StandIn,
     compute: Compute,
     steps: int,
-    seed: int = 0,
-    meet: bool = True,
+    seed: int,
+    meet: bool,
 ) -> RankOutcome:
     """``steps`` steps of one rank, after a start that is not timed, and with ``meet`` the meeting after them."""
     communicator, workers = LocalCommunicator(cluster, rank), scheme.workers(cluster.size)
@@ -195,7 +168,7 @@ def work(
     clock = _VirtualClock(cluster)
     timeline = Timeline(clock, Phase.PREPARE)
     ledger = Observations()
-    rule = timed(optimizer, cluster, compute.update_s, elements)
+    rule = timed(optimizer, cluster, compute.update_s / elements)
     stepper = scheme.start(Worker(communicator, backend, executor, rule, seed, timeline.switch, ledger, clock))
     communicator.barrier()
     before = _spent_ns(timeline)
@@ -222,10 +195,8 @@ def work(
     phases = {label: ns - was for label, ns, was in spent if ns}
     if meet:
         stepper.meet()
-    left_s = cluster.now_s
-    if meet:
         stepper.close()
-    return RankOutcome(rank, began_s, tuple(ended_s), left_s, phases, ledger.take())
+    return RankOutcome(began_s, tuple(ended_s), phases, ledger.take())
 
 
 _PLAYED = 8
@@ -247,11 +218,7 @@ class Simulated:
     sent_bytes: tuple[float, ...]
     """By rank: bytes of messages one by one (send, exchange), without those inside collectives."""
     received_bytes: tuple[float, ...]
-    collectives_s: float
-    """Seconds in which a collective was under way."""
     trace: ActionTrace
-    scale: float
-    """Bytes that one of the small model's stands for."""
 
     def notes(self, name: str) -> list[float]:
         """What ranks noted under a name (``staleness``), all together."""
@@ -271,16 +238,22 @@ def simulate(
     seed: int = 0,
     small: StandIn | None = None,
     meet: bool = True,
+    played: Sequence[int] | None = None,
 ) -> Simulated:
     """Let ``ranks`` simulated ranks make ``steps`` steps. ``compute`` is that of one rank's part of the batch.
 
     Without ``meet`` they end after the last step, where nothing is wanted but times: what schemes note when ranks meet,
-    such as staleness, is not there then.
+    such as staleness, is not there then. ``played`` as in :class:`Cluster`.
     """
     small = small or stand_in(model)
     fitted, scale = _fitted(scheme, model, small, ranks)
-    cluster = Cluster(ranks, network, scale=scale, algorithm=algorithm)
-    outcomes = _run(cluster, fitted, small, compute, steps, optimizer, seed, meet)
+    cluster = Cluster(ranks, network, scale=scale, algorithm=algorithm, played=played)
+    backend = cast("Backend", open_framework("numpy"))
+    # A framework's own optimizer wants its arrays; what an update takes is given, and its numbers are not looked at.
+    rule = SGD(1e-3) if optimizer is None or isinstance(optimizer, Native) else optimizer
+    rest = (fitted, backend, rule, small, compute, steps, seed, meet)
+    loops = [partial(work, cluster, rank, *rest) for rank in cluster.played]
+    outcomes: list[RankOutcome] = cluster.scheduler.run(loops, cluster.played)
     workers = scheme.workers(ranks)
     began = outcomes[0].began_s
     last = max(each.ended_s[-1] for each in outcomes[:workers])
@@ -293,61 +266,24 @@ def simulate(
         talking / spent if spent else nan,
         tuple(cluster.sent),
         tuple(cluster.received),
-        cluster.busy_s,
         cluster.trace,
-        scale,
     )
 
 
 def trace_of(
-    scheme: Scheme,
-    ranks: int,
-    model: ModelShape,
-    compute: Compute,
-    network: Interconnect,
-    *,
-    steps: int = 10,
-    algorithm: str = "auto",
-    optimizer: Optimizer | None = None,
-    small: StandIn | None = None,
+    scheme: Scheme, ranks: int, model: ModelShape, compute: Compute, network: Interconnect, **settings: Any
 ) -> ActionTrace | None:
     """What each of ``ranks`` ranks does, from the first seven and the last of them, where all do the same.
 
     The first seven stand for the others in collectives as well. ``None`` where a rank sends to another, or where what
-    ranks do differs or depends on times: then only :func:`simulate` says what happens.
+    ranks do differs or depends on times: then only :func:`simulate`, whose ``settings`` these are, says what happens.
     """
-    small = small or stand_in(model)
-    fitted, scale = _fitted(scheme, model, small, ranks)
     played = (*range(_PLAYED - 1), ranks - 1) if ranks > _PLAYED else None
-    cluster = Cluster(ranks, network, scale=scale, algorithm=algorithm, played=played)
     try:
-        _run(cluster, fitted, small, compute, steps, optimizer, 0, False)
+        trace = simulate(scheme, ranks, model, compute, network, meet=False, played=played, **settings).trace
     except NotPlayed:
         return None
-    return cluster.trace if cluster.trace.regular else None
-
-
-def _run(
-    cluster: Cluster,
-    fitted: Scheme,
-    small: StandIn,
-    compute: Compute,
-    steps: int,
-    optimizer: Optimizer | None,
-    seed: int,
-    meet: bool,
-) -> list[RankOutcome]:
-    backend = cast("Backend", open_framework("numpy"))
-    # A framework's own optimizer wants its arrays; what an update takes is given, and its numbers are not looked at.
-    rule = SGD(1e-3) if optimizer is None or isinstance(optimizer, Native) else optimizer
-    outcomes: list[RankOutcome] = cluster.scheduler.run(
-        [
-            partial(work, cluster, rank, fitted, backend, rule, small, compute, steps, seed, meet)
-            for rank in cluster.played
-        ],
-        cluster.played,
-    )
-    return outcomes
+    return trace if trace.regular else None
 
 
 def _fitted(scheme: Scheme, model: ModelShape, small: StandIn, ranks: int) -> tuple[Scheme, float]:

@@ -1,0 +1,24 @@
+"""The check that every communicator passes, on threads."""
+
+import pytest
+
+from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.probes.communicators import check_communicator
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
+    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
+
+
+@pytest.fixture
+def keeps_its_contract():
+    """Assert that all checks pass on all ranks."""
+
+    def check(size, wrap=lambda each: each, frameworks=("numpy",), **options):
+        for findings in run_ranks(size, lambda each: check_communicator(wrap(each), frameworks), **options):
+            assert [each for each in findings if each.status != "passed"] == []
+            assert len(findings) == 20 + len(frameworks)
+
+    return check
