@@ -8,10 +8,11 @@ before the batch as before, for then the block of a sample is the same stretch o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.operators.node import OperatorNode
@@ -30,6 +31,7 @@ FIXED: Final = "fixed"
 MIXED: Final = "mixed"
 """A value that depends on the batch as a whole, or in a way that is not known."""
 Carry = Carried | Literal["fixed", "mixed"]
+Needs = tuple[Carried | None, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Independence:
     multiple) of numbers in constant inputs that are a number of rows and have to be that of the block.
     """
 
-    needs: tuple[Carried | None, ...]
+    needs: Needs
     outputs: tuple[Carried, ...]
     baked: tuple[tuple[int, int, int], ...] = ()
 
@@ -110,6 +112,22 @@ def _of_first(rule: RuleOfFirst) -> Rule:
         return None if first is None or shape is None else rule(context, first, shape)
 
     return found
+
+
+def _keeps_axes(mixed: Callable[[NodeContext, int], Iterable[int] | None]) -> Rule:
+    """A rule for all outputs with their axes where the first input has them, and those of ``mixed`` not its samples'.
+
+    ``mixed`` answers for a number of axes; ``None`` where it cannot tell.
+    """
+
+    @_of_first
+    def rule(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+        axes = mixed(context, len(shape))
+        if axes is None or first.axis in axes:
+            return None
+        return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+
+    return rule
 
 
 @dataclass(frozen=True)
@@ -258,15 +276,12 @@ def _concat(context: NodeContext) -> Independence | None:
     return Independence(tuple(target for _ in context.carries), (target,))
 
 
-@_of_first
-def _slice(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes
+def _slice(context: NodeContext, rank: int) -> Iterable[int] | None:
     starts = context.value(1)
-    axes = constant_axes(context, 3) if context.given(3) else None
-    if not context.given(3) and starts is not None:
-        axes = list(range(starts.size))
-    if starts is None or axes is None or first.axis in axes:
-        return None
-    return context.only_first(first)
+    if starts is None or context.given(3):
+        return None if starts is None else constant_axes(context, 3)
+    return range(starts.size)
 
 
 def _gather(context: NodeContext) -> Independence | None:
@@ -309,25 +324,20 @@ def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
     return context.only_first(Carried(first.axis - moved, first.multiple))
 
 
-@_of_first
-def _pad(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    pads = context.node.get("pads")
-    value = context.value(1) if pads is None else None
-    axes = constant_axes(context, 3) if context.given(3) else list(range(len(shape)))
-    if axes is None or (pads is None and value is None):
+@_keeps_axes
+def _pad(context: NodeContext, rank: int) -> Iterable[int] | None:
+    pads = context.node.get("pads", context.value(1))
+    axes = constant_axes(context, 3) if context.given(3) else range(rank)
+    if axes is None or pads is None:
         return None
-    sizes = list(pads) if pads is not None else [] if value is None else value.reshape(-1).tolist()
-    half = len(sizes) // 2
-    for at, axis in enumerate(axes):
-        if axis == first.axis and (sizes[at] or sizes[at + half]):
-            return None
-    return context.only_first(first)
+    begins, ends = np.reshape(pads, (2, -1))
+    return [axis for axis, begin, end in zip(axes, begins, ends, strict=False) if begin or end]
 
 
-@_of_first
-def _tile(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes
+def _tile(context: NodeContext, rank: int) -> Iterable[int] | None:
     repeats = context.value(1)
-    return None if repeats is None or int(repeats[first.axis]) != 1 else context.only_first(first)
+    return None if repeats is None else np.flatnonzero(repeats != 1)
 
 
 @_of_first
@@ -345,15 +355,15 @@ def _einsum(context: NodeContext) -> Independence | None:
         return None
     terms, result = equation.split("->")
     operands = terms.split(",")
-    letters = {operands[at][each.axis] for at in range(len(operands)) if (each := context.carried(at)) is not None}
-    multiples = {each.multiple for at in range(len(operands)) if (each := context.carried(at)) is not None}
-    if len(letters) != 1 or len(multiples) != 1:
+    carried = [context.carried(at) for at in range(len(operands))]
+    found = {(term[each.axis], each.multiple) for term, each in zip(operands, carried, strict=True) if each is not None}
+    if len(found) != 1:
         return None
-    (letter,), (multiple,) = letters, multiples
+    ((letter, multiple),) = found
     if any(term.count(letter) > 1 for term in (*operands, result)) or letter not in result:
         return None
     needs = tuple(Carried(term.index(letter), multiple) if letter in term else None for term in operands)
-    if any(context.carried(at) not in (None, needs[at]) for at in range(len(operands))):
+    if any(each not in (None, need) for each, need in zip(carried, needs, strict=True)):
         return None
     return Independence(needs, (Carried(result.index(letter), multiple),))
 
@@ -372,36 +382,31 @@ def _elementwise(context: NodeContext) -> Independence | None:
         if target not in (None, aligned):
             return None
         target = aligned
-    if target is None:
-        return None
+    needs = None if target is None else _needs(context, range(len(context.carries)), target, len(out))
+    return None if target is None or needs is None else Independence(needs, (target,))
+
+
+def _needs(context: NodeContext, places: Iterable[int], target: Carried, rank: int) -> Needs | None:
+    """The blocks of these inputs that go with ``target`` of an output of ``rank`` axes; ``None`` where one has none."""
     needs: list[Carried | None] = []
-    for at, carry in enumerate(context.carries):
-        ok, need = _need(context, at, carry, target, len(out))
-        if not ok:
+    for at in places:
+        carried, shape = context.carried(at), context.shape(at)
+        if shape is None and context.given(at):
             return None
-        needs.append(need)
-    return Independence(tuple(needs), (target,))
+        axis = target.axis - (rank - len(shape or ()))
+        if carried is not None or shape is None or axis < 0 or shape[axis] == 1:
+            needs.append(carried)
+        elif shape[axis] == context.batch * target.multiple:
+            needs.append(Carried(axis, target.multiple))
+        else:
+            return None
+    return tuple(needs)
 
 
-def _need(context: NodeContext, at: int, carry: object, target: Carried, rank: int) -> tuple[bool, Carried | None]:
-    """The block of input ``at`` that goes with ``target`` of an output of ``rank`` axes, and whether there is one."""
-    if isinstance(carry, Carried):
-        return True, carry
-    shape = context.shape(at)
-    if shape is None:
-        return not context.given(at), None
-    axis = target.axis - (rank - len(shape))
-    if axis < 0 or shape[axis] == 1:
-        return True, None
-    return shape[axis] == context.batch * target.multiple, Carried(axis, target.multiple)
-
-
-@_of_first
-def _first_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes
+def _first_axis(context: NodeContext, rank: int) -> Iterable[int] | None:
     """Samples on axis 0, one output, everything else shared."""
-    if first.axis != 0 or len([name for name in context.node.outputs if name]) != 1:
-        return None
-    return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+    return range(1, rank) if sum(map(bool, context.node.outputs)) == 1 else None
 
 
 @_of_first
@@ -419,34 +424,26 @@ def _dropout(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(first, first) if off else BatchMixing(tuple(first for _ in context.node.outputs))
 
 
-@_of_first
-def _softmax(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    axis = context.axis(len(shape))
-    # Before opset 13 all axes from this one on are normalised together.
-    over = [axis] if context.node.opset >= 13 else range(axis, len(shape))
-    return None if first.axis in over else context.only_first(first)
+@_keeps_axes
+def _from_axis(context: NodeContext, rank: int) -> Iterable[int]:
+    """Over ``axis`` and all axes after it."""
+    return range(context.axis(rank), rank)
 
 
-@_of_first
-def _normalised_from_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """LayerNormalization, RMSNormalization: over ``axis`` and all axes after it."""
-    return None if first.axis >= context.axis(len(shape)) else context.only_first(first, first, first)
+@_keeps_axes
+def _one_axis(context: NodeContext, rank: int) -> Iterable[int]:
+    return [context.axis(rank)]
 
 
-@_of_first
-def _one_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """An operator along one axis, which must not be that of the batch."""
-    if first.axis == context.axis(len(shape)):
-        return None
-    return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+def _softmax(context: NodeContext) -> Independence | BatchMixing | None:
+    """Before opset 13 all axes from ``axis`` on are normalised together."""
+    return _one_axis(context) if context.node.opset >= 13 else _from_axis(context)
 
 
-@_of_first
-def _cumulative_sum(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes
+def _cumulative_sum(context: NodeContext, rank: int) -> Iterable[int] | None:
     axis = context.value(1)
-    if axis is None or int(axis.reshape(-1)[0]) % len(shape) == first.axis:
-        return None
-    return context.only_first(first)
+    return None if axis is None else [int(axis.reshape(-1)[0]) % rank]
 
 
 @_of_first
@@ -454,19 +451,12 @@ def _gemm(context: NodeContext, first: Carried, shape: Shape) -> Independence | 
     out = context.outputs[0]
     if out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
         return None
-    needs: list[Carried | None] = [first, None]
-    if len(context.carries) > 2:
-        ok, need = _need(context, 2, context.carries[2], first, len(out))
-        if not ok or (need is not None and isinstance(context.carries[2], Carried) and need != _at(first, context)):
-            return None
-        needs.append(need)
-    return Independence(tuple(needs), (first,))
-
-
-def _at(target: Carried, context: NodeContext) -> Carried | None:
-    """Where the third input of Gemm would have to carry the batch: on the rows of a matrix."""
-    shape = context.shape(2)
-    return target if shape is not None and len(shape) == 2 else None
+    third, bias = context.carried(2), context.shape(2)
+    # A bias that carries the batch has to be a matrix with it on the rows.
+    if third is not None and (third != first or bias is None or len(bias) != 2):
+        return None
+    needs = _needs(context, range(2, len(context.carries)), first, len(out))
+    return None if needs is None else Independence((first, None, *needs), (first,))
 
 
 def _matmul(context: NodeContext) -> Independence | None:
@@ -488,10 +478,8 @@ def _matmul(context: NodeContext) -> Independence | None:
     if len(targets) != 1:
         return None
     (target,) = targets
-    answers = [_need(context, at, context.carries[at], target, rank) for at in (0, 1)]
-    if not all(ok for ok, _ in answers):
-        return None
-    return Independence(tuple(need for _, need in answers), (target,))
+    needs = _needs(context, (0, 1), target, rank)
+    return None if needs is None else Independence(needs, (target,))
 
 
 @_of_first
@@ -524,27 +512,21 @@ def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independen
         return None
     if any(context.carried(at) != first for at in (1, 2)) or not context.given(2):
         return None
-    needs: list[Carried | None] = [first, first, first]
-    if len(context.carries) == 4:
-        mask = context.shape(3)
-        # The mask is broadcast to (batch, heads, query, key).
-        ok, need = _need(context, 3, context.carries[3], first, 4)
-        if not ok or mask is None or need not in (None, Carried(len(mask) - 4, first.multiple)):
-            return None
-        needs.append(need)
-    return Independence(tuple(needs), (first,))
+    # The mask is broadcast to (batch, heads, query, key).
+    needs = _needs(context, range(3, len(context.carries)), first, 4)
+    mask = context.shape(3)
+    if needs is None or any(each not in (None, Carried(len(mask or ()) - 4, first.multiple)) for each in needs):
+        return None
+    return Independence((first, first, first, *needs), (first,))
 
 
-@_of_first
-def _scaled(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on another axis than the batch's."""
+@_keeps_axes
+def _scaled(context: NodeContext, rank: int) -> Iterable[int] | None:
+    """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on an axis."""
     scale = context.shape(1)
     if scale is None or len(scale) > 1:
         return None
-    per_axis = len(scale) == 1 and scale != (1,)
-    if per_axis and int(context.node.get("axis", 1)) % len(shape) == first.axis:
-        return None
-    return context.only_first(first)
+    return () if scale in ((), (1,)) else [int(context.node.get("axis", 1)) % rank]
 
 
 @_of_first
@@ -552,19 +534,17 @@ def _dynamic_quantize(context: NodeContext, first: Carried, shape: Shape) -> Bat
     return BatchMixing((first, MIXED, MIXED))
 
 
-@_of_first
-def _resize(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes
+def _resize(context: NodeContext, rank: int) -> Iterable[int] | None:
     scales = context.value(2)
-    if scales is None or scales.size != len(shape) or context.given(3):
+    if scales is None or scales.size != rank or context.given(3) or context.node.get("axes") or context.given(1):
         return None
-    if context.node.get("axes") or context.given(1) or scales[first.axis] != 1:
-        return None
-    return context.only_first(first)
+    return np.flatnonzero(scales != 1)
 
 
-@_of_first
-def _trilu(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    return None if first.axis >= len(shape) - 2 else context.only_first(first)
+@_keeps_axes
+def _trilu(context: NodeContext, rank: int) -> Iterable[int]:
+    return range(rank - 2, rank)
 
 
 _ELEMENTWISE = (
@@ -603,7 +583,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAMPLES_FIRST.split(), _first_axis),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised_from_axis),
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _from_axis),
     **dict.fromkeys(("LpNormalization", "TopK"), _one_axis),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scaled),
     "Attention": _attention,
