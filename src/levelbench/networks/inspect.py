@@ -72,6 +72,22 @@ def needed_nodes(
     return sorted(found), read
 
 
+RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+
+
+def random_values(graph: onnx.GraphProto) -> set[str]:
+    """Names of values that depend on random numbers, which no two frameworks draw alike."""
+    found: set[str] = set()
+    true = {each.name for each in graph.initializer if each.data_type == TensorProto.BOOL and any(each.raw_data)}
+    for node in graph.node:
+        drops = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in true
+        if node.op_type in RANDOM or drops or any(name in found for name in node.input):
+            found.update(name for name in node.output if name)
+    return found
+
+
 def sort_nodes(
     nodes: Any, given: Sequence[str], wanted: Sequence[str], asked: str, around: set[str] | frozenset[str] = frozenset()
 ) -> None:

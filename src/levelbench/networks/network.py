@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.values import Parameter, Value, default_parameters, make_inputs, value_info, value_of
 from levelbench.operators.node import OperatorNode
 
@@ -207,6 +208,12 @@ class Network:
     def from_proto(cls, model: onnx.ModelProto) -> Network:
         """A network of a model: what its metadata say, else what it seems to have."""
         return cls(model, **_read(model))
+
+
+def read_inputs(network: Network) -> list[str]:
+    """The inputs on which the outputs but the loss depend, in the network's order: those that ``infer`` takes."""
+    _, read = needed_nodes(network.model.graph, [each.name for each in network.outputs])
+    return [each.name for each in network.inputs if each.name in read]
 
 
 METADATA_KEY = "levelbench.network"

@@ -39,7 +39,7 @@ from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, memory_meter
 from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
-from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, read_inputs
+from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case
 from levelbench.networks.benchmark.reference import (
     KeptTensor,
     Reference,
@@ -52,7 +52,7 @@ from levelbench.networks.benchmark.reference import (
     to_be_checked,
 )
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
-from levelbench.networks.network import Network
+from levelbench.networks.network import Network, read_inputs
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework

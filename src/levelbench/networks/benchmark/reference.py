@@ -20,12 +20,13 @@ import numpy as np
 
 from levelbench.checks.arrays import Correctness, Host, difference, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
-from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
+from levelbench.networks.benchmark.cases import build_base, trained
 from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Backend
-from levelbench.networks.network import Network
+from levelbench.networks.inspect import random_values
+from levelbench.networks.network import Network, read_inputs
+from levelbench.networks.values import batch_axis
 from levelbench.operators.frameworks import open_framework
-from levelbench.operators.node import OperatorNode
 from levelbench.records.networks import NetworkSpecification
 
 LIMIT_FLOPS = 1e10
@@ -34,7 +35,6 @@ _ELEMENTS = 2**16
 _SHAKES = 2
 _LEAST_TRAINED = 4
 """Rows that a training step is checked with: the variance of fewer is too often zero."""
-_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"})
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,9 @@ def to_be_checked(network: Network, specification: NetworkSpecification) -> tupl
     if specification.direction == "forward":
         return network, False
     found = trained(network, specification.loss)
-    if any(_draws(node) for node in found.nodes):
+    if random_values(found.model.graph):
         return trained(network, specification.loss, training=False), True
     return found, False
-
-
-def _draws(node: OperatorNode) -> bool:
-    return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2]))
 
 
 def make(specification: NetworkSpecification) -> Reference:

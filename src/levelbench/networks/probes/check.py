@@ -15,6 +15,7 @@ import numpy as np
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
+from levelbench.networks.inspect import random_values
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
     Agreement,
@@ -35,7 +36,6 @@ from levelbench.networks.probes.divergence import (
     audit,
     first_divergence,
     first_wrong_gradient,
-    random_values,
 )
 from levelbench.networks.probes.running import Arrays, Runner, with_probe
 from levelbench.operators.contract import OperatorBackend
@@ -121,7 +121,7 @@ def _expected(setting: Pairing, gradients: bool) -> _Expected:
     dtype = coarsest_dtype(inference, [each.dtype.name for each in outputs.values() if is_float(each.dtype)])
     training, reason = setting, ""
     slopes: Mapping[str, Host] = {}
-    unsteady = random_values(inference)
+    unsteady = random_values(inference.model.graph)
     if not gradients:
         reason = _NOT_ASKED
     elif not network.loss:
@@ -130,7 +130,7 @@ def _expected(setting: Pairing, gradients: bool) -> _Expected:
         training = replace(setting, network=probed, inputs={**setting.inputs, **directions})
         if not probed.loss:
             reason = "no output is a floating-point tensor"
-    if not reason and training.network.loss in random_values(training.network):
+    if not reason and training.network.loss in random_values(training.network.model.graph):
         reason = "the loss depends on random numbers, which no two frameworks draw alike"
     if not reason and not any(each.trainable for each in network.parameters):
         reason = "the network has no trainable parameters"

@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 from levelbench.checks.arrays import Host, is_float
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.inspect import needed_nodes, outer_reads
-from levelbench.networks.network import Network
+from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.values import Parameter, element_type
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OperatorNode, structural
@@ -75,10 +75,8 @@ class Runner:
         return Runner(self.name, self.backend, plain)
 
     def _inferred(self, executor: Executor, network: Network, inputs: Arrays) -> dict[str, Host]:
-        names = [each.name for each in network.outputs]
-        _, read = needed_nodes(network.model.graph, names)
-        given = [self.backend.array(inputs[each.name]) for each in network.inputs if each.name in read]
-        return self._hosted(names, executor.infer(*given))
+        given = [self.backend.array(inputs[name]) for name in read_inputs(network)]
+        return self._hosted([each.name for each in network.outputs], executor.infer(*given))
 
     def _hosted(self, names: Sequence[str], values: Iterable[Array]) -> dict[str, Host]:
         return {

@@ -17,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.networks.inspect import needed_nodes
+from levelbench.networks.inspect import RANDOM, needed_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.graph import EditableGraph, bind, is_standard, known_values
 from levelbench.networks.transforms.transform import (
@@ -33,8 +33,7 @@ from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 
-_RANDOM = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike Dropout"
-_NEVER = frozenset([*_RANDOM.split(), "If", "Loop", "Scan", "SequenceMap", "SequenceEmpty", "SequenceConstruct"])
+_NEVER = frozenset([*RANDOM, "Dropout", "If", "Loop", "Scan", "SequenceMap", "SequenceEmpty", "SequenceConstruct"])
 _PARTIAL = {"Gather": 2, "Slice": 5, "Squeeze": 2, "Unsqueeze": 2, "Identity": 1}
 Partial = NDArray[Any]
 
@@ -59,7 +58,7 @@ class FoldConstants(Transform):
         self._batch = None if batch is None else whole_number("batch", batch)
         self._sizes, self._most = dict(sizes), whole_number("most_bytes", most_bytes, 0)
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with constants in their places."""
         if self._batch is not None:
             network = bind(network, self._batch, self._sizes)
@@ -213,7 +212,7 @@ class FoldBatchNorm(Transform):
     name = "fold-batchnorm"
     summary = "folds BatchNormalization into the convolution or product before it, for inference"
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with folded weights, which are stored in the model."""
         graph = EditableGraph(lifted(network), parameters)
         makers, readers, kept = graph.makers(), graph.readers(), graph.kept()
@@ -317,7 +316,7 @@ class DeadNodes(Transform):
     name = "dead-nodes"
     summary = "takes out nodes and arrays that no output needs"
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network without them."""
         graph = EditableGraph(network, parameters)
         alive, _ = needed_nodes(graph.model.graph, graph.kept())

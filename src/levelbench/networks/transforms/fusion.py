@@ -446,7 +446,7 @@ class Fuse(Transform):
         self._patterns = words(patterns)
         self._opset = None if opset is None else whole_number("opset", opset)
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with fused operators."""
         if self._opset is not None:
             network = raised(network, self._opset)

@@ -18,9 +18,9 @@ from onnx import helper, numpy_helper, version_converter
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
 from levelbench.networks.network import Network
-from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.shapes import bind_inputs, infer_shapes
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Parameter, Value, bound_shape, free_name, value_info, value_of
+from levelbench.networks.values import Parameter, Value, batch_axis, bound_shape, free_name, value_info, value_of
 from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
@@ -205,17 +205,11 @@ def batch_axes(network: Network) -> dict[str, int]:
 
     ``UsageError`` for an input with two axes of that name.
     """
-    found = {}
+    axes = {each.name: batch_axis(each, network.sizes) for each in network.inputs}
     for value in network.inputs:
-        shape = value.shape or ()
-        named = [at for at, size in enumerate(shape) if size == "batch"]
-        if len(named) > 1:
+        if (value.shape or ()).count("batch") > 1:
             raise UsageError(f"the batch of input {value.name!r}", "it is on two axes", "give the model fixed sizes")
-        if named:
-            found[value.name] = named[0]
-        elif shape and not isinstance(shape[0], int) and shape[0] not in network.sizes:
-            found[value.name] = 0
-    return found
+    return {name: axis for name, axis in axes.items() if axis is not None}
 
 
 def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -> Network:
@@ -223,22 +217,11 @@ def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -
     if batch < 1:
         raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
     known = {**network.sizes, **(sizes or {})}
-    shapes = {each.name: bound_shape(each, batch, known) for each in network.inputs}
-    dtypes = {each.name: each.dtype for each in network.inputs}
+    for each in network.inputs:
+        bound_shape(each, batch, known)
     model = network.copied()
-    for each in model.graph.input:
-        if each.name in shapes:
-            each.CopyFrom(value_info(Value(each.name, dtypes[each.name], shapes[each.name])))
-    return reshaped(network.replace(model=model), _named(network, batch, known))
-
-
-def _named(network: Network, batch: int, known: Mapping[str, int]) -> dict[str, int]:
-    names = {}
-    for value in network.inputs:
-        for axis, size in enumerate(value.shape or ()):
-            if isinstance(size, str):
-                names[size] = known[size] if size in known and (axis or size != "batch") else batch
-    return names
+    names = bind_inputs(model.graph, network, {**known, "batch": batch})
+    return reshaped(network.replace(model=model), names)
 
 
 def reshaped(network: Network, names: Mapping[str, int]) -> Network:

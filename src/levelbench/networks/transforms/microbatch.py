@@ -305,7 +305,7 @@ class Microbatch(Transform):
         """The plan alone."""
         return self._planned(network, None)[0]
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with pieces; the plan is in ``details``."""
         plan, profile, bound = self._planned(network, parameters)
         changed = tuple(plan.text().splitlines()) if plan.splits else ()
@@ -319,7 +319,7 @@ class Microbatch(Transform):
                 f"micro-batches of {network.name}", "its batch size is fixed", "open it first: --transform batch"
             )
         # A large constant is computed from small ones here too, so a shape behind it is known.
-        bound = FoldConstants(batch=self._batch, sizes=self._sizes).transform(network, parameters)
+        bound = FoldConstants(batch=self._batch, sizes=self._sizes).apply(network, parameters)
         profile = Profile(bound.network, axes, self._batch, self._workspace)
         return make_plan(profile, self._limit, machine=self._machine, table=self._times), profile, bound
 

@@ -163,13 +163,13 @@ class ChangePrecision(Transform):
             raise UsageError(f"int8 weights of {bits} bits", "there are two ways", "give 7 or 8")
         self._dtype, self._keep, self._bits = dtype, frozenset(words(keep)), bits
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network in that precision; ``UsageError`` for one in training mode."""
         if network.updates:
             raise UsageError(
                 f"{network.name} in {self._dtype}", "it is in training mode", "change the precision of inference only"
             )
-        folded = FoldConstants().transform(network, parameters)
+        folded = FoldConstants().apply(network, parameters)
         graph = EditableGraph(folded.network, folded.parameters)
         is_integer = self._dtype == "int8"
         changed = quantised(graph, self._bits) if is_integer else _Narrowing(graph, self._dtype, self._keep).narrow()
