@@ -13,17 +13,20 @@ _LEAST_DIVISOR = 0.5
 _FLOAT, _INTEGER, _DOUBLE = 1, 7, 11
 
 Put = Callable[[Sketch], Item | None]
+ELEMENTWISE: list[Put] = []
+LAYERS: list[Put] = []
+MOVING: list[Put] = []
 
 
-def _takes(fits: Callable[[Item], bool]) -> Callable[[Callable[[Sketch, Item], Item | None]], Put]:
-    """An operator that is put on a value that ``fits``; ``None`` where there is none."""
+def _takes(group: list[Put], fits: Callable[[Item], bool]) -> Callable[[Callable[[Sketch, Item], Item | None]], None]:
+    """An operator of a group that is put on a value that ``fits``; it answers ``None`` where it cannot be put."""
 
-    def decorate(put: Callable[[Sketch, Item], Item | None]) -> Put:
+    def decorate(put: Callable[[Sketch, Item], Item | None]) -> None:
         def made(graph: Sketch) -> Item | None:
             x = graph.some(fits)
             return None if x is None else put(graph, x)
 
-        return made
+        group.append(made)
 
     return decorate
 
@@ -44,51 +47,14 @@ def _exact(x: Item) -> bool:
     return x.exact and x.floating
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _smooth(graph: Sketch, x: Item) -> Item | None:
     """A smooth function of bounded result."""
     name = graph.draws.pick(["Tanh", "Sigmoid", "Sin", "Cos", "Softsign", "Erf"])
     return graph.put(name, graph.within(x, 4.0))
 
 
-@_takes(_floating())
-def _activation(graph: Sketch, x: Item) -> Item | None:
-    """An activation without a kink, or well within its kinks."""
-    name = graph.draws.pick(["Softplus", "Gelu", "Mish", "HardSwish"])
-    x = graph.within(x, 8.0)
-    return graph.put("Softplus" if name == "HardSwish" and x.bound > 2.9 else name, x)
-
-
-@_takes(_floating())
-def _kinked(graph: Sketch, x: Item) -> Item | None:
-    """An activation with a kink at zero, of values that are not zero."""
-    if not x.distinct:
-        return None
-    name, attributes = graph.draws.pick(
-        [("Relu", {}), ("Abs", {}), ("LeakyRelu", {"alpha": 0.1}), ("Elu", {"alpha": 1.5}), ("Selu", {}), ("Celu", {})]
-    )
-    if name == "Celu" and x.dtype != "float32":
-        name, attributes = "Relu", {}
-    return graph.put(name, x, exact=x.exact and name in ("Relu", "Abs"), **attributes)
-
-
-@_takes(_floating())
-def _exponential(graph: Sketch, x: Item) -> Item | None:
-    """Exp of what is small, log and roots of what is well above zero, a reciprocal of what is not near it."""
-    name = graph.draws.pick(["Exp", "Log", "Sqrt", "Reciprocal"])
-    return graph.put(name, graph.within(x, _LARGEST_EXPONENT) if name == "Exp" else _away_from_zero(graph, x))
-
-
-def _away_from_zero(graph: Sketch, x: Item) -> Item:
-    """A value that is at least 0.5: itself, or 0.5 more than its square."""
-    if x.least >= _LEAST_DIVISOR:
-        return x
-    x = graph.within(x, 4.0)
-    more: Item = graph.node("Add", graph.node("Mul", x, x), graph.constant(_LEAST_DIVISOR, x.dtype))
-    return more
-
-
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _arithmetic(graph: Sketch, x: Item) -> Item | None:
     """A sum, difference, product or quotient of two values that can be broadcast, perhaps the same one."""
     y = graph.some(lambda each: each.dtype == x.dtype and _can_broadcast(x.shape, each.shape)) or x
@@ -106,14 +72,51 @@ def _can_broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return True
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _scaled(graph: Sketch, x: Item) -> Item | None:
     """Each element times a number, or plus one, which keeps them apart."""
     shape = graph.draws.pick([(), x.shape[-1:], x.shape])
     return graph.put(graph.draws.pick(["Add", "Mul"]), x, graph.noise(shape, x.dtype, 0.5, 1.5))
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
+def _kinked(graph: Sketch, x: Item) -> Item | None:
+    """An activation with a kink at zero, of values that are not zero."""
+    if not x.distinct:
+        return None
+    name, attributes = graph.draws.pick(
+        [("Relu", {}), ("Abs", {}), ("LeakyRelu", {"alpha": 0.1}), ("Elu", {"alpha": 1.5}), ("Selu", {}), ("Celu", {})]
+    )
+    if name == "Celu" and x.dtype != "float32":
+        name, attributes = "Relu", {}
+    return graph.put(name, x, exact=x.exact and name in ("Relu", "Abs"), **attributes)
+
+
+@_takes(ELEMENTWISE, _floating())
+def _activation(graph: Sketch, x: Item) -> Item | None:
+    """An activation without a kink, or well within its kinks."""
+    name = graph.draws.pick(["Softplus", "Gelu", "Mish", "HardSwish"])
+    x = graph.within(x, 8.0)
+    return graph.put("Softplus" if name == "HardSwish" and x.bound > 2.9 else name, x)
+
+
+@_takes(ELEMENTWISE, _floating())
+def _exponential(graph: Sketch, x: Item) -> Item | None:
+    """Exp of what is small, log and roots of what is well above zero, a reciprocal of what is not near it."""
+    name = graph.draws.pick(["Exp", "Log", "Sqrt", "Reciprocal"])
+    return graph.put(name, graph.within(x, _LARGEST_EXPONENT) if name == "Exp" else _away_from_zero(graph, x))
+
+
+def _away_from_zero(graph: Sketch, x: Item) -> Item:
+    """A value that is at least 0.5: itself, or 0.5 more than its square."""
+    if x.least >= _LEAST_DIVISOR:
+        return x
+    x = graph.within(x, 4.0)
+    more: Item = graph.node("Add", graph.node("Mul", x, x), graph.constant(_LEAST_DIVISOR, x.dtype))
+    return more
+
+
+@_takes(ELEMENTWISE, _floating())
 def _extreme(graph: Sketch, x: Item) -> Item | None:
     """The larger or smaller of a value and of random numbers: no ties."""
     if not x.distinct:
@@ -121,7 +124,7 @@ def _extreme(graph: Sketch, x: Item) -> Item | None:
     return graph.put(graph.draws.pick(["Max", "Min"]), x, graph.noise(x.shape, x.dtype), exact=x.exact)
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _clipped(graph: Sketch, x: Item) -> Item | None:
     """A value within limits that none of its elements equals."""
     if not x.distinct:
@@ -130,40 +133,25 @@ def _clipped(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Clip", x, *limits, exact=x.exact)
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _power(graph: Sketch, x: Item) -> Item | None:
     """A whole power."""
     return graph.put("Pow", graph.within(x, 3.0), graph.constant(graph.draws.pick([2.0, 3.0]), x.dtype))
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _negated(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Neg", x, exact=x.exact)
 
 
-@_takes(_floating())
+@_takes(ELEMENTWISE, _floating())
 def _summed(graph: Sketch, x: Item) -> Item | None:
     """Sum or Mean of three values of one shape."""
     others = [graph.some(lambda each: each.shape == x.shape and each.dtype == x.dtype) for _ in range(2)]
     return graph.put(graph.draws.pick(["Sum", "Mean"]), x, *others)
 
 
-ELEMENTWISE = (
-    _smooth,
-    _arithmetic,
-    _scaled,
-    _kinked,
-    _activation,
-    _exponential,
-    _extreme,
-    _clipped,
-    _power,
-    _negated,
-    _summed,
-)
-
-
-@_takes(_floating(2))
+@_takes(LAYERS, _floating(2))
 def _product(graph: Sketch, x: Item) -> Item | None:
     """MatMul or Gemm with a weight."""
     k, n = x.shape[-1], graph.draws.integer(1, 5)
@@ -175,7 +163,7 @@ def _product(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Gemm", x, weight, bias, transB=transposed, alpha=graph.draws.pick([1.0, 0.5]))
 
 
-@_takes(_floating(2))
+@_takes(LAYERS, _floating(2))
 def _products_of_values(graph: Sketch, x: Item) -> Item | None:
     """A value times its own transpose: it is read twice."""
     x = graph.within(x, 4.0)
@@ -183,7 +171,7 @@ def _products_of_values(graph: Sketch, x: Item) -> Item | None:
     return graph.put("MatMul", x, turned)
 
 
-@_takes(_image)
+@_takes(LAYERS, _image)
 def _convolution(graph: Sketch, x: Item) -> Item | None:
     _, c, h, w = x.shape
     groups = graph.draws.pick([1, c])
@@ -198,14 +186,14 @@ def _convolution(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Conv", x, weight, bias, group=groups, pads=pads, strides=[stride, stride])
 
 
-@_takes(_image)
+@_takes(LAYERS, _image)
 def _transposed_convolution(graph: Sketch, x: Item) -> Item | None:
     out, stride = graph.draws.integer(1, 3), graph.draws.integer(1, 2)
     weight = graph.parameter((x.shape[1], out, 2, 2), x.dtype)
     return graph.put("ConvTranspose", x, weight, strides=[stride, stride])
 
 
-@_takes(_image)
+@_takes(LAYERS, _image)
 def _pool(graph: Sketch, x: Item) -> Item | None:
     name = graph.draws.pick(["AveragePool", "MaxPool", "GlobalAveragePool", "LpPool"])
     if name == "GlobalAveragePool":
@@ -218,7 +206,7 @@ def _pool(graph: Sketch, x: Item) -> Item | None:
     return graph.put(name, x, kernel_shape=[2, 2], strides=[stride, stride], exact=exact, **attributes)
 
 
-@_takes(lambda x: x.rank >= 3 and x.dtype == "float32")
+@_takes(LAYERS, lambda x: x.rank >= 3 and x.dtype == "float32")
 def _norm(graph: Sketch, x: Item) -> Item | None:
     """A norm whose variances are well above zero."""
     name = graph.draws.pick(["LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization"])
@@ -237,7 +225,7 @@ def _norm(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Identity", made) if made and name == "GroupNormalization" else made
 
 
-@_takes(_floating(1))
+@_takes(LAYERS, _floating(1))
 def _reduction(graph: Sketch, x: Item) -> Item | None:
     name = graph.draws.pick(["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceSumSquare"])
     if name in ("ReduceMax", "ReduceMin") and not x.distinct:
@@ -248,13 +236,13 @@ def _reduction(graph: Sketch, x: Item) -> Item | None:
     return graph.put(name, x, graph.constant([axis]), keepdims=keep, exact=exact)
 
 
-@_takes(_floating(1))
+@_takes(LAYERS, _floating(1))
 def _softmax(graph: Sketch, x: Item) -> Item | None:
     name, axis = graph.draws.pick(["Softmax", "LogSoftmax"]), graph.draws.integer(-x.rank, x.rank - 1)
     return None if x.shape[axis] == 1 else graph.put(name, graph.within(x, 8.0), axis=axis)
 
 
-@_takes(_floating())
+@_takes(LAYERS, _floating())
 def _choice(graph: Sketch, x: Item) -> Item | None:
     """Where, on a comparison of values that are the same to the bit in every framework."""
     c = graph.some(_exact)
@@ -270,7 +258,7 @@ def _choice(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Where", condition, x, graph.noise(x.shape, x.dtype))
 
 
-@_takes(lambda x: _exact(x) and x.distinct)
+@_takes(LAYERS, lambda x: _exact(x) and x.distinct)
 def _rounded(graph: Sketch, x: Item) -> Item | None:
     """Floor, Ceil or Sign of an exact value, its largest place, or a cast of it to integers."""
     name = graph.draws.pick(["Floor", "Ceil", "Sign", "Cast", "ArgMax"])
@@ -281,7 +269,7 @@ def _rounded(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Floor" if name == "ArgMax" else name, x, exact=True)
 
 
-@_takes(lambda x: True)
+@_takes(LAYERS, lambda x: True)
 def _cast(graph: Sketch, x: Item) -> Item | None:
     """Integers as floats, and floats as wider or narrower ones."""
     if x.dtype == "float32":
@@ -289,29 +277,13 @@ def _cast(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Cast", x, to=_FLOAT, exact=x.dtype == "int64")
 
 
-@_takes(lambda x: x.dtype == "int64" and x.least >= 0 and x.bound <= 3)
+@_takes(LAYERS, lambda x: x.dtype == "int64" and x.least >= 0 and x.bound <= 3)
 def _looked_up(graph: Sketch, x: Item) -> Item | None:
     """Rows of a table by an integer input."""
     return graph.put("Gather", graph.parameter((4, graph.draws.integer(1, 4)), "float32"), x, axis=0)
 
 
-LAYERS = (
-    _product,
-    _products_of_values,
-    _convolution,
-    _transposed_convolution,
-    _pool,
-    _norm,
-    _reduction,
-    _softmax,
-    _choice,
-    _rounded,
-    _cast,
-    _looked_up,
-)
-
-
-@_takes(_any())
+@_takes(MOVING, _any())
 def _reshaped(graph: Sketch, x: Item) -> Item | None:
     size = x.value.size
     first = graph.draws.pick(_factors(size))
@@ -326,30 +298,14 @@ def _factors(number: int) -> list[int]:
     return [each for each in range(1, number + 1) if number % each == 0]
 
 
-@_takes(_any(2))
+@_takes(MOVING, _any(2))
 def _transposed(graph: Sketch, x: Item) -> Item | None:
     axes = list(range(x.rank))
     order = [axes.pop(graph.draws.integer(0, len(axes) - 1)) for _ in range(x.rank)]
     return graph.put("Transpose", x, perm=order, exact=x.exact)
 
 
-@_takes(_any(2))
-def _flattened(graph: Sketch, x: Item) -> Item | None:
-    return graph.put("Flatten", x, axis=graph.draws.integer(0, x.rank), exact=x.exact)
-
-
-@_takes(_any())
-def _squeezed(graph: Sketch, x: Item) -> Item | None:
-    """An axis of one element put in or, where there is one, taken out."""
-    ones = [at for at, size in enumerate(x.shape) if size == 1]
-    if ones and x.rank > 1 and graph.draws.pick([True, False]):
-        return graph.put("Squeeze", x, graph.constant([graph.draws.pick(ones)]), exact=x.exact)
-    if x.rank > 3:
-        return None
-    return graph.put("Unsqueeze", x, graph.constant([graph.draws.integer(0, x.rank)]), exact=x.exact)
-
-
-@_takes(_any())
+@_takes(MOVING, _any())
 def _joined(graph: Sketch, x: Item) -> Item | None:
     axis = graph.draws.integer(0, x.rank - 1)
 
@@ -362,7 +318,7 @@ def _joined(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Concat", x, y, axis=graph.draws.pick([axis, axis - x.rank]), exact=x.exact and y.exact)
 
 
-@_takes(_any())
+@_takes(MOVING, _any())
 def _cut(graph: Sketch, x: Item) -> Item | None:
     """Slice, forwards or backwards, with a step."""
     axis = graph.draws.integer(0, x.rank - 1)
@@ -373,7 +329,7 @@ def _cut(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Slice", x, *(graph.constant([each]) for each in (start, end, axis, step)), exact=x.exact)
 
 
-@_takes(_any())
+@_takes(MOVING, _any())
 def _split(graph: Sketch, x: Item) -> Item | None:
     """Both parts of a split; the second one stays for later."""
     axes = [at for at, size in enumerate(x.shape) if size >= 2]
@@ -387,7 +343,16 @@ def _split(graph: Sketch, x: Item) -> Item | None:
     return parts[0]
 
 
-@_takes(_floating(1))
+@_takes(MOVING, _any())
+def _gathered(graph: Sketch, x: Item) -> Item | None:
+    """Rows by index, repeated and negative ones too."""
+    axis = graph.draws.integer(0, x.rank - 1)
+    size = x.shape[axis]
+    indices = [graph.draws.integer(-size, size - 1) for _ in range(graph.draws.integer(1, 3))]
+    return graph.put("Gather", x, graph.constant(indices), axis=axis, exact=x.exact)
+
+
+@_takes(MOVING, _floating(1))
 def _padded(graph: Sketch, x: Item) -> Item | None:
     if x.rank > 4:
         return None
@@ -397,16 +362,23 @@ def _padded(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Pad", x, graph.constant(pads), mode=mode, exact=x.exact)
 
 
-@_takes(_any())
-def _gathered(graph: Sketch, x: Item) -> Item | None:
-    """Rows by index, repeated and negative ones too."""
-    axis = graph.draws.integer(0, x.rank - 1)
-    size = x.shape[axis]
-    indices = [graph.draws.integer(-size, size - 1) for _ in range(graph.draws.integer(1, 3))]
-    return graph.put("Gather", x, graph.constant(indices), axis=axis, exact=x.exact)
+@_takes(MOVING, _any())
+def _squeezed(graph: Sketch, x: Item) -> Item | None:
+    """An axis of one element put in or, where there is one, taken out."""
+    ones = [at for at, size in enumerate(x.shape) if size == 1]
+    if ones and x.rank > 1 and graph.draws.pick([True, False]):
+        return graph.put("Squeeze", x, graph.constant([graph.draws.pick(ones)]), exact=x.exact)
+    if x.rank > 3:
+        return None
+    return graph.put("Unsqueeze", x, graph.constant([graph.draws.integer(0, x.rank)]), exact=x.exact)
 
 
-@_takes(_any())
+@_takes(MOVING, _any(2))
+def _flattened(graph: Sketch, x: Item) -> Item | None:
+    return graph.put("Flatten", x, axis=graph.draws.integer(0, x.rank), exact=x.exact)
+
+
+@_takes(MOVING, _any())
 def _repeated(graph: Sketch, x: Item) -> Item | None:
     """Tile, or Expand along an axis of one element."""
     ones = [at for at, size in enumerate(x.shape) if size == 1]
@@ -418,7 +390,7 @@ def _repeated(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Expand", x, graph.constant(shape), exact=x.exact)
 
 
-@_takes(lambda x: x.floating and x.rank == 4)
+@_takes(MOVING, lambda x: x.floating and x.rank == 4)
 def _rearranged(graph: Sketch, x: Item) -> Item | None:
     """DepthToSpace or SpaceToDepth of an image."""
     _, c, h, w = x.shape
@@ -427,22 +399,6 @@ def _rearranged(graph: Sketch, x: Item) -> Item | None:
     return None if h % 2 or w % 2 else graph.put("SpaceToDepth", x, blocksize=2, exact=x.exact)
 
 
-@_takes(_floating(2))
+@_takes(MOVING, _floating(2))
 def _triangle(graph: Sketch, x: Item) -> Item | None:
     return graph.put("Trilu", x, upper=graph.draws.pick([1, 0]), exact=x.exact)
-
-
-MOVING = (
-    _reshaped,
-    _transposed,
-    _joined,
-    _cut,
-    _split,
-    _gathered,
-    _padded,
-    _squeezed,
-    _flattened,
-    _repeated,
-    _rearranged,
-    _triangle,
-)

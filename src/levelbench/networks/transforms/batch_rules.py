@@ -102,32 +102,66 @@ class NodeContext:
 Rule = Callable[[NodeContext], Independence | BatchMixing | None]
 Shape = tuple[int, ...]
 RuleOfFirst = Callable[[NodeContext, Carried, Shape], Independence | BatchMixing | None]
+MixedAxes = Callable[[NodeContext, int], Iterable[int] | None]
+RULES: dict[str, Rule] = {}
 
 
-def _of_first(rule: RuleOfFirst) -> Rule:
+def _rule(op_types: str) -> Callable[[Rule], Rule]:
+    """The rule of these operators."""
+
+    def decorate(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(op_types.split(), rule))
+        return rule
+
+    return decorate
+
+
+def _of_first(op_types: str) -> Callable[[RuleOfFirst], Rule]:
     """A rule for where the first input carries the batch, of how it carries it and its shape; ``None`` elsewhere."""
 
-    def found(context: NodeContext) -> Independence | BatchMixing | None:
-        first, shape = context.carried(), context.shape()
-        return None if first is None or shape is None else rule(context, first, shape)
+    def decorate(rule: RuleOfFirst) -> Rule:
+        def found(context: NodeContext) -> Independence | BatchMixing | None:
+            first, shape = context.carried(), context.shape()
+            return None if first is None or shape is None else rule(context, first, shape)
 
-    return found
+        return _rule(op_types)(found)
+
+    return decorate
 
 
-def _keeps_axes(mixed: Callable[[NodeContext, int], Iterable[int] | None]) -> Rule:
-    """A rule for all outputs with their axes where the first input has them, and those of ``mixed`` not its samples'.
+def _keeps_axes(op_types: str) -> Callable[[MixedAxes], Rule]:
+    """A rule for outputs with their axes where the first input has them, if none that is mixed is that of the samples.
 
-    ``mixed`` answers for a number of axes; ``None`` where it cannot tell.
+    The function answers with the axes that are mixed, for a number of axes; ``None`` where it cannot tell.
     """
 
-    @_of_first
-    def rule(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-        axes = mixed(context, len(shape))
-        if axes is None or first.axis in axes:
-            return None
-        return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+    def decorate(mixed: MixedAxes) -> Rule:
+        @_of_first(op_types)
+        def rule(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+            axes = mixed(context, len(shape))
+            if axes is None or first.axis in axes:
+                return None
+            return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
 
-    return rule
+        return rule
+
+    return decorate
+
+
+_ELEMENTWISE = (
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu "
+    "Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN "
+    "LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink "
+    "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
+)
+_SAMPLES_FIRST = (
+    "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
+    "InstanceNormalization LRN LpPool MaxPool SpaceToDepth"
+)
+
+_REDUCTIONS = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
 
 
 @dataclass(frozen=True)
@@ -196,7 +230,7 @@ def constant_axes(context: NodeContext, at: int) -> list[int] | None:
     return None if value is None else [int(each) % len(shape) for each in value.reshape(-1)]
 
 
-@_of_first
+@_of_first("Reshape")
 def _reshape(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new, target = context.outputs[0], context.value(1)
     if new is None or target is None:
@@ -218,7 +252,7 @@ def _reshape(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return Independence((first, None), (carried,), baked)
 
 
-@_of_first
+@_of_first("Flatten")
 def _flatten(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     cut = int(context.node["axis"])
     cut = cut + len(shape) if cut < 0 else cut
@@ -229,7 +263,7 @@ def _flatten(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(Carried(axis, rows))
 
 
-@_of_first
+@_of_first("Expand")
 def _expand(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new, target = context.outputs[0], context.value(1)
     if new is None or target is None:
@@ -240,13 +274,13 @@ def _expand(context: NodeContext, first: Carried, shape: Shape) -> Independence 
     return Independence((first, None), (carried,), baked)
 
 
-@_of_first
+@_of_first("Transpose")
 def _transpose(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     order = context.node.get("perm") or list(range(len(shape)))[::-1]
     return context.only_first(Carried(list(order).index(first.axis), first.multiple))
 
 
-@_of_first
+@_of_first("Squeeze")
 def _squeeze(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     axes = constant_axes(context, 1)
     if axes is None or first.axis in axes:
@@ -254,7 +288,7 @@ def _squeeze(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(Carried(first.axis - sum(each < first.axis for each in axes), first.multiple))
 
 
-@_of_first
+@_of_first("Unsqueeze")
 def _unsqueeze(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new, given = context.outputs[0], context.value(1)
     entries = context.node.get("axes", None if given is None else given.reshape(-1))
@@ -265,6 +299,7 @@ def _unsqueeze(context: NodeContext, first: Carried, shape: Shape) -> Independen
     return context.only_first(Carried(kept[first.axis], first.multiple))
 
 
+@_rule("Concat")
 def _concat(context: NodeContext) -> Independence | None:
     new = context.outputs[0]
     targets = {each for each in (context.carried(at) for at in range(len(context.carries))) if each is not None}
@@ -276,7 +311,7 @@ def _concat(context: NodeContext) -> Independence | None:
     return Independence(tuple(target for _ in context.carries), (target,))
 
 
-@_keeps_axes
+@_keeps_axes("Slice")
 def _slice(context: NodeContext, rank: int) -> Iterable[int] | None:
     starts = context.value(1)
     if starts is None or context.given(3):
@@ -284,6 +319,7 @@ def _slice(context: NodeContext, rank: int) -> Iterable[int] | None:
     return range(starts.size)
 
 
+@_rule("Gather")
 def _gather(context: NodeContext) -> Independence | None:
     data, indices = context.shape(0), context.shape(1)
     if data is None or indices is None:
@@ -298,18 +334,20 @@ def _gather(context: NodeContext) -> Independence | None:
     return None
 
 
-@_of_first
+@_of_first("GatherElements")
 def _gather_elements(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     if context.carried(1) != first or context.axis(len(shape)) == first.axis:
         return None
     return Independence((first, first), (first,))
 
 
+@_rule(_REDUCTIONS)
 def _reduce(context: NodeContext) -> Independence | None:
     axes = constant_axes(context, 1)
     return None if axes is None else _without(context, axes)
 
 
+@_rule("ArgMax ArgMin")
 def _arg_reduce(context: NodeContext) -> Independence | None:
     shape = context.shape()
     return None if shape is None else _without(context, [context.axis(len(shape))])
@@ -324,7 +362,7 @@ def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
     return context.only_first(Carried(first.axis - moved, first.multiple))
 
 
-@_keeps_axes
+@_keeps_axes("Pad")
 def _pad(context: NodeContext, rank: int) -> Iterable[int] | None:
     pads = context.node.get("pads", context.value(1))
     axes = constant_axes(context, 3) if context.given(3) else range(rank)
@@ -334,13 +372,13 @@ def _pad(context: NodeContext, rank: int) -> Iterable[int] | None:
     return [axis for axis, begin, end in zip(axes, begins, ends, strict=False) if begin or end]
 
 
-@_keeps_axes
+@_keeps_axes("Tile")
 def _tile(context: NodeContext, rank: int) -> Iterable[int] | None:
     repeats = context.value(1)
     return None if repeats is None else np.flatnonzero(repeats != 1)
 
 
-@_of_first
+@_of_first("OneHot")
 def _one_hot(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new = context.outputs[0]
     if new is None:
@@ -348,6 +386,7 @@ def _one_hot(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(Carried(first.axis + (context.axis(len(new)) <= first.axis), first.multiple))
 
 
+@_rule("Einsum")
 def _einsum(context: NodeContext) -> Independence | None:
     """The batch has one letter, which is in the result and in every operand that carries it, and in no other."""
     equation = str(context.node["equation"]).replace(" ", "")
@@ -368,6 +407,7 @@ def _einsum(context: NodeContext) -> Independence | None:
     return Independence(needs, (Carried(result.index(letter), multiple),))
 
 
+@_rule(_ELEMENTWISE)
 def _elementwise(context: NodeContext) -> Independence | None:
     """Broadcasting: all that carry the batch do so on the same axis of the output; fixed ones may have a row each."""
     out = context.outputs[0]
@@ -403,13 +443,13 @@ def _needs(context: NodeContext, places: Iterable[int], target: Carried, rank: i
     return tuple(needs)
 
 
-@_keeps_axes
+@_keeps_axes(_SAMPLES_FIRST)
 def _first_axis(context: NodeContext, rank: int) -> Iterable[int] | None:
     """Samples on axis 0, one output, everything else shared."""
     return range(1, rank) if sum(map(bool, context.node.outputs)) == 1 else None
 
 
-@_of_first
+@_of_first("BatchNormalization")
 def _batch_normalization(context: NodeContext, first: Carried, shape: Shape) -> Independence | BatchMixing | None:
     if context.node.get("training_mode", 0) or len(context.node.outputs) > 1:
         others: list[Carry] = [MIXED for _ in context.node.outputs[1:]]
@@ -417,36 +457,37 @@ def _batch_normalization(context: NodeContext, first: Carried, shape: Shape) -> 
     return _first_axis(context)
 
 
-@_of_first
+@_of_first("Dropout")
 def _dropout(context: NodeContext, first: Carried, shape: Shape) -> Independence | BatchMixing | None:
     training = context.value(2)
     off = not context.given(2) or (training is not None and not bool(training.reshape(-1)[0]))
     return context.only_first(first, first) if off else BatchMixing(tuple(first for _ in context.node.outputs))
 
 
-@_keeps_axes
+@_keeps_axes("LayerNormalization RMSNormalization")
 def _from_axis(context: NodeContext, rank: int) -> Iterable[int]:
     """Over ``axis`` and all axes after it."""
     return range(context.axis(rank), rank)
 
 
-@_keeps_axes
+@_keeps_axes("Split LpNormalization TopK")
 def _one_axis(context: NodeContext, rank: int) -> Iterable[int]:
     return [context.axis(rank)]
 
 
+@_rule("Hardmax LogSoftmax Softmax")
 def _softmax(context: NodeContext) -> Independence | BatchMixing | None:
     """Before opset 13 all axes from ``axis`` on are normalised together."""
     return _one_axis(context) if context.node.opset >= 13 else _from_axis(context)
 
 
-@_keeps_axes
+@_keeps_axes("CumSum")
 def _cumulative_sum(context: NodeContext, rank: int) -> Iterable[int] | None:
     axis = context.value(1)
     return None if axis is None else [int(axis.reshape(-1)[0]) % rank]
 
 
-@_of_first
+@_of_first("Gemm")
 def _gemm(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     out = context.outputs[0]
     if out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
@@ -459,6 +500,7 @@ def _gemm(context: NodeContext, first: Carried, shape: Shape) -> Independence | 
     return None if needs is None else Independence((first, None, *needs), (first,))
 
 
+@_rule("MatMul")
 def _matmul(context: NodeContext) -> Independence | None:
     a, b, out = context.shape(0), context.shape(1), context.outputs[0]
     if a is None or b is None or out is None or min(len(a), len(b)) < 2:
@@ -482,7 +524,7 @@ def _matmul(context: NodeContext) -> Independence | None:
     return None if needs is None else Independence(needs, (target,))
 
 
-@_of_first
+@_of_first("GRU LSTM RNN")
 def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """LSTM, GRU, RNN: X (length, batch, size), initial states (directions, batch, hidden); layout 1: batch first."""
     layout = int(context.node.get("layout", 0))
@@ -505,7 +547,7 @@ def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independen
     return Independence(tuple(needs), outputs[: len(context.node.outputs)])
 
 
-@_of_first
+@_of_first("Attention")
 def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """Attention of opset 23 on query, key and value with the batch first, and a mask that broadcasts."""
     if len(context.node.outputs) != 1 or len(context.carries) > 4 or first.axis != 0:
@@ -520,7 +562,7 @@ def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independen
     return Independence((first, first, first, *needs), (first,))
 
 
-@_keeps_axes
+@_keeps_axes("QuantizeLinear DequantizeLinear")
 def _scaled(context: NodeContext, rank: int) -> Iterable[int] | None:
     """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on an axis."""
     scale = context.shape(1)
@@ -529,12 +571,12 @@ def _scaled(context: NodeContext, rank: int) -> Iterable[int] | None:
     return () if scale in ((), (1,)) else [int(context.node.get("axis", 1)) % rank]
 
 
-@_of_first
+@_of_first("DynamicQuantizeLinear")
 def _dynamic_quantize(context: NodeContext, first: Carried, shape: Shape) -> BatchMixing:
     return BatchMixing((first, MIXED, MIXED))
 
 
-@_keeps_axes
+@_keeps_axes("Resize")
 def _resize(context: NodeContext, rank: int) -> Iterable[int] | None:
     scales = context.value(2)
     if scales is None or scales.size != rank or context.given(3) or context.node.get("axes") or context.given(1):
@@ -542,57 +584,6 @@ def _resize(context: NodeContext, rank: int) -> Iterable[int] | None:
     return np.flatnonzero(scales != 1)
 
 
-@_keeps_axes
+@_keeps_axes("Trilu")
 def _trilu(context: NodeContext, rank: int) -> Iterable[int]:
     return range(rank - 2, rank)
-
-
-_ELEMENTWISE = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu "
-    "Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN "
-    "LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink "
-    "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
-)
-_SAMPLES_FIRST = (
-    "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
-    "InstanceNormalization LRN LpPool MaxPool SpaceToDepth"
-)
-
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
-
-RULES: dict[str, Rule] = {
-    **{f"Reduce{each}": _reduce for each in _REDUCTIONS.split()},
-    "ArgMax": _arg_reduce,
-    "ArgMin": _arg_reduce,
-    "Concat": _concat,
-    "Einsum": _einsum,
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "OneHot": _one_hot,
-    "Pad": _pad,
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Split": _one_axis,
-    "Squeeze": _squeeze,
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-    **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
-    **dict.fromkeys(_SAMPLES_FIRST.split(), _first_axis),
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
-    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _from_axis),
-    **dict.fromkeys(("LpNormalization", "TopK"), _one_axis),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scaled),
-    "Attention": _attention,
-    "BatchNormalization": _batch_normalization,
-    "CumSum": _cumulative_sum,
-    "Dropout": _dropout,
-    "DynamicQuantizeLinear": _dynamic_quantize,
-    "Gemm": _gemm,
-    "MatMul": _matmul,
-    "Resize": _resize,
-    "Trilu": _trilu,
-}
