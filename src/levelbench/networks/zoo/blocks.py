@@ -331,82 +331,39 @@ def attend(
     return rows(g, g.node("Transpose", g.node("MatMul", shares, value), perm=[0, 2, 1, 3]), how.width)
 
 
-def lstm(
-    g: GraphBuilder,
-    name: str,
-    x: str,
-    inputs: int,
-    hidden: int,
-    draw: Draw,
-    *,
-    bias: Draw = ZEROS,
-    biases: int = 2,
-    directions: int = 1,
-    initial: tuple[str, str] | None = None,
-) -> tuple[str, str, str]:
-    """ONNX's LSTM: Y (length, directions, batch, hidden), and the last Y_h and Y_c (directions, batch, hidden).
-
-    ``x`` is (length, batch, inputs); gates are in ONNX's order, input, output, forget, cell. ``biases=1`` is the LSTM
-    of papers; 2 is that of cuDNN and PyTorch, with another one on the recurrent side.
-    """
-    y, hidden_last, cell_last = _recurrent(
-        g, name, "LSTM", 4, x, (inputs, hidden), draw, bias, biases, directions, initial
-    )
-    return y, hidden_last, cell_last
+# In ONNX's order: input, output, forget, cell; and update, reset, hidden.
+_GATES = {"LSTM": 4, "GRU": 3}
 
 
-def gru(
-    g: GraphBuilder,
-    name: str,
-    x: str,
-    inputs: int,
-    hidden: int,
-    draw: Draw,
-    *,
-    bias: Draw = ZEROS,
-    directions: int = 1,
-) -> str:
-    """ONNX's GRU with two biases: Y (length, directions, batch, hidden) of ``x`` (length, batch, inputs).
-
-    Gates are in ONNX's order, update, reset, hidden; the reset gate acts behind the recurrent product, as in cuDNN.
-    """
-    made = _recurrent(g, name, "GRU", 3, x, (inputs, hidden), draw, bias, 2, directions, None, linear_before_reset=1)
-    return made[0]
-
-
-def _recurrent(
+def recurrent(
     g: GraphBuilder,
     name: str,
     op_type: str,
-    gates: int,
     x: str,
-    sizes: tuple[int, int],
+    inputs: int,
+    hidden: int,
     draw: Draw,
-    bias: Draw,
-    biases: int,
-    directions: int,
-    initial: tuple[str, ...] | None,
-    **attributes: Any,
+    *,
+    biases: int = 2,
+    directions: int = 1,
+    initial: tuple[str, str] | None = None,
 ) -> tuple[str, ...]:
-    inputs, hidden = sizes
+    """ONNX's LSTM or GRU: Y (length, directions, batch, hidden), and the last states (directions, batch, hidden).
+
+    ``x`` is (length, batch, inputs). ``biases=1`` is the LSTM of papers; 2 is that of cuDNN and PyTorch, with another
+    one on the recurrent side. The reset gate of a GRU acts behind the recurrent product, as in cuDNN.
+    """
+    size = _GATES[op_type] * hidden
     with g.scope(name):
-        weight = g.parameter("weight", (directions, gates * hidden, inputs), draw)
-        recurrent = g.parameter("recurrent", (directions, gates * hidden, hidden), draw)
-        both = g.parameter("bias", (directions, biases * gates * hidden), bias)
+        weight = g.parameter("weight", (directions, size, inputs), draw)
+        recurrent = g.parameter("recurrent", (directions, size, hidden), draw)
+        bias = g.parameter("bias", (directions, biases * size), draw)
         if biases == 1:
-            both = g.node("Concat", both, g.constant(np.zeros((directions, gates * hidden), np.float32)), axis=1)
-        direction = "bidirectional" if directions == 2 else "forward"
+            bias = g.node("Concat", bias, g.constant(np.zeros((directions, size), np.float32)), axis=1)
         states = (None, *initial) if initial else ()
-        made = g.node(
-            op_type,
-            x,
-            weight,
-            recurrent,
-            both,
-            *states,
-            outputs=2 if op_type == "GRU" else 3,
-            hidden_size=hidden,
-            direction=direction,
-            **attributes,
-        )
-        return tuple(made)
+        attributes: dict[str, Any] = {"direction": "bidirectional" if directions == 2 else "forward"}
+        if op_type == "GRU":
+            attributes["linear_before_reset"] = 1
+        outputs = 2 if op_type == "GRU" else 3
+        given = (x, weight, recurrent, bias, *states)
+        return tuple(g.node(op_type, *given, outputs=outputs, hidden_size=hidden, **attributes))
