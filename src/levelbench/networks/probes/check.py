@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +24,6 @@ from levelbench.networks.probes.agreement import (
     Conditioning,
     DivergencePoint,
     Kind,
-    RoundingEffect,
     TensorAgreement,
     coarsest_dtype,
     judge,
@@ -114,10 +114,10 @@ class _Expected:
 
 
 def _expected(setting: Pairing, gradients: bool) -> _Expected:
-    network = setting.network
+    network, reference = setting.network, setting.reference
     inference = getattr(network, "for_inference", network)
     plain = replace(setting, network=inference)
-    outputs = setting.reference.outputs(inference, setting.parameters, setting.inputs)
+    outputs = reference.outputs(inference, setting.parameters, setting.inputs)
     dtype = coarsest_dtype(inference, [each.dtype.name for each in outputs.values() if is_float(each.dtype)])
     training, reason = setting, ""
     slopes: Mapping[str, Host] = {}
@@ -136,7 +136,7 @@ def _expected(setting: Pairing, gradients: bool) -> _Expected:
         reason = "the network has no trainable parameters"
     if not reason:
         try:
-            _, slopes = setting.reference.gradients(training.network, training.parameters, training.inputs)
+            slopes = reference.gradients(training.network, training.parameters, training.inputs)
         except LevelbenchError as error:
             reason = f"the reference has none: {error.asked}: {error.found}"
     return _Expected(
@@ -145,8 +145,8 @@ def _expected(setting: Pairing, gradients: bool) -> _Expected:
         training,
         slopes,
         reason,
-        Conditioning(inference, setting.parameters, setting.inputs, setting.reference, dtype),
-        Conditioning(training.network, training.parameters, training.inputs, setting.reference, dtype),
+        Conditioning(partial(reference.outputs, inference), setting.parameters, setting.inputs, dtype),
+        Conditioning(partial(reference.gradients, training.network), training.parameters, training.inputs, dtype),
         frozenset(unsteady),
         dtype,
     )
@@ -214,10 +214,7 @@ def _output(expected: _Expected, name: str, actual: Host | None) -> TensorAgreem
         return TensorAgreement(name, "output", "not compared", detail=detail)
     if actual is None:
         return TensorAgreement(name, "output", "wrong", detail=f"{name!r} is missing, or no tensor")
-
-    def slack() -> RoundingEffect | None:
-        return expected.conditioning.of_output(name, wanted)
-
+    slack = partial(expected.conditioning.of, name, wanted)
     return judge(name, "output", actual, wanted, _limit(expected, "output", wanted), slack=slack)
 
 
@@ -227,7 +224,7 @@ def _slopes(expected: _Expected, runner: Runner) -> tuple[Mapping[str, Host], st
         return {}, expected.no_gradients
     training = expected.training
     try:
-        return runner.gradients(training.network, training.parameters, training.inputs)[1], ""
+        return runner.gradients(training.network, training.parameters, training.inputs), ""
     except LevelbenchError as error:
         return {}, f"{error.asked}: {error.found}"
 
@@ -238,10 +235,7 @@ def _gradient(expected: _Expected, name: str, actual: Host | None, reason: str) 
     wanted = expected.gradients[name]
     if actual is None:
         return TensorAgreement(name, "gradient", "wrong", detail=f"the gradient of {name!r} is missing")
-
-    def slack() -> RoundingEffect | None:
-        return expected.sloping.of_gradient(name, wanted)
-
+    slack = partial(expected.sloping.of, name, wanted)
     floor = noise(wanted, expected.gradients.values())
     limit = _limit(expected, "gradient", wanted)
     found = judge(name, "gradient", actual, wanted, limit, slack=slack, floor=floor)

@@ -282,15 +282,15 @@ def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequenc
         if not probed.loss or not inputs:
             return ""
         given = {**alone.inputs, **directions}
-        _, ours = setting.reference.gradients(probed, alone.parameters, given)
-        _, theirs = setting.other.gradients(probed, alone.parameters, given)
+        ours = setting.reference.gradients(probed, alone.parameters, given)
+        theirs = setting.other.gradients(probed, alone.parameters, given)
     except LevelbenchError:
         return ""
     for name in inputs:
         base = ours[name]
-        perturbed = Conditioning(probed, alone.parameters, given, setting.reference, base.dtype)
+        perturbed = Conditioning(partial(setting.reference.gradients, probed), alone.parameters, given, base.dtype)
         limit = setting.scale * limit_for("gradient", base.dtype)
-        slack = partial(perturbed.of_gradient, name, base)
+        slack = partial(perturbed.of, name, base)
         tensor = judge(name, "gradient", theirs[name], base, limit, slack=slack, floor=noise(base, ours.values()))
         if tensor.status == "wrong":
             return f"the gradient of its input {tensor.detail}"

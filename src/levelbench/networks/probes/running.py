@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
+from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.inspect import needed_nodes, outer_reads
 from levelbench.networks.network import Network, read_inputs
@@ -56,17 +57,15 @@ class Runner:
             first, second = (self._inferred(executor, network, inputs) for _ in range(2))
         return first, all(each.tobytes() == second[name].tobytes() for name, each in first.items())
 
-    def gradients(self, network: Network, parameters: Arrays, inputs: Arrays) -> tuple[Host, dict[str, Host]]:
-        """The loss, and the gradients of the trainable parameters by name."""
+    def gradients(self, network: Network, parameters: Arrays, inputs: Arrays) -> dict[str, Host]:
+        """The gradients of the trainable parameters by name."""
         backend = self.backend
         if not isinstance(backend, Backend):
-            from levelbench.errors import UnsupportedError
-
             raise UnsupportedError(f"gradients on {self.name}", "it only infers", "use numpy, torch or jax")
         executor = backend.executor(network, parameters, mode=self.mode or None)
         given = [backend.array(inputs[each.name]) for each in network.inputs]
-        loss, found = executor.infer_and_backprop(*given)
-        return backend.host(loss), {name: np.asarray(backend.host(each)) for name, each in found.items()}
+        _, found = executor.infer_and_backprop(*given)
+        return {name: np.asarray(backend.host(each)) for name, each in found.items()}
 
     def eager(self) -> Runner:
         """The same in the mode that changes least of what the network says: operator by operator, where it has one."""
