@@ -50,10 +50,6 @@ class TensorAgreement:
     errors: Errors | None = None
     detail: str = ""
 
-    def to_dict(self) -> dict[str, object]:
-        """JSON types only."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class DivergencePoint:
@@ -84,10 +80,6 @@ class DivergencePoint:
             "whole": "no operator is wrong where its result is read",
         }[self.cause]
         return f"{text}. {self.detail}" if self.detail else text
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON types only."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -149,8 +141,8 @@ class BackendAgreement:
             "lacks": self.lacks,
             "raised": self.raised,
             "repeats": self.repeats,
-            "tensors": [each.to_dict() for each in self.tensors],
-            "divergences": [each.to_dict() for each in self.divergences],
+            "tensors": [asdict(each) for each in self.tensors],
+            "divergences": [asdict(each) for each in self.divergences],
         }
 
 

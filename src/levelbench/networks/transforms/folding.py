@@ -68,8 +68,7 @@ class FoldConstants(Transform):
         folded = [node for node in graph.nodes if folder.fold(node)]
         changed = []
         if folded:
-            gone = {id(each) for each in folded}
-            graph.nodes = [each for each in graph.nodes if id(each) not in gone]
+            graph.remove(folded)
             folder.store(graph)
             folded += folder.drop_shapes(graph)
             changed.append(f"computed {len(folded)} of {len(network.model.graph.node)} nodes in advance")
@@ -87,8 +86,7 @@ def lifted(network: Network) -> Network:
     graph = EditableGraph(network)
     folder = _Folder(graph, {}, 0)
     found = [node for node in graph.nodes if is_standard(node, "Constant") and folder.fold(node)]
-    gone = {id(each) for each in found}
-    graph.nodes = [each for each in graph.nodes if id(each) not in gone]
+    graph.remove(found)
     folder.store(graph)
     return graph.finish()[0]
 
@@ -150,7 +148,7 @@ class _Folder:
                 for name in node.input:
                     if name in read:
                         read[name].remove(node)
-        graph.nodes = [each for each in graph.nodes if all(each is not other for other in gone)]
+        graph.remove(gone)
         return gone
 
     def _known(self, name: str) -> NDArray[Any] | None:

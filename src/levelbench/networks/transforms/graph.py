@@ -7,7 +7,7 @@ values, so these stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,11 +127,16 @@ class EditableGraph:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return OperatorNode.from_proto(node, self.network.opsets.get(domain, 1) if domain else self.opset)
 
-    def swap(self, old: Iterable[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
+    def swap(self, old: Sequence[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
         """Take ``old`` out and put ``new`` in the place of the last of them."""
         gone = {id(each) for each in old}
         at = max(place for place, each in enumerate(self.nodes) if id(each) in gone)
         self.nodes[at + 1 : at + 1] = new
+        self.remove(old)
+
+    def remove(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Take these nodes out."""
+        gone = {id(each) for each in nodes}
         self.nodes = [each for each in self.nodes if id(each) not in gone]
 
     def drop_unread(self) -> list[str]:

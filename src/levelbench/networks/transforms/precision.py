@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -253,7 +254,7 @@ class _Narrowing:
                 self._only_narrow.add(name)
 
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
-        limit = float(_largest(self._dtype))
+        limit = float(ml_dtypes.finfo(self._dtype).max)
         beyond = np.abs(array) > limit
         self._clipped += int(np.count_nonzero(beyond))
         return np.asarray(np.clip(array, -limit, limit) if beyond.any() else array).astype(self._dtype)
@@ -293,11 +294,3 @@ def _parameter_types(formal: Sequence[Any], count: int) -> list[str]:
     """The type of each of ``count`` inputs or outputs: a variable or a type; the last formal one may repeat."""
     names = [each.type_str for each in formal]
     return [names[min(at, len(names) - 1)] for at in range(count)] if names else []
-
-
-def _largest(dtype: np.dtype[Any]) -> Any:
-    if dtype == np.float16:
-        return np.finfo(dtype).max
-    import ml_dtypes
-
-    return ml_dtypes.finfo(dtype).max

@@ -46,9 +46,9 @@ class ImageBuilder(GraphBuilder):
         super().__init__(name)
         self._shapes: dict[str, Sample] = {}
 
-    def image(self, channels: int, height: int, width: int | None = None) -> str:
-        """The network's input ``input``, (batch, channels, height, width); square without a width."""
-        shape = (channels, height, height if width is None else width)
+    def image(self, channels: int, size: int) -> str:
+        """The network's input ``input``, (batch, channels, size, size)."""
+        shape = (channels, size, size)
         return self.shaped(self.input("input", ("batch", *shape)), shape)
 
     def shape(self, x: str) -> Sample:
