@@ -47,6 +47,7 @@ from levelbench.networks.benchmark.reference import (
     cut,
     first_rows,
     load,
+    named,
     tensor_of,
     to_be_checked,
 )
@@ -193,11 +194,7 @@ class PreparedCase:
         """Keep of the first call's results what is compared, and let go of them: no peak shall hold them."""
         found, self._found = self._found, None
         wanted = reference.tensors
-        if self._trains:
-            named = [("loss", found[0]), *((f"gradient of {name}", each) for name, each in found[1].items())]
-        else:
-            named = [(f"output {at}", each) for at, each in enumerate(found)]
-        for name, each in named:
+        for name, each in named(found, trains=self._trains).items():
             if name in wanted:
                 self._kept[name] = tensor_of(_like(self._host(each), wanted[name].shape, reference.facts.rows))
 
@@ -224,8 +221,8 @@ class PreparedCase:
     def _alone(self, rows: int) -> dict[str, KeptTensor]:
         network = self.made.network
         assert network is not None
-        outputs = self.executor.infer(*self._native(first_rows(network, self._hosted_inputs(), rows)))
-        return {f"output {at}": tensor_of(self._host(each)) for at, each in enumerate(outputs)}
+        found = self.executor.infer(*self._native(first_rows(network, self._hosted_inputs(), rows)))
+        return {name: tensor_of(self._host(each)) for name, each in named(found, trains=False).items()}
 
     def _step_of(self, rows: int) -> dict[str, KeptTensor]:
         """A training step of the first rows, as the reference made it."""
@@ -234,10 +231,8 @@ class PreparedCase:
         network, _ = to_be_checked(base, self.specification)
         case = self.specification.case
         inputs = first_rows(network, network.make_inputs(case.batch, 0, case.sizes), rows)
-        executor = self._executor(network, trains=True)
-        loss, gradients = executor.infer_and_backprop(*self._native(inputs))
-        found = {f"gradient of {name}": tensor_of(self._host(each)) for name, each in gradients.items()}
-        return {"loss": tensor_of(self._host(loss)), **found}
+        found = self._executor(network, trains=True).infer_and_backprop(*self._native(inputs))
+        return {name: tensor_of(self._host(each)) for name, each in named(found, trains=True).items()}
 
     def _executor(self, network: Network | None, trains: bool) -> Executor:
         if network is None:

@@ -11,9 +11,10 @@ fault only if roundings of parameters and inputs (a ReLU at zero that turns over
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +23,7 @@ from levelbench.checks.arrays import Correctness, Host, difference, is_float, un
 from levelbench.errors import LevelbenchError
 from levelbench.networks.benchmark.cases import build_base, trained
 from levelbench.networks.cost import network_cost
-from levelbench.networks.executor import Backend
+from levelbench.networks.executor import Array, Backend
 from levelbench.networks.inspect import random_values
 from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.values import batch_axis
@@ -141,13 +142,13 @@ def make(specification: NetworkSpecification) -> Reference:
 def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, KeptTensor]:
     """The wanted tensors, and how far roundings move each."""
     parameters = network.initialise(0)
-    found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction)}
+    found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction).items()}
     for seed in range(_SHAKES):
         random = np.random.default_rng(seed)
         values, given = (
             {name: _shaken(each, random) for name, each in arrays.items()} for arrays in (parameters, inputs)
         )
-        for name, array in _computed(backend, network, values, given, direction):
+        for name, array in _computed(backend, network, values, given, direction).items():
             moved = distance(name, found[name].values, kept(array))
             found[name] = replace(found[name], moved=max(found[name].moved, moved))
     return found
@@ -180,23 +181,21 @@ def size(name: str, values: Host) -> float:
 
 
 def _computed(
-    backend: Backend,
-    network: Network,
-    parameters: Mapping[str, Host],
-    inputs: Mapping[str, Host],
-    direction: str,
-) -> Iterator[tuple[str, Host]]:
-    names = read_inputs(network) if direction == "forward" else list(inputs)
-    native = [backend.array(inputs[name]) for name in names]
-    executor = backend.executor(network, parameters, trains=direction == "backward")
-    if direction == "forward":
-        for at, output in enumerate(executor.infer(*native)):
-            yield f"output {at}", np.asarray(backend.host(output))
-        return
-    loss, gradients = executor.infer_and_backprop(*native)
-    yield "loss", np.asarray(backend.host(loss))
-    for name, gradient in gradients.items():
-        yield f"gradient of {name}", np.asarray(backend.host(gradient))
+    backend: Backend, network: Network, parameters: Mapping[str, Host], inputs: Mapping[str, Host], direction: str
+) -> dict[str, Host]:
+    trains = direction == "backward"
+    native = [backend.array(inputs[name]) for name in (inputs if trains else read_inputs(network))]
+    executor = backend.executor(network, parameters, trains=trains)
+    found = executor.infer_and_backprop(*native) if trains else executor.infer(*native)
+    return {name: np.asarray(backend.host(each)) for name, each in named(found, trains=trains).items()}
+
+
+def named(found: Any, *, trains: bool) -> dict[str, Array]:
+    """What an executor answers with, outputs or loss and gradients, by the names of a reference's tensors."""
+    if not trains:
+        return {f"output {at}": each for at, each in enumerate(found)}
+    loss, gradients = found
+    return {"loss": loss, **{f"gradient of {name}": each for name, each in gradients.items()}}
 
 
 def _rows(network: Network, specification: NetworkSpecification) -> int:

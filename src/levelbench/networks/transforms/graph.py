@@ -43,7 +43,6 @@ class EditableGraph:
         self.roles = {each.name: each for each in network.parameters}
         self.initialisers = {each.name: each for each in self.model.graph.initializer}
         self.opset = network.opsets.get("", 1)
-        self._given = parameters
         self._values = None if parameters is None else dict(parameters)
         self._taken = set(self.outputs) | set(self.inputs) | set(self.roles) | set(self.initialisers)
         self._taken.update(_names(self.model.graph))
@@ -150,7 +149,7 @@ class EditableGraph:
                 self._values.pop(name, None)
         return gone
 
-    def finish(self, **changes: Any) -> tuple[Network, dict[str, Array] | None]:
+    def finish(self) -> tuple[Network, dict[str, Array] | None]:
         """The edited network, and values for all its parameters where some were given."""
         graph = self.model.graph
         nodes = [_copy(each) for each in self.nodes]
@@ -173,11 +172,11 @@ class EditableGraph:
         stale = [each for each in graph.value_info if each.name not in made]
         for each in stale:
             graph.value_info.remove(each)
-        network = self.network.replace(model=self.model, parameters=tuple(self.roles.values()), **changes)
+        network = self.network.replace(model=self.model, parameters=tuple(self.roles.values()))
         return network, self._answer()
 
     def _answer(self) -> dict[str, Array] | None:
-        if self._given is None or self._values is None:
+        if self._values is None:
             return None
         missing = [name for name in self.roles if name not in self._values]
         if missing:
