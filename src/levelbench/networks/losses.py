@@ -13,6 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks.inspect import is_standard, names_in
 from levelbench.networks.values import Shape, Value, element_type, free_name, value_info
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def with_loss(network: Network, kind: str, output: str | None, axis: int | None,
     ``mse`` is the mean of the squared differences to targets of the output's own shape. ``output`` is a name; default:
     the first output.
     """
-    graph, value = _Splice(network), _chosen(network, output)
+    graph, value = LossSplice(network), _chosen(network, output)
     if value.shape is None or not value.dtype:
         raise DefinitionError(f"a loss of {value.name!r}", "its shape is not known", "save the model with shapes")
     if not 0 <= smoothing < 1 or (smoothing and kind == "mse"):
@@ -57,7 +58,7 @@ def with_token_loss(network: Network) -> Network:
     It is the mean of -log softmax(logits)[label] over the labels that are not 0, padding; logits are the first output,
     (batch, length, tokens). Which positions count is said by the labels themselves, so it needs no mask.
     """
-    graph, logits = _Splice(network), network.outputs[0]
+    graph, logits = LossSplice(network), network.outputs[0]
     shape = logits.shape or ()
     if len(shape) != 3:
         raise DefinitionError(f"a loss of the tokens of {network.name}", f"its output is {shape}", "give 3 axes")
@@ -73,7 +74,7 @@ def with_span_loss(network: Network) -> Network:
     It is the mean of -log softmax(start logits)[start] - log softmax(end logits)[end] (Seo et al. 2017, equation 5);
     the logits are the first two outputs, (batch, length).
     """
-    graph, parts = _Splice(network), []
+    graph, parts = LossSplice(network), []
     for output, name in zip(network.outputs[:2], ("starts", "ends"), strict=True):
         shape = output.shape or ("batch", 1)
         length = shape[-1] if isinstance(shape[-1], int) else network.sizes.get(str(shape[-1]), 1)
@@ -83,14 +84,14 @@ def with_span_loss(network: Network) -> Network:
     return graph.network()
 
 
-class _Splice:
+class LossSplice:
     """A copy of a network's model, to which a loss is added under names that are free."""
 
     def __init__(self, network: Network) -> None:
         if network.loss:
             raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
         self._network, self._model = network, network.copied()
-        self._graph, self._taken, self._fills = self._model.graph, _names(self._model.graph), dict(network.fills)
+        self._graph, self._taken, self._fills = self._model.graph, names_in(self._model.graph), dict(network.fills)
         self.opset = network.opsets.get("", 0)
         self.loss = free_name("loss", self._taken)
 
@@ -128,11 +129,6 @@ class _Splice:
         return self._network.replace(model=self._model, fills=self._fills, loss=self.loss)
 
 
-def _names(graph: onnx.GraphProto) -> set[str]:
-    declared = {each.name for each in (*graph.input, *graph.output, *graph.initializer)}
-    return declared | {name for node in graph.node for name in node.output}
-
-
 def _chosen(network: Network, output: str | None) -> Value:
     known = {each.name: each for each in network.outputs}
     if output is None:
@@ -152,7 +148,7 @@ def _classes_axis(logits: Value, axis: int | None) -> int:
     return (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
 
 
-def _cross_entropy(graph: _Splice, logits: Value, axis: int | None, smoothing: float) -> None:
+def _cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing: float) -> None:
     classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
     classes, rank = shape[classes_at], len(shape)
     labels = graph.input("labels", "int64", (*shape[:classes_at], *shape[classes_at + 1 :]), classes)
@@ -170,7 +166,7 @@ def _cross_entropy(graph: _Splice, logits: Value, axis: int | None, smoothing: f
     _smoothed(graph, hard, _log_softmax(graph, given[0], 1, rank), smoothing, logits.dtype)
 
 
-def _soft_cross_entropy(graph: _Splice, logits: Value, axis: int | None, smoothing: float) -> None:
+def _soft_cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing: float) -> None:
     classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
     classes = shape[classes_at]
     if not isinstance(classes, int):
@@ -186,14 +182,14 @@ def _soft_cross_entropy(graph: _Splice, logits: Value, axis: int | None, smoothi
         _smoothed(graph, soft, log_softmax, smoothing, logits.dtype)
 
 
-def _log_softmax(graph: _Splice, logits: str, axis: int, rank: int) -> str:
+def _log_softmax(graph: LossSplice, logits: str, axis: int, rank: int) -> str:
     if graph.opset < 13 and axis != rank - 1:
         found = f"opset {graph.opset} has it over the last axes together"
         raise DefinitionError(f"log softmax of {logits!r} over axis {axis}", found, "use opset 13 or later")
     return graph.node("LogSoftmax", [logits], "loss.log_softmax", axis=axis)
 
 
-def _smoothed(graph: _Splice, loss: str, log_softmax: str, smoothing: float, dtype: str) -> None:
+def _smoothed(graph: LossSplice, loss: str, log_softmax: str, smoothing: float, dtype: str) -> None:
     """(1 - smoothing) loss - smoothing mean(log softmax): the same as smoothing the labels."""
     even = graph.node("ReduceMean", [log_softmax], "loss.log_softmax_mean", keepdims=0)
     kept = graph.scaled(loss, 1 - smoothing, dtype, "loss.kept")
@@ -201,7 +197,7 @@ def _smoothed(graph: _Splice, loss: str, log_softmax: str, smoothing: float, dty
     graph.node("Sub", [kept, spread], graph.loss)
 
 
-def _squares(graph: _Splice, value: Value) -> None:
+def _squares(graph: LossSplice, value: Value) -> None:
     targets = graph.input("targets", value.dtype, value.shape or ())
     difference = graph.node("Sub", [value.name, targets], "loss.difference")
     square = graph.node("Mul", [difference, difference], "loss.square")
@@ -224,13 +220,11 @@ def training(network: Network) -> Network:
     model = network.copied()
     buffers = {each.name for each in network.parameters if not each.trainable}
     updates = dict(network.updates)
-    on = free_name(_ON, _names(model.graph))
+    on = free_name(_ON, names_in(model.graph))
     for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx"):
-            continue
-        if node.op_type == "BatchNormalization":
+        if is_standard(node, "BatchNormalization"):
             _batch_statistics(node, buffers, updates)
-        elif node.op_type == "Dropout":
+        elif is_standard(node, "Dropout"):
             node.input.extend([""] * (2 - len(node.input)))
             del node.input[2:]
             node.input.append(on)
@@ -247,13 +241,11 @@ def inferring(network: Network) -> Network:
     model = network.copied()
     put_out = {each.name for each in model.graph.output}
     for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx"):
-            continue
-        if node.op_type == "BatchNormalization" and not put_out & set(node.output[1:]):
+        if is_standard(node, "BatchNormalization") and not put_out & set(node.output[1:]):
             for old in [each for each in node.attribute if each.name == "training_mode"]:
                 node.attribute.remove(old)
             del node.output[1:]
-        elif node.op_type == "Dropout":
+        elif is_standard(node, "Dropout"):
             del node.input[2:]
     return network.replace(model=model, updates={}, in_training=False)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.codegen import host_nodes
-from levelbench.networks.inspect import subgraphs, without_values
+from levelbench.networks.inspect import all_nodes, subgraphs, without_values
 from levelbench.networks.network import Network
 from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
@@ -140,15 +140,11 @@ def _inferred_once(model: onnx.ModelProto, name: str, *, follow: bool) -> dict[s
 
 def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
     """The places of Range nodes, and whether there are any in subgraphs or functions."""
-    within = {at for at, each in enumerate(model.graph.node) if each.op_type == "Range"}
-    waiting = [node for function in model.functions for node in function.node]
-    waiting += [inner for node in model.graph.node for graph in subgraphs(node) for inner in graph.node]
-    while waiting:
-        node = waiting.pop()
-        if node.op_type == "Range":
-            return within, True
-        waiting += [inner for graph in subgraphs(node) for inner in graph.node]
-    return within, False
+    nodes = model.graph.node
+    functions = [node for function in model.functions for node in function.node]
+    inner = [graph.node for node in nodes for graph in subgraphs(node)]
+    inside = any(each.op_type == "Range" for some in (functions, *inner) for each in all_nodes(some))
+    return {at for at, each in enumerate(nodes) if each.op_type == "Range"}, inside
 
 
 def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:

@@ -17,9 +17,9 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.networks.inspect import RANDOM, needed_nodes
+from levelbench.networks.inspect import RANDOM, is_standard, needed_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.transforms.graph import EditableGraph, bind, is_standard, known_values
+from levelbench.networks.transforms.graph import EditableGraph, bind, known_values
 from levelbench.networks.transforms.transform import (
     ROUNDING,
     Allowance,

@@ -17,9 +17,10 @@ import numpy as np
 import onnx
 
 from levelbench.errors import UnknownNameError
+from levelbench.networks.inspect import is_standard
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.folding import lifted
-from levelbench.networks.transforms.graph import EditableGraph, is_standard, known_values, raised
+from levelbench.networks.transforms.graph import EditableGraph, known_values, raised
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed, whole_number, words
 from levelbench.networks.values import Shape, Value
 

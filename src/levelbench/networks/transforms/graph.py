@@ -7,7 +7,7 @@ values, so these stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper, version_converter
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
+from levelbench.networks.inspect import names_in, outer_reads, sort_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import bind_inputs, infer_shapes
 from levelbench.networks.transforms.transform import Arrays
@@ -24,11 +24,6 @@ from levelbench.networks.values import Parameter, Value, batch_axis, bound_shape
 from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
-
-
-def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
-    """Whether a node is one of ONNX's own operators of these types."""
-    return node.domain in ("", "ai.onnx") and node.op_type in op_types
 
 
 class EditableGraph:
@@ -44,8 +39,7 @@ class EditableGraph:
         self.initialisers = {each.name: each for each in self.model.graph.initializer}
         self.opset = network.opsets.get("", 1)
         self._values = None if parameters is None else dict(parameters)
-        self._taken = set(self.outputs) | set(self.inputs) | set(self.roles) | set(self.initialisers)
-        self._taken.update(_names(self.model.graph))
+        self._taken = names_in(self.model.graph)
 
     def free(self, name: str) -> str:
         """``name``, or one like it that is free; it is taken from now on."""
@@ -182,15 +176,6 @@ class EditableGraph:
         if missing:
             raise DefinitionError(f"the parameters of {self.network.name}", f"{missing[0]!r} is not given", "give all")
         return {name: self._values[name] for name in self.roles}
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """What the nodes of a graph make, and all names inside of their subgraphs: none of them may be taken again."""
-    for node in graph.node:
-        yield from node.output
-        for inner in subgraphs(node):
-            yield from (each.name for each in (*inner.input, *inner.initializer))
-            yield from _names(inner)
 
 
 def _copy(message: Any) -> Any:

@@ -19,9 +19,10 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UsageError
+from levelbench.networks.inspect import is_standard
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.folding import FoldConstants
-from levelbench.networks.transforms.graph import EditableGraph, is_standard, known_values
+from levelbench.networks.transforms.graph import EditableGraph, known_values
 from levelbench.networks.transforms.transform import (
     Allowance,
     Arrays,
