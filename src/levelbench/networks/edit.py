@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from levelbench.networks.network import Network
 
 
-def maker_of(network: Network, value: str) -> OperatorNode | None:
-    """The node that makes a value; ``None`` for an input, a parameter or a constant."""
-    return next((node for node in network.nodes if value in node.outputs), None)
-
-
 def readers_of(network: Network, value: str) -> tuple[OperatorNode, ...]:
     """The nodes that read a value, those whose subgraphs do among them, in order."""
     protos = network.model.graph.node

@@ -55,15 +55,14 @@ class ReferenceFacts(msgspec.Struct, frozen=True):
     """``rows`` of the batch were computed ``by`` a framework; ``reason`` says why there is no reference.
 
     ``evaluation`` tells that a training step was computed as in evaluation, as it would draw random numbers.
+    ``tensors`` are shape, largest magnitude and movement by name.
     """
 
     rows: int = 0
     by: str = ""
     reason: str = ""
     evaluation: bool = False
-    shapes: dict[str, tuple[int, ...]] = {}
-    largest: dict[str, float] = {}
-    moved: dict[str, float] = {}
+    tensors: dict[str, tuple[tuple[int, ...], float, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -210,12 +209,8 @@ def _rows(network: Network, specification: NetworkSpecification) -> int:
 
 def save(reference: Reference, path: Path) -> None:
     """Write a reference to ``path``, an ``.npz`` file without pickled objects."""
-    facts = msgspec.structs.replace(
-        reference.facts,
-        shapes={name: each.shape for name, each in reference.tensors.items()},
-        largest={name: each.largest for name, each in reference.tensors.items()},
-        moved={name: each.moved for name, each in reference.tensors.items()},
-    )
+    kept = {name: (each.shape, each.largest, each.moved) for name, each in reference.tensors.items()}
+    facts = msgspec.structs.replace(reference.facts, tensors=kept)
     arrays = {f"tensor{at}": each.values for at, each in enumerate(reference.tensors.values())}
     text = np.frombuffer(msgspec.json.encode(facts), np.uint8)
     np.savez(path, allow_pickle=False, facts=text, **arrays)
@@ -226,8 +221,8 @@ def load(path: Path) -> Reference:
     with np.load(path, allow_pickle=False) as stored:
         facts = msgspec.json.decode(stored["facts"].tobytes(), type=ReferenceFacts)
         tensors = {
-            name: KeptTensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
-            for at, (name, shape) in enumerate(facts.shapes.items())
+            name: KeptTensor(shape, largest, stored[f"tensor{at}"], moved)
+            for at, (name, (shape, largest, moved)) in enumerate(facts.tensors.items())
         }
     return Reference(facts, tensors)
 

@@ -163,17 +163,10 @@ class FuzzCounts:
 
 
 def agreement_on(
-    case: Specimen,
-    backends: Mapping[str, OperatorBackend],
-    reference: OperatorBackend,
-    *,
-    gradients: bool = True,
-    locate: bool = True,
+    case: Specimen, backends: Mapping[str, OperatorBackend], reference: OperatorBackend, *, locate: bool = True
 ) -> Agreement:
     """The case on each of ``backends`` against ``reference``."""
-    return compare_network(
-        case.network, backends, reference, case.inputs, case.parameters, gradients=gradients, locate=locate
-    )
+    return compare_network(case.network, backends, reference, case.inputs, case.parameters, locate=locate)
 
 
 def fuzz(
