@@ -9,7 +9,7 @@ import pytest
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
-from levelbench.networks.zoo.blocks import with_span_loss
+from levelbench.networks.losses import with_span_loss
 from levelbench.networks.zoo.reading import bidaf
 from levelbench.tasks import charlm, spam, squad, translation
 from levelbench.training.datasets.bibles import ENGLISH, SPANISH

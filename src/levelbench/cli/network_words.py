@@ -167,7 +167,7 @@ def _open_sizes(named: Named) -> list[str]:
 
 def _of_shapes(named: Named, words: Sequence[str]) -> tuple[dict[str, int], int | None]:
     """The open sizes, and the batch, that shapes such as ``input=1x3x64x64`` bind."""
-    from levelbench.networks.benchmark.cases import batch_axis
+    from levelbench.networks.values import batch_axis
 
     inputs = {each.name: each for each in named.source.inputs}
     found: dict[str, int] = {}

@@ -9,7 +9,7 @@ a value. The function is pure, so that ``jax.jit`` and ``torch.compile`` can tra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -286,41 +286,27 @@ class Lowered:
     ) -> list[tuple[int, int]]:
         """Run it once, each step finished before the next; (index of the node, nanoseconds) of each.
 
-        ``finish`` waits for arrays (``Backend.finish``). Costs a look-up by name a value, outside of the times.
+        ``finish`` waits for arrays (``Backend.finish``).
         """
-        host: dict[str, Any] = dict(self.constants)
-        native: dict[str, Any] = dict(zip((*self.inputs, *self.arrays), (*inputs, *arrays), strict=True))
-        last = _last_reads(self.steps, self.outputs)
-        times = []
-        for at, step in enumerate(self.steps):
-            arguments = [
-                self._value(name, place in step.host_inputs, host, native) for place, name in enumerate(step.inputs)
-            ]
-            if step.captures is not None:
-                arguments.insert(0, {name: self._value(name, False, host, native) for name in step.captures})
-            before = clock.now_ns()
-            found = step.call(*arguments)
-            made = (found,) if step.bare else found
-            if not step.on_host:
-                finish([each for each in made if each is not None and not isinstance(each, list)])
-            times.append((step.index, clock.now_ns() - before))
-            del arguments
-            (host if step.on_host else native).update(zip(step.outputs, made, strict=False))
-            for name in last[at]:
-                native.pop(name, None)
+        times: list[tuple[int, int]] = []
+
+        def timed(step: LoweredStep) -> LoweredStep:
+            def call(*arguments: Any) -> Any:
+                before = clock.now_ns()
+                found = step.call(*arguments)
+                if not step.on_host:
+                    made = (found,) if step.bare else found
+                    finish([each for each in made if each is not None and not isinstance(each, list)])
+                times.append((step.index, clock.now_ns() - before))
+                return found
+
+            return replace(step, call=call)
+
+        self.composed([timed(each) for each in self.steps])(*inputs, *arrays)
         return times
 
     def _native(self, value: Host, name: str = "") -> Array:
         return self._constant(name, value) if name in self.constants else self.backend.array(value)
-
-    def _value(self, name: str, as_host: bool, host: dict[str, Host], native: dict[str, Array]) -> Array:
-        if not name:
-            return None
-        if as_host and name in host:
-            return host[name]
-        if name not in native and name in host:
-            native[name] = self._native(host[name], name)
-        return native[name]
 
 
 class _Maker:
@@ -388,12 +374,3 @@ def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Ho
     if missing:
         raise DefinitionError(f"value {min(missing)!r} of network {network.name!r}", "nothing makes it", "name another")
     return found, read
-
-
-def _last_reads(steps: Sequence[LoweredStep], outputs: Sequence[str]) -> list[list[str]]:
-    last = {name: at for at, step in enumerate(steps) for name in (*step.inputs, *step.outputs, *(step.captures or ()))}
-    freed: list[list[str]] = [[] for _ in steps]
-    for name, at in last.items():
-        if name and name not in outputs:
-            freed[at].append(name)
-    return freed

@@ -11,7 +11,7 @@ A total is the sum of what is known; what is not known is named next to it, neve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -78,8 +78,7 @@ def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = Ma
     host = host_nodes(network.nodes, constants) | {at for at, each in enumerate(network.nodes) if not each.inputs}
     nodes = tuple(_node_cost(at, node, values, at in host) for at, node in enumerate(network.nodes))
     unknown = Counter(each.title for each in nodes if each.cost.flops is None)
-    held = {each.name for each in network.parameters} | set(constants)
-    memory = _Memory(network, values, host, held)
+    memory = _Memory(network, values, host)
     return NetworkCost(
         nodes=nodes,
         flops=sum(each.cost.flops or 0.0 for each in nodes),
@@ -125,16 +124,16 @@ def signature_of(value: Value | None) -> Signature | None:
 class _Memory:
     """The activations of a network: which there are, how large, and how long they live."""
 
-    def __init__(self, network: Network, values: Mapping[str, Value], host: Iterable[int], held: set[str]) -> None:
-        self._network, self._host, self._held = network, set(host), held
+    def __init__(self, network: Network, values: Mapping[str, Value], host: set[int]) -> None:
+        self._network, self._host = network, host
         self._protos = network.model.graph.node
         self._root: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
         self._inputs = sum(_bytes(values.get(each.name)) for each in network.inputs)
         for at, node in enumerate(network.nodes):
-            if at in self._host:
-                self._held.update(node.outputs)
-            elif _is_view(node):
+            if at in host:
+                continue
+            if _is_view(node):
                 self._root[node.outputs[0]] = self._of(node.inputs[0])
             else:
                 self.sizes.update((name, _bytes(values.get(name))) for name in node.outputs if name)

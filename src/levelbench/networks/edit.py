@@ -7,22 +7,17 @@ error that names what it would have broken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from levelbench.errors import DefinitionError, UnknownNameError
 from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
-from levelbench.networks.values import Parameter
 from levelbench.operators.node import OperatorNode, operator_node
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
-
-
-def maker_of(network: Network, value: str) -> OperatorNode | None:
-    """The node that makes a value; ``None`` for an input, a parameter or a constant."""
-    return next((node for node in network.nodes if value in node.outputs), None)
 
 
 def readers_of(network: Network, value: str) -> tuple[OperatorNode, ...]:
@@ -103,10 +98,7 @@ def renamed(network: Network, names: Mapping[str, str]) -> Network:
     _rename(model.graph, names)
     for each in (*model.graph.input, *model.graph.output, *model.graph.initializer, *model.graph.value_info):
         each.name = names.get(each.name, each.name)
-    parameters = [
-        Parameter(names.get(each.name, each.name), each.shape, each.dtype, each.draw, each.trainable)
-        for each in network.parameters
-    ]
+    parameters = [replace(each, name=names.get(each.name, each.name)) for each in network.parameters]
     changes = {
         "parameters": parameters,
         "fills": {names.get(name, name): high for name, high in network.fills.items()},

@@ -340,23 +340,11 @@ def checked_parameters(network: Network, parameters: Mapping[str, NDArray[Any]])
     return {name: parameters[name] for name in shapes}
 
 
-def explained(error: Exception | None, expected_names: Sequence[str], given_count: int) -> UsageError | None:
-    """Why a call failed if it had too few inputs or too many; ``None`` if it had as many as there are names.
-
-    ``error`` is what the framework said, if anything; it becomes the cause.
-    """
-    if given_count == len(expected_names):
-        return None
-    found = f"there are {len(expected_names)} ({_listed(expected_names)}), and {given_count} were given"
-    usage = UsageError("the inputs of a call", found, "give one array for each, in this order")
-    usage.__cause__ = error
-    return usage
-
-
 def require_inputs(expected_names: Sequence[str], given_count: int, error: Exception | None = None) -> None:
-    """Raise what :func:`explained` answers with, if anything."""
-    if (wrong := explained(error, expected_names, given_count)) is not None:
-        raise wrong
+    """Raise ``UsageError`` if a call had too few inputs or too many, with what the framework said as its cause."""
+    if given_count != len(expected_names):
+        found = f"there are {len(expected_names)} ({_listed(expected_names)}), and {given_count} were given"
+        raise UsageError("the inputs of a call", found, "give one array for each, in this order") from error
 
 
 def _listed(names: Sequence[str]) -> str:

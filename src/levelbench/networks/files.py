@@ -28,7 +28,7 @@ from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
 from levelbench.networks.inspect import byte_size, inspect, refuse, tensors_of
-from levelbench.networks.network import METADATA_KEY, Network, with_metadata
+from levelbench.networks.network import METADATA_KEY, Network
 from levelbench.networks.values import dtype_of, is_number, value_of
 
 _ALIGNED = 4096
@@ -303,7 +303,7 @@ def _proto(network: Network) -> onnx.ModelProto:
     for field, value in network.model.graph.ListFields():
         if field.name != "initializer":
             _put(bare.graph, field, value)
-    return with_metadata(network.replace(model=bare))
+    return network.replace(model=bare).to_proto()
 
 
 def _put(message: Any, field: Any, value: Any) -> None:

@@ -8,7 +8,7 @@ rows; a raw one has what the data set has and makes inputs of it, on the clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -170,30 +170,26 @@ class Answerer:
 
     def answer(self, indices: Sequence[int]) -> None:
         """Answer about these samples; returns once all outputs are on the host."""
-        wanted = np.asarray(indices, np.int64)
         kept = self._kept
+        for answered in self._answers(indices):
+            if kept is not None:
+                kept.append(answered)
+
+    def outputs(self, indices: Sequence[int] | NDArray[np.int64]) -> Outputs:
+        """The outputs for these samples, one row each, by the same path."""
+        parts = [outputs for _, outputs in self._answers(indices)]
+        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+
+    def _answers(self, indices: Sequence[int] | NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Outputs]]:
+        """The samples of each batch, and their outputs."""
+        wanted = np.asarray(indices, np.int64)
         executor = self._free.get()
         try:
             for start in range(0, len(wanted), self.batch):
                 chunk = wanted[start : start + self.batch]
-                outputs = self._outputs(executor, chunk)
-                if kept is not None:
-                    kept.append((chunk, outputs))
+                yield chunk, self._outputs(executor, chunk)
         finally:
             self._free.put(executor)
-
-    def outputs(self, indices: Sequence[int] | NDArray[np.int64]) -> Outputs:
-        """The outputs for these samples, one row each, by the same path."""
-        wanted = np.asarray(indices, np.int64)
-        executor = self._free.get()
-        try:
-            parts = [
-                self._outputs(executor, wanted[start : start + self.batch])
-                for start in range(0, len(wanted), self.batch)
-            ]
-        finally:
-            self._free.put(executor)
-        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _outputs(self, executor: Executor, chunk: NDArray[np.int64]) -> Outputs:
         count = len(chunk)

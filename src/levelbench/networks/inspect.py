@@ -32,6 +32,27 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
+    """Whether a node is one of ONNX's own operators, of these types."""
+    return node.domain in ("", "ai.onnx") and node.op_type in op_types
+
+
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """These nodes and those of all their subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from all_nodes(graph.node)
+
+
+def names_in(graph: onnx.GraphProto) -> set[str]:
+    """All names of values in a graph and in the subgraphs of its nodes: none of them may be taken again."""
+    names = {each.name for each in (*graph.input, *graph.output, *graph.initializer)}
+    for node in graph.node:
+        names.update(node.input, node.output, *(names_in(inner) for inner in subgraphs(node)))
+    return names
+
+
 def captured(node: onnx.NodeProto) -> Iterator[str]:
     """The values around a node that its subgraphs read and do not make themselves."""
     for graph in subgraphs(node):
@@ -70,6 +91,22 @@ def needed_nodes(
             found.add(at)
             wanted.extend(outer_reads(graph.node[at]))
     return sorted(found), read
+
+
+RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+
+
+def random_values(graph: onnx.GraphProto) -> set[str]:
+    """Names of values that depend on random numbers, which no two frameworks draw alike."""
+    found: set[str] = set()
+    true = {each.name for each in graph.initializer if each.data_type == TensorProto.BOOL and any(each.raw_data)}
+    for node in graph.node:
+        drops = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in true
+        if node.op_type in RANDOM or drops or any(name in found for name in node.input):
+            found.update(name for name in node.output if name)
+    return found
 
 
 def sort_nodes(
@@ -312,7 +349,7 @@ def _check_functions(model: onnx.ModelProto, asked: str) -> None:
     calls: dict[Any, list[Any]] = {}
     sizes: dict[Any, int] = {}
     for key, body in bodies.items():
-        nodes = list(_nodes(body))
+        nodes = list(all_nodes(body))
         calls[key] = [each for node in nodes if (each := (node.domain, node.op_type, node.overload)) in bodies]
         sizes[key] = len(nodes)
     try:
@@ -324,13 +361,6 @@ def _check_functions(model: onnx.ModelProto, asked: str) -> None:
         sizes[key] += sum(sizes[each] for each in calls[key])
     if sizes[None] > _MOST_EXPANDED:
         raise refuse(asked, f"its functions expand to {sizes[None]} nodes", f"at most {_MOST_EXPANDED} are run")
-
-
-def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in subgraphs(node):
-            yield from _nodes(graph.node)
 
 
 def _is_small(tensor: TensorProto) -> bool:

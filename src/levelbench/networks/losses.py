@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
-from levelbench.networks.values import Value, element_type, free_name, value_info
+from levelbench.networks.inspect import is_standard, names_in
+from levelbench.networks.values import Shape, Value, element_type, free_name, value_info
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
@@ -33,9 +33,7 @@ def with_loss(network: Network, kind: str, output: str | None, axis: int | None,
     ``mse`` is the mean of the squared differences to targets of the output's own shape. ``output`` is a name; default:
     the first output.
     """
-    if network.loss:
-        raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
-    value = _chosen(network, output)
+    graph, value = LossSplice(network), _chosen(network, output)
     if value.shape is None or not value.dtype:
         raise DefinitionError(f"a loss of {value.name!r}", "its shape is not known", "save the model with shapes")
     if not 0 <= smoothing < 1 or (smoothing and kind == "mse"):
@@ -43,60 +41,92 @@ def with_loss(network: Network, kind: str, output: str | None, axis: int | None,
         raise UsageError(
             f"loss {kind!r} of {value.name!r}", found, "give smoothing from 0 to below 1, to classes alone"
         )
-    model = network.copied()
-    graph = _Splice(model.graph, _names(model.graph))
     if kind == "cross-entropy":
-        fills = _cross_entropy(graph, value, axis, smoothing, network.opsets.get("", 0))
+        _cross_entropy(graph, value, axis, smoothing)
     elif kind == "soft-cross-entropy":
-        fills = _soft_cross_entropy(graph, value, axis, smoothing, network.opsets.get("", 0))
+        _soft_cross_entropy(graph, value, axis, smoothing)
     elif kind == "mse":
-        fills = _squares(graph, value)
+        _squares(graph, value)
     else:
         raise UsageError(f"loss {kind!r}", "there is none of that name", f"give one of {', '.join(LOSSES)}")
-    model.graph.output.append(helper.make_tensor_value_info(graph.loss, element_type(value.dtype), ()))
-    return network.replace(model=model, fills={**network.fills, **fills}, loss=graph.loss)
+    return graph.network(value.dtype)
 
 
-def _names(graph: onnx.GraphProto) -> set[str]:
-    declared = {each.name for each in (*graph.input, *graph.output, *graph.initializer)}
-    return declared | {name for node in graph.node for name in node.output}
+def with_token_loss(network: Network) -> Network:
+    """The network with the input ``labels`` (batch, length) and the scalar output ``loss``.
+
+    It is the mean of -log softmax(logits)[label] over the labels that are not 0, padding; logits are the first output,
+    (batch, length, tokens). Which positions count is said by the labels themselves, so it needs no mask.
+    """
+    graph, logits = LossSplice(network), network.outputs[0]
+    shape = logits.shape or ()
+    if len(shape) != 3:
+        raise DefinitionError(f"a loss of the tokens of {network.name}", f"its output is {shape}", "give 3 axes")
+    labels = graph.input("labels", "int64", shape[:2], shape[2])
+    moved = graph.node("Transpose", [logits.name], "loss.logits", perm=[0, 2, 1])
+    graph.node("SoftmaxCrossEntropyLoss", [moved, labels], graph.loss, ignore_index=0, reduction="mean")
+    return graph.network()
 
 
-class _Splice:
-    """Adds nodes to a graph under names that are free."""
+def with_span_loss(network: Network) -> Network:
+    """The network with the inputs ``starts`` and ``ends`` (batch,), numbers of tokens, and the scalar output ``loss``.
 
-    def __init__(self, graph: onnx.GraphProto, taken: set[str]) -> None:
-        self.graph, self._taken = graph, taken
-        self.loss = self.free("loss")
+    It is the mean of -log softmax(start logits)[start] - log softmax(end logits)[end] (Seo et al. 2017, equation 5);
+    the logits are the first two outputs, (batch, length).
+    """
+    graph, parts = LossSplice(network), []
+    for output, name in zip(network.outputs[:2], ("starts", "ends"), strict=True):
+        shape = output.shape or ("batch", 1)
+        length = shape[-1] if isinstance(shape[-1], int) else network.sizes.get(str(shape[-1]), 1)
+        labels = graph.input(name, "int64", shape[:1], length)
+        parts.append(graph.node("SoftmaxCrossEntropyLoss", [output.name, labels], f"loss.{name}", reduction="mean"))
+    graph.node("Add", parts, graph.loss)
+    return graph.network()
 
-    def free(self, name: str) -> str:
-        """``name``, or one like it that is free."""
-        return free_name(name, self._taken)
 
-    def input(self, value: Value) -> str:
-        """One more input."""
-        self.graph.input.append(value_info(value))
-        return value.name
+class LossSplice:
+    """A copy of a network's model, to which a loss is added under names that are free."""
+
+    def __init__(self, network: Network) -> None:
+        if network.loss:
+            raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
+        self._network, self._model = network, network.copied()
+        self._graph, self._taken, self._fills = self._model.graph, names_in(self._model.graph), dict(network.fills)
+        self.opset = network.opsets.get("", 0)
+        self.loss = free_name("loss", self._taken)
+
+    def input(self, name: str, dtype: str, shape: Shape, high: int | str | None = None) -> str:
+        """One more input; integers are below ``high`` where that is a number."""
+        name = free_name(name, self._taken)
+        self._graph.input.append(value_info(Value(name, dtype, shape)))
+        if isinstance(high, int):
+            self._fills[name] = high
+        return name
 
     def node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
         """One more node of one output."""
-        name = output if output == self.loss else self.free(output)
-        self.graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
+        name = output if output == self.loss else free_name(output, self._taken)
+        self._graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
         return name
 
-    def constant(self, value: NDArray[Any], name: str) -> str:
+    def constant(self, value: Any, dtype: str, name: str) -> str:
         """A constant."""
-        name = self.free(name)
-        self.graph.initializer.append(numpy_helper.from_array(value, name))
+        name = free_name(name, self._taken)
+        self._graph.initializer.append(numpy_helper.from_array(np.array(value, np.dtype(dtype)), name))
         return name
 
-    def sizes(self, values: list[int]) -> str:
-        """A constant shape."""
-        return self.constant(np.array(values, np.int64), "loss.shape")
+    def rows(self, value: str, *width: int, name: str) -> str:
+        """All axes but ``width`` as one."""
+        return self.node("Reshape", [value, self.constant([-1, *width], "int64", "loss.shape")], name)
 
     def scaled(self, value: str, factor: float, dtype: str, output: str) -> str:
         """``factor`` times a value of that type."""
-        return self.node("Mul", [value, self.constant(np.array(factor, np.dtype(dtype)), "loss.factor")], output)
+        return self.node("Mul", [value, self.constant(factor, dtype, "loss.factor")], output)
+
+    def network(self, dtype: str = "float32") -> Network:
+        """The network with its loss, a scalar of that type."""
+        self._graph.output.append(helper.make_tensor_value_info(self.loss, element_type(dtype), ()))
+        return self._network.replace(model=self._model, fills=self._fills, loss=self.loss)
 
 
 def _chosen(network: Network, output: str | None) -> Value:
@@ -118,57 +148,48 @@ def _classes_axis(logits: Value, axis: int | None) -> int:
     return (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
 
 
-def _cross_entropy(graph: _Splice, logits: Value, axis: int | None, smoothing: float, opset: int) -> dict[str, int]:
+def _cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing: float) -> None:
     classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
-    classes = shape[classes_at]
-    others = tuple(each for at, each in enumerate(shape) if at != classes_at)
-    labels = graph.input(Value(graph.free("labels"), "int64", others))
-    fills = {labels: classes} if isinstance(classes, int) else {}
-    if classes_at == 1:
-        given = [logits.name, labels]
-    elif classes_at != len(shape) - 1 or not isinstance(classes, int):
-        raise DefinitionError(f"cross-entropy of {logits.name!r} over axis {classes_at}", f"its shape is {shape}", "1")
-    else:
-        rows = graph.node("Reshape", [logits.name, graph.sizes([-1, classes])], "loss.logits")
-        given = [rows, graph.node("Reshape", [labels, graph.sizes([-1])], "loss.labels")]
+    classes, rank = shape[classes_at], len(shape)
+    labels = graph.input("labels", "int64", (*shape[:classes_at], *shape[classes_at + 1 :]), classes)
+    given = [logits.name, labels]
+    if classes_at != 1:
+        if classes_at != rank - 1 or not isinstance(classes, int):
+            asked = f"cross-entropy of {logits.name!r} over axis {classes_at}"
+            raise DefinitionError(asked, f"its shape is {shape}", "1")
+        given = [graph.rows(logits.name, classes, name="loss.logits"), graph.rows(labels, name="loss.labels")]
+        rank = 2
     if not smoothing:
         graph.node("SoftmaxCrossEntropyLoss", given, graph.loss, reduction="mean")
-        return fills
+        return
     hard = graph.node("SoftmaxCrossEntropyLoss", given, "loss.hard", reduction="mean")
-    log_softmax = _log_softmax(graph, given[0], 1, len(shape) if classes_at == 1 else 2, opset)
-    _smoothed(graph, hard, log_softmax, smoothing, logits.dtype)
-    return fills
+    _smoothed(graph, hard, _log_softmax(graph, given[0], 1, rank), smoothing, logits.dtype)
 
 
-def _soft_cross_entropy(
-    graph: _Splice, logits: Value, axis: int | None, smoothing: float, opset: int
-) -> dict[str, int]:
+def _soft_cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing: float) -> None:
     classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
     classes = shape[classes_at]
     if not isinstance(classes, int):
         asked = f"soft cross-entropy of {logits.name!r} over axis {classes_at}"
         raise DefinitionError(asked, f"its shape is {shape}", "give a fixed number of classes")
-    labels = graph.input(Value(graph.free("labels"), logits.dtype, shape))
-    log_softmax = _log_softmax(graph, logits.name, classes_at, len(shape), opset)
+    labels = graph.input("labels", logits.dtype, shape)
+    log_softmax = _log_softmax(graph, logits.name, classes_at, len(shape))
     product = graph.node("Mul", [log_softmax, labels], "loss.product")
     mean = graph.node("ReduceMean", [product], "loss.product_mean", keepdims=0)
     # The mean over rows of the sum over classes, in the reduction that is spelt alike in all opsets.
-    if not smoothing:
-        graph.scaled(mean, -classes, logits.dtype, graph.loss)
-        return {}
-    soft = graph.scaled(mean, -classes, logits.dtype, "loss.soft")
-    _smoothed(graph, soft, log_softmax, smoothing, logits.dtype)
-    return {}
+    soft = graph.scaled(mean, -classes, logits.dtype, "loss.soft" if smoothing else graph.loss)
+    if smoothing:
+        _smoothed(graph, soft, log_softmax, smoothing, logits.dtype)
 
 
-def _log_softmax(graph: _Splice, logits: str, axis: int, rank: int, opset: int) -> str:
-    if opset < 13 and axis != rank - 1:
-        found = f"opset {opset} has it over the last axes together"
+def _log_softmax(graph: LossSplice, logits: str, axis: int, rank: int) -> str:
+    if graph.opset < 13 and axis != rank - 1:
+        found = f"opset {graph.opset} has it over the last axes together"
         raise DefinitionError(f"log softmax of {logits!r} over axis {axis}", found, "use opset 13 or later")
     return graph.node("LogSoftmax", [logits], "loss.log_softmax", axis=axis)
 
 
-def _smoothed(graph: _Splice, loss: str, log_softmax: str, smoothing: float, dtype: str) -> None:
+def _smoothed(graph: LossSplice, loss: str, log_softmax: str, smoothing: float, dtype: str) -> None:
     """(1 - smoothing) loss - smoothing mean(log softmax): the same as smoothing the labels."""
     even = graph.node("ReduceMean", [log_softmax], "loss.log_softmax_mean", keepdims=0)
     kept = graph.scaled(loss, 1 - smoothing, dtype, "loss.kept")
@@ -176,12 +197,11 @@ def _smoothed(graph: _Splice, loss: str, log_softmax: str, smoothing: float, dty
     graph.node("Sub", [kept, spread], graph.loss)
 
 
-def _squares(graph: _Splice, value: Value) -> dict[str, int]:
-    targets = graph.input(Value(graph.free("targets"), value.dtype, value.shape))
+def _squares(graph: LossSplice, value: Value) -> None:
+    targets = graph.input("targets", value.dtype, value.shape or ())
     difference = graph.node("Sub", [value.name, targets], "loss.difference")
     square = graph.node("Mul", [difference, difference], "loss.square")
     graph.node("ReduceMean", [square], graph.loss, keepdims=0)
-    return {}
 
 
 def training(network: Network) -> Network:
@@ -200,13 +220,11 @@ def training(network: Network) -> Network:
     model = network.copied()
     buffers = {each.name for each in network.parameters if not each.trainable}
     updates = dict(network.updates)
-    on = _Splice(model.graph, _names(model.graph)).free(_ON)
+    on = free_name(_ON, names_in(model.graph))
     for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx"):
-            continue
-        if node.op_type == "BatchNormalization":
+        if is_standard(node, "BatchNormalization"):
             _batch_statistics(node, buffers, updates)
-        elif node.op_type == "Dropout":
+        elif is_standard(node, "Dropout"):
             node.input.extend([""] * (2 - len(node.input)))
             del node.input[2:]
             node.input.append(on)
@@ -223,13 +241,11 @@ def inferring(network: Network) -> Network:
     model = network.copied()
     put_out = {each.name for each in model.graph.output}
     for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx"):
-            continue
-        if node.op_type == "BatchNormalization" and not put_out & set(node.output[1:]):
+        if is_standard(node, "BatchNormalization") and not put_out & set(node.output[1:]):
             for old in [each for each in node.attribute if each.name == "training_mode"]:
                 node.attribute.remove(old)
             del node.output[1:]
-        elif node.op_type == "Dropout":
+        elif is_standard(node, "Dropout"):
             del node.input[2:]
     return network.replace(model=model, updates={}, in_training=False)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError
+from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.values import Parameter, Value, default_parameters, make_inputs, value_info, value_of
 from levelbench.operators.node import OperatorNode
 
@@ -114,16 +115,8 @@ class Network:
 
     def replace(self, **changes: Any) -> Network:
         """The same with another ``model``, ``parameters``, ``fills``, ``sizes``, ``loss``, ``updates``..."""
-        kept: dict[str, Any] = {
-            "parameters": self.parameters,
-            "fills": self.fills,
-            "sizes": self.sizes,
-            "loss": self.loss,
-            "updates": self.updates,
-            "in_training": self.in_training,
-        }
-        model = changes.pop("model", self.model)
-        return Network(model, **{**kept, **changes})
+        kept = {name: getattr(self, name) for name in _Facts.__struct_fields__}
+        return Network(changes.pop("model", self.model), **{**kept, **changes})
 
     def copied(self) -> onnx.ModelProto:
         """A copy of the model, to be modified."""
@@ -201,12 +194,24 @@ class Network:
 
     def to_proto(self) -> onnx.ModelProto:
         """A copy of the model whose metadata say what ONNX has no place for: :meth:`from_proto` reads it back."""
-        return with_metadata(self)
+        facts = {name: getattr(self, name) for name in _Facts.__struct_fields__}
+        model = self.copied()
+        for old in [each for each in model.metadata_props if each.key == METADATA_KEY]:
+            model.metadata_props.remove(old)
+        text = msgspec.json.encode(facts, enc_hook=dict).decode()
+        model.metadata_props.add(key=METADATA_KEY, value=text)
+        return model
 
     @classmethod
     def from_proto(cls, model: onnx.ModelProto) -> Network:
         """A network of a model: what its metadata say, else what it seems to have."""
         return cls(model, **_read(model))
+
+
+def read_inputs(network: Network) -> list[str]:
+    """The inputs on which the outputs but the loss depend, in the network's order: those that ``infer`` takes."""
+    _, read = needed_nodes(network.model.graph, [each.name for each in network.outputs])
+    return [each.name for each in network.inputs if each.name in read]
 
 
 METADATA_KEY = "levelbench.network"
@@ -217,29 +222,14 @@ _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class _Facts(msgspec.Struct, forbid_unknown_fields=True):
+    """What a network is besides its model, under the names of its attributes."""
+
     parameters: list[Parameter]
     fills: dict[str, _Fill] = {}
     sizes: dict[str, _Size] = {}
     loss: str = ""
     updates: dict[str, str] = {}
     in_training: bool = False
-
-
-def with_metadata(network: Network) -> onnx.ModelProto:
-    """A copy of the model with the property."""
-    facts = _Facts(
-        list(network.parameters),
-        dict(network.fills),
-        dict(network.sizes),
-        network.loss,
-        dict(network.updates),
-        network.in_training,
-    )
-    model = network.copied()
-    for old in [each for each in model.metadata_props if each.key == METADATA_KEY]:
-        model.metadata_props.remove(old)
-    model.metadata_props.add(key=METADATA_KEY, value=msgspec.json.encode(facts).decode())
-    return model
 
 
 def _read(model: onnx.ModelProto) -> dict[str, Any]:

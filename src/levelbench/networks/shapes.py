@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.codegen import host_nodes
-from levelbench.networks.inspect import subgraphs, without_values
+from levelbench.networks.inspect import all_nodes, subgraphs, without_values
 from levelbench.networks.network import Network
 from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
@@ -40,7 +40,7 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
     ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
     """
     model = without_values(network.model, lambda each: abs(math.prod(each.dims)) <= SMALL_ELEMENTS)
-    names = {} if sizes is None else _bind(model, network, sizes)
+    names = {} if sizes is None else bind_inputs(model.graph, network, sizes)
     declared = _forget(model, names) if names else {}
     _refuse_absurd(network, {each.name: value_of(each) for each in (*model.graph.input, *model.graph.value_info)})
     inferred = _inferred(model, network.name)
@@ -58,23 +58,19 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
     return found
 
 
-def _bind(model: onnx.ModelProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Write the sizes of inputs into ``model``; what each name came to."""
+def bind_inputs(graph: onnx.GraphProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Write the sizes of inputs, as far as they have shapes, into ``graph``; what each name came to."""
     known = {**network.sizes, **sizes}
-    batch = known.get("batch", 1)
+    names = {**known, "batch": known.get("batch", 1)}
     bound = {}
     for each in network.inputs:
         if each.dtype and each.shape is not None:
-            bound[each.name] = Value(each.name, each.dtype, bound_shape(each, batch, known))
-    names: dict[str, int] = {"batch": batch, **known}
-    for each in network.inputs:
-        shape = bound[each.name].shape or () if each.name in bound else ()
-        for name, size in zip(each.shape or (), shape, strict=False):
-            if isinstance(name, str) and isinstance(size, int):
-                names[name] = size
-    for info in model.graph.input:
+            shape = bound_shape(each, names["batch"], known)
+            bound[each.name] = value_info(Value(each.name, each.dtype, shape))
+            names.update((name, size) for name, size in zip(each.shape, shape, strict=True) if isinstance(name, str))
+    for info in graph.input:
         if info.name in bound:
-            info.CopyFrom(value_info(bound[info.name]))
+            info.CopyFrom(bound[info.name])
     return names
 
 
@@ -144,15 +140,11 @@ def _inferred_once(model: onnx.ModelProto, name: str, *, follow: bool) -> dict[s
 
 def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
     """The places of Range nodes, and whether there are any in subgraphs or functions."""
-    within = {at for at, each in enumerate(model.graph.node) if each.op_type == "Range"}
-    waiting = [node for function in model.functions for node in function.node]
-    waiting += [inner for node in model.graph.node for graph in subgraphs(node) for inner in graph.node]
-    while waiting:
-        node = waiting.pop()
-        if node.op_type == "Range":
-            return within, True
-        waiting += [inner for graph in subgraphs(node) for inner in graph.node]
-    return within, False
+    nodes = model.graph.node
+    functions = [node for function in model.functions for node in function.node]
+    inner = [graph.node for node in nodes for graph in subgraphs(node)]
+    inside = any(each.op_type == "Range" for some in (functions, *inner) for each in all_nodes(some))
+    return {at for at, each in enumerate(nodes) if each.op_type == "Range"}, inside
 
 
 def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:

@@ -226,6 +226,14 @@ def make_inputs(
     return {each.name: _draw(each.name, shape, dtype, seed, fills.get(each.name, 2)) for each, shape, dtype in drawing}
 
 
+def batch_axis(value: Value, sizes: Mapping[str, int]) -> int | None:
+    """The axis of an input that is the batch: the one of that name, else a first axis that nobody says; or ``None``."""
+    shape = value.shape or ()
+    if "batch" in shape:
+        return shape.index("batch")
+    return 0 if shape and not isinstance(shape[0], int) and shape[0] not in sizes else None
+
+
 def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape with its open sizes filled in: from ``sizes``, and the first axis with ``batch`` where they lack it.
 

@@ -8,7 +8,7 @@ written, and are tested on made questions in the files' format. Hardware: one GP
 
 from __future__ import annotations
 
-from levelbench.networks.zoo.blocks import with_span_loss
+from levelbench.networks.losses import with_span_loss
 from levelbench.networks.zoo.reading import bidaf as bidaf_network
 from levelbench.networks.zoo.reading import small_qanet
 from levelbench.training.datasets.questions import CHARACTERS, CONTEXT, LETTERS, QUESTION, WORDS, Squad

@@ -7,8 +7,8 @@ the data.
 
 from __future__ import annotations
 
+from levelbench.networks.losses import with_token_loss
 from levelbench.networks.network import Network
-from levelbench.networks.zoo.blocks import with_token_loss
 from levelbench.networks.zoo.language import transformer
 from levelbench.training.datasets.bibles import LENGTH, TOKENS, VersePairs
 from levelbench.training.optimizers import Adam

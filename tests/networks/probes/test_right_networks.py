@@ -7,9 +7,9 @@ import pytest
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks import Draw, GraphBuilder
+from levelbench.networks.inspect import random_values
 from levelbench.networks.probes import check_network, compare_network
 from levelbench.networks.probes.agreement import coarsest_dtype, judge, limit_for
-from levelbench.networks.probes.divergence import random_values
 from levelbench.operators.frameworks import load_framework
 
 
@@ -73,7 +73,7 @@ def test_what_depends_on_random_numbers_is_not_compared():
     network = g.build()
     (found,) = compare_network(network, {"same": NumpyBackend()}, NumpyBackend()).backends
     assert {each.name: each.status for each in found.tensors} == {"noisy": "not compared", "plain": "agrees"}
-    assert "noisy" in random_values(network)
+    assert "noisy" in random_values(network.model.graph)
 
 
 def test_a_framework_that_only_infers_has_its_gradients_not_compared_with_the_reason(varied):

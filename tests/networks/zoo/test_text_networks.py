@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DefinitionError
+from levelbench.networks.losses import with_span_loss, with_token_loss
 from levelbench.networks.zoo import build
-from levelbench.networks.zoo.blocks import with_span_loss, with_token_loss
 from levelbench.networks.zoo.language import word_bag
 from levelbench.networks.zoo.reading import bidaf, small_qanet
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.experiments.request import load_task
 from levelbench.measure.environment.machine import memory_left_bytes
-from levelbench.networks.benchmark.cases import digest_of, read_inputs
+from levelbench.networks.benchmark.cases import digest_of
 from levelbench.networks.executor import Backend
 from levelbench.networks.files import load
 from levelbench.networks.inference import Answerer, Feed, PreparedFeed, RawFeed, Source
-from levelbench.networks.network import Network
+from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.values import Value
 from levelbench.operators.frameworks import load_framework, open_framework
 from levelbench.records.inference import Accuracy, Data, InferenceSpecification

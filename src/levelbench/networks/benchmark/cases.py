@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, LevelbenchError, UsageError
 from levelbench.networks.cost import network_cost, signature_of
-from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.native import NativeModel, load_native
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
-from levelbench.networks.values import Value, dtype_of
+from levelbench.networks.values import batch_axis, dtype_of
 from levelbench.operators.cost import Cost
 from levelbench.records.networks import NetworkCase, NetworkFacts, NetworkSpecification
 
@@ -98,14 +97,6 @@ def build_base(case: NetworkCase) -> Network:
     return load(Path(case.path))
 
 
-def batch_axis(value: Value, sizes: Mapping[str, int]) -> int | None:
-    """The axis of an input that is the batch: the one of that name, else a first axis that nobody says; or ``None``."""
-    shape = value.shape or ()
-    if "batch" in shape:
-        return shape.index("batch")
-    return 0 if shape and not isinstance(shape[0], int) and shape[0] not in sizes else None
-
-
 def refuse_fixed_batch(network: Network, case: NetworkCase) -> None:
     """``UsageError`` where the case asks for another batch than the one that the model's inputs are fixed to."""
     if case.batch == 1 or any(batch_axis(each, network.sizes) is not None for each in network.inputs):
@@ -114,12 +105,6 @@ def refuse_fixed_batch(network: Network, case: NetworkCase) -> None:
     if case.batch not in firsts:
         fixed = f"its inputs have fixed shapes ({', '.join(str(each.shape) for each in network.inputs)})"
         raise UsageError(f"a batch of {case.batch} for {case.name}", fixed, "measure it as it is: --batch 1")
-
-
-def read_inputs(network: Network) -> list[str]:
-    """The inputs on which the outputs but the loss depend, in the network's order: those that ``infer`` takes."""
-    _, read = needed_nodes(network.model.graph, [each.name for each in network.outputs])
-    return [each.name for each in network.inputs if each.name in read]
 
 
 def _same_file(case: NetworkCase, path: Path) -> None:

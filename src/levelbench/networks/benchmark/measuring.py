@@ -3,8 +3,7 @@
 Whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can only be had
 once in a process (imports, compilation, a peak) is taken first, and what needs many calls comes after it.
 
-- A mean over several calls has no tail, so each latency is one call, however short; what reading the clock costs is
-  kept beside the values.
+- A mean over several calls has no tail, so each latency is one call, however short.
 - The peak memory of a call is how far it rose above what the process held before the executor was made. On the CPU the
   kernel counts what is resident, whatever allocator a framework brings, and its high-water mark can be lowered before
   the call; so the difference holds parameters, inputs, activations and workspaces, and neither the libraries nor the
@@ -34,12 +33,12 @@ from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
-from levelbench.measure.loops import Timer, Work, measure_timer, time_ns
+from levelbench.measure.loops import Work, time_ns
 from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, memory_meter
 from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
-from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, read_inputs
+from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case
 from levelbench.networks.benchmark.reference import (
     KeptTensor,
     Reference,
@@ -48,11 +47,12 @@ from levelbench.networks.benchmark.reference import (
     cut,
     first_rows,
     load,
+    named,
     tensor_of,
     to_be_checked,
 )
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
-from levelbench.networks.network import Network
+from levelbench.networks.network import Network, read_inputs
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
@@ -76,14 +76,13 @@ _OVERRUN = 3.0
 class Latency:
     """Raw latencies in seconds, shape (n,), after warm-up; ``warmup`` holds what came before.
 
-    ``timer`` is what reading the clock costs: it is in each value, and not subtracted.
+    What reading the clock costs is in each value.
     """
 
     values: NDArray[np.float64]
     warmup: NDArray[np.float64]
     warmup_reason: str
     stopped_by: str
-    timer: Timer
 
 
 def enough(samples: int, precision: float, budget_s: float) -> StoppingRule:
@@ -96,7 +95,6 @@ def enough(samples: int, precision: float, budget_s: float) -> StoppingRule:
 
 def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Latency:
     """Call ``work``, which ends when its result is there, until ``until`` is met."""
-    timer = measure_timer(clock)
     started_ns = clock.now_ns()
     values_ns: list[int] = [time_ns(work, clock)]
     while True:
@@ -105,7 +103,7 @@ def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Late
         progress = SampleSoFar(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
         check = until.check(progress)
         if check.met:
-            return Latency(values[found.cut :], values[: found.cut], found.reason, check.text, timer)
+            return Latency(values[found.cut :], values[: found.cut], found.reason, check.text)
         # At most a third more before the next look: each look is another chance to stop on a lucky agreement.
         block = min(until.more(progress), max(2, len(values) // 3))
         values_ns += [time_ns(work, clock) for _ in range(block)]
@@ -196,11 +194,7 @@ class PreparedCase:
         """Keep of the first call's results what is compared, and let go of them: no peak shall hold them."""
         found, self._found = self._found, None
         wanted = reference.tensors
-        if self._trains:
-            named = [("loss", found[0]), *((f"gradient of {name}", each) for name, each in found[1].items())]
-        else:
-            named = [(f"output {at}", each) for at, each in enumerate(found)]
-        for name, each in named:
+        for name, each in named(found, trains=self._trains).items():
             if name in wanted:
                 self._kept[name] = tensor_of(_like(self._host(each), wanted[name].shape, reference.facts.rows))
 
@@ -227,8 +221,8 @@ class PreparedCase:
     def _alone(self, rows: int) -> dict[str, KeptTensor]:
         network = self.made.network
         assert network is not None
-        outputs = self.executor.infer(*self._native(first_rows(network, self._hosted_inputs(), rows)))
-        return {f"output {at}": tensor_of(self._host(each)) for at, each in enumerate(outputs)}
+        found = self.executor.infer(*self._native(first_rows(network, self._hosted_inputs(), rows)))
+        return {name: tensor_of(self._host(each)) for name, each in named(found, trains=False).items()}
 
     def _step_of(self, rows: int) -> dict[str, KeptTensor]:
         """A training step of the first rows, as the reference made it."""
@@ -237,10 +231,8 @@ class PreparedCase:
         network, _ = to_be_checked(base, self.specification)
         case = self.specification.case
         inputs = first_rows(network, network.make_inputs(case.batch, 0, case.sizes), rows)
-        executor = self._executor(network, trains=True)
-        loss, gradients = executor.infer_and_backprop(*self._native(inputs))
-        found = {f"gradient of {name}": tensor_of(self._host(each)) for name, each in gradients.items()}
-        return {"loss": tensor_of(self._host(loss)), **found}
+        found = self._executor(network, trains=True).infer_and_backprop(*self._native(inputs))
+        return {name: tensor_of(self._host(each)) for name, each in named(found, trains=True).items()}
 
     def _executor(self, network: Network | None, trains: bool) -> Executor:
         if network is None:
@@ -404,22 +396,6 @@ def measure_network(
         return NetworkOutcome("failed", next(iter(said.splitlines()), "")[:300])
 
 
-class _Phases:
-    """Says which stage begins, and records how long a phase took."""
-
-    def __init__(self, record: Record, on_stage: Callable[[str], None], clock: Clock = HOST) -> None:
-        self._record, self._clock, self.begin = record, clock, on_stage
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """A stretch that ends with its work done; nothing is recorded of one that raises."""
-        self.begin(name)
-        before_ns = self._clock.now_ns()
-        yield
-        seconds = (self._clock.now_ns() - before_ns) * 1e-9
-        self._record(Measurement(f"phase/{name}", "s", seconds, "host clock"))
-
-
 def _measured(
     specification: NetworkSpecification,
     reference: Reference,
@@ -427,38 +403,47 @@ def _measured(
     on_stage: Callable[[str], None],
     open_backend: Callable[[str, str], OperatorBackend],
 ) -> NetworkOutcome:
-    arm, phases = specification.arm, _Phases(record, on_stage)
-    with phases.phase("open"):
+    arm = specification.arm
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        """A stretch that ends with its work done; nothing is recorded of one that raises."""
+        on_stage(name)
+        before_ns = HOST.now_ns()
+        yield
+        record(Measurement(f"phase/{name}", "s", (HOST.now_ns() - before_ns) * 1e-9, "host clock"))
+
+    with phase("open"):
         backend = open_backend(arm.framework, arm.device)
     if not isinstance(backend, Backend):
         asked = f"a network on {arm.framework}"
         raise UnsupportedError(asked, "it runs single operators only", "use another framework")
     mode = backend.chosen_mode(arm.mode or None)
-    with phases.phase("build"):
+    with phase("build"):
         made = make_case(specification)
     known = known_of(made, specification, backend.describe(), mode)
     record(known.facts)
     _check_fit(known, specification)
     footprint = Footprint(meter_of(backend, arm.device))
-    with phases.phase("prepare"):
+    with phase("prepare"):
         trial = PreparedCase(backend, made, specification, mode)
     if made.native is not None:
         # Only its executor knows them; a reader takes the last facts.
         record(structs.replace(known.facts, parameters=trial.parameter_count()))
-    with phases.phase("first"):
+    with phase("first"):
         trial.first()
     trial.keep(reference)
-    phases.begin("memory")
+    on_stage("memory")
     record(footprint.of(trial.work))
-    phases.begin("check")
+    on_stage("check")
     finding = trial.check(reference)
-    phases.begin("latency")
+    on_stage("latency")
     clock = HOST if arm.device == "cpu" else backend.clock()
     until = enough(specification.samples, specification.precision, specification.budget_s)
     taken = sample_latency(trial.work, until, clock)
     record(Samples("warmup", "s", taken.warmup.tolist()))
     record(Samples("latency", "s", taken.values.tolist()))
-    phases.begin("operators")
+    on_stage("operators")
     reason = _operators(trial, known, taken, specification, record)
     return NetworkOutcome(
         "wrong" if finding.wrong else "measured",

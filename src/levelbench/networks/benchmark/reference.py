@@ -11,21 +11,23 @@ fault only if roundings of parameters and inputs (a ReLU at zero that turns over
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from levelbench.checks.arrays import Correctness, Host, difference, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
-from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
+from levelbench.networks.benchmark.cases import build_base, trained
 from levelbench.networks.cost import network_cost
-from levelbench.networks.executor import Backend
-from levelbench.networks.network import Network
+from levelbench.networks.executor import Array, Backend
+from levelbench.networks.inspect import random_values
+from levelbench.networks.network import Network, read_inputs
+from levelbench.networks.values import batch_axis
 from levelbench.operators.frameworks import open_framework
-from levelbench.operators.node import OperatorNode
 from levelbench.records.networks import NetworkSpecification
 
 LIMIT_FLOPS = 1e10
@@ -34,7 +36,6 @@ _ELEMENTS = 2**16
 _SHAKES = 2
 _LEAST_TRAINED = 4
 """Rows that a training step is checked with: the variance of fewer is too often zero."""
-_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"})
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,14 @@ class ReferenceFacts(msgspec.Struct, frozen=True):
     """``rows`` of the batch were computed ``by`` a framework; ``reason`` says why there is no reference.
 
     ``evaluation`` tells that a training step was computed as in evaluation, as it would draw random numbers.
+    ``tensors`` are shape, largest magnitude and movement by name.
     """
 
     rows: int = 0
     by: str = ""
     reason: str = ""
     evaluation: bool = False
-    shapes: dict[str, tuple[int, ...]] = {}
-    largest: dict[str, float] = {}
-    moved: dict[str, float] = {}
+    tensors: dict[str, tuple[tuple[int, ...], float, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,9 @@ def to_be_checked(network: Network, specification: NetworkSpecification) -> tupl
     if specification.direction == "forward":
         return network, False
     found = trained(network, specification.loss)
-    if any(_draws(node) for node in found.nodes):
+    if random_values(found.model.graph):
         return trained(network, specification.loss, training=False), True
     return found, False
-
-
-def _draws(node: OperatorNode) -> bool:
-    return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2]))
 
 
 def make(specification: NetworkSpecification) -> Reference:
@@ -145,13 +141,13 @@ def make(specification: NetworkSpecification) -> Reference:
 def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, KeptTensor]:
     """The wanted tensors, and how far roundings move each."""
     parameters = network.initialise(0)
-    found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction)}
+    found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction).items()}
     for seed in range(_SHAKES):
         random = np.random.default_rng(seed)
         values, given = (
             {name: _shaken(each, random) for name, each in arrays.items()} for arrays in (parameters, inputs)
         )
-        for name, array in _computed(backend, network, values, given, direction):
+        for name, array in _computed(backend, network, values, given, direction).items():
             moved = distance(name, found[name].values, kept(array))
             found[name] = replace(found[name], moved=max(found[name].moved, moved))
     return found
@@ -184,23 +180,21 @@ def size(name: str, values: Host) -> float:
 
 
 def _computed(
-    backend: Backend,
-    network: Network,
-    parameters: Mapping[str, Host],
-    inputs: Mapping[str, Host],
-    direction: str,
-) -> Iterator[tuple[str, Host]]:
-    names = read_inputs(network) if direction == "forward" else list(inputs)
-    native = [backend.array(inputs[name]) for name in names]
-    executor = backend.executor(network, parameters, trains=direction == "backward")
-    if direction == "forward":
-        for at, output in enumerate(executor.infer(*native)):
-            yield f"output {at}", np.asarray(backend.host(output))
-        return
-    loss, gradients = executor.infer_and_backprop(*native)
-    yield "loss", np.asarray(backend.host(loss))
-    for name, gradient in gradients.items():
-        yield f"gradient of {name}", np.asarray(backend.host(gradient))
+    backend: Backend, network: Network, parameters: Mapping[str, Host], inputs: Mapping[str, Host], direction: str
+) -> dict[str, Host]:
+    trains = direction == "backward"
+    native = [backend.array(inputs[name]) for name in (inputs if trains else read_inputs(network))]
+    executor = backend.executor(network, parameters, trains=trains)
+    found = executor.infer_and_backprop(*native) if trains else executor.infer(*native)
+    return {name: np.asarray(backend.host(each)) for name, each in named(found, trains=trains).items()}
+
+
+def named(found: Any, *, trains: bool) -> dict[str, Array]:
+    """What an executor answers with, outputs or loss and gradients, by the names of a reference's tensors."""
+    if not trains:
+        return {f"output {at}": each for at, each in enumerate(found)}
+    loss, gradients = found
+    return {"loss": loss, **{f"gradient of {name}": each for name, each in gradients.items()}}
 
 
 def _rows(network: Network, specification: NetworkSpecification) -> int:
@@ -215,12 +209,8 @@ def _rows(network: Network, specification: NetworkSpecification) -> int:
 
 def save(reference: Reference, path: Path) -> None:
     """Write a reference to ``path``, an ``.npz`` file without pickled objects."""
-    facts = msgspec.structs.replace(
-        reference.facts,
-        shapes={name: each.shape for name, each in reference.tensors.items()},
-        largest={name: each.largest for name, each in reference.tensors.items()},
-        moved={name: each.moved for name, each in reference.tensors.items()},
-    )
+    kept = {name: (each.shape, each.largest, each.moved) for name, each in reference.tensors.items()}
+    facts = msgspec.structs.replace(reference.facts, tensors=kept)
     arrays = {f"tensor{at}": each.values for at, each in enumerate(reference.tensors.values())}
     text = np.frombuffer(msgspec.json.encode(facts), np.uint8)
     np.savez(path, allow_pickle=False, facts=text, **arrays)
@@ -231,8 +221,8 @@ def load(path: Path) -> Reference:
     with np.load(path, allow_pickle=False) as stored:
         facts = msgspec.json.decode(stored["facts"].tobytes(), type=ReferenceFacts)
         tensors = {
-            name: KeptTensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
-            for at, (name, shape) in enumerate(facts.shapes.items())
+            name: KeptTensor(shape, largest, stored[f"tensor{at}"], moved)
+            for at, (name, (shape, largest, moved)) in enumerate(facts.tensors.items())
         }
     return Reference(facts, tensors)
 

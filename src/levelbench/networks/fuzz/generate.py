@@ -9,13 +9,12 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import helper
 
 from levelbench.checks.arrays import Host
@@ -59,7 +58,7 @@ def generate(draws: Draws, name: str = "fuzz") -> Specimen:
     # With a parameter added to it, a gradient comes all the way back.
     first = graph.items[0]
     shift = graph.parameter(first.shape, first.dtype)
-    graph.items.append(first.like(graph.node("Add", first.name, shift.name), bound=1.5, least=-1.5))
+    graph.items.append(graph.node("Add", first, shift))
     wanted = draws.integer(FEWEST, MOST_NODES)
     groups = (ELEMENTWISE, MOVING, LAYERS)
     for _ in range(4 * MOST_NODES):
@@ -72,7 +71,7 @@ def generate(draws: Draws, name: str = "fuzz") -> Specimen:
 
 def _finished(graph: Sketch, given: int) -> Specimen:
     """With outputs: what nothing reads, but now and then one of several, which leaves dead ends."""
-    made = [each for each in graph.items[given:] if each.dtype != "bool"]
+    made = graph.items[given:]
     ends = [each for each in made if each.name not in graph.read] or made[-1:]
     if len(ends) > 1 and graph.draws.integer(0, 3) == 3:
         ends = ends[1:]
@@ -111,11 +110,11 @@ def _smaller(case: Specimen, reference: Runner) -> Iterator[Specimen]:
     for at in reversed(range(len(network.nodes))):
         names = [name for name in network.nodes[at].outputs if name]
         if all(name in values and name not in outputs for name in names):
-            yield _cut(case, names, values)
+            yield _removed(case, at, {name: values[name] for name in names}, {})
     for at, node in enumerate(network.nodes):
         alike = [name for name in node.inputs if name and _alike(name, node.outputs[0], case, values)]
         if alike and len(node.outputs) == 1 and node.outputs[0] not in outputs:
-            yield _bypassed(case, at, alike[0])
+            yield _removed(case, at, {}, {node.outputs[0]: alike[0]})
 
 
 def _values(case: Specimen, reference: Runner) -> dict[str, Host]:
@@ -140,30 +139,17 @@ def _of(network: Network, case: Specimen, more: dict[str, Host] | None = None) -
     return Specimen(network, parameters, inputs)
 
 
-def _cut(case: Specimen, names: Sequence[str], values: dict[str, Host]) -> Specimen:
-    model = onnx.ModelProto()
-    model.CopyFrom(case.network.model)
-    kept = [each for each in model.graph.node if not set(each.output) & set(names)]
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
-    for name in names:
-        value = values[name]
-        model.graph.input.append(helper.make_tensor_value_info(name, element_type(value.dtype.name), value.shape))
-    outputs = [each.name for each in case.network.outputs]
-    return _of(part_of(case.network.replace(model=model), outputs), case, {name: values[name] for name in names})
-
-
-def _bypassed(case: Specimen, index: int, name: str) -> Specimen:
-    model = onnx.ModelProto()
-    model.CopyFrom(case.network.model)
-    (old,) = model.graph.node[index].output
+def _removed(case: Specimen, index: int, given: dict[str, Host], instead: dict[str, str]) -> Specimen:
+    """Without the node at ``index``: what it made is ``given`` as inputs, or another value is read ``instead``."""
+    model = case.network.copied()
     del model.graph.node[index]
+    for name, value in given.items():
+        model.graph.input.append(helper.make_tensor_value_info(name, element_type(value.dtype.name), value.shape))
     for node in model.graph.node:
-        for at, each in enumerate(node.input):
-            if each == old:
-                node.input[at] = name
+        for at, name in enumerate(node.input):
+            node.input[at] = instead.get(name, name)
     outputs = [each.name for each in case.network.outputs]
-    return _of(part_of(case.network.replace(model=model), outputs), case)
+    return _of(part_of(case.network.replace(model=model), outputs), case, given)
 
 
 @dataclass
@@ -177,17 +163,10 @@ class FuzzCounts:
 
 
 def agreement_on(
-    case: Specimen,
-    backends: Mapping[str, OperatorBackend],
-    reference: OperatorBackend,
-    *,
-    gradients: bool = True,
-    locate: bool = True,
+    case: Specimen, backends: Mapping[str, OperatorBackend], reference: OperatorBackend, *, locate: bool = True
 ) -> Agreement:
     """The case on each of ``backends`` against ``reference``."""
-    return compare_network(
-        case.network, backends, reference, case.inputs, case.parameters, gradients=gradients, locate=locate
-    )
+    return compare_network(case.network, backends, reference, case.inputs, case.parameters, locate=locate)
 
 
 def fuzz(

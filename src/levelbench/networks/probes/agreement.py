@@ -24,7 +24,7 @@ from levelbench.checks.arrays import Errors, Host, difference, errors, is_float,
 from levelbench.checks.findings import Report, failed, not_tried, noted, passed
 from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.networks.network import Network
-from levelbench.networks.probes.running import Arrays, Runner
+from levelbench.networks.probes.running import Arrays
 from levelbench.networks.values import dtype_of
 
 TensorStatus = Literal["agrees", "wrong", "rounding", "not compared"]
@@ -49,10 +49,6 @@ class TensorAgreement:
     limit: float = 0.0
     errors: Errors | None = None
     detail: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON types only."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -84,10 +80,6 @@ class DivergencePoint:
             "whole": "no operator is wrong where its result is read",
         }[self.cause]
         return f"{text}. {self.detail}" if self.detail else text
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON types only."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -149,8 +141,8 @@ class BackendAgreement:
             "lacks": self.lacks,
             "raised": self.raised,
             "repeats": self.repeats,
-            "tensors": [each.to_dict() for each in self.tensors],
-            "divergences": [each.to_dict() for each in self.divergences],
+            "tensors": [asdict(each) for each in self.tensors],
+            "divergences": [asdict(each) for each in self.divergences],
         }
 
 
@@ -351,37 +343,31 @@ _FACTOR = 8.0
 
 
 class Conditioning:
-    """Runs a network under small changes of its parameters and inputs; answers what each tensor moved by.
+    """Runs a network under small changes of its parameters and inputs, and answers what each tensor moved by.
 
     The largest deviation of three runs is taken eight times: roundings happen at each operator, not at the inputs only.
     """
 
-    def __init__(self, network: Network, parameters: Arrays, inputs: Arrays, runner: Runner, dtype: DTypeLike) -> None:
-        self._network, self._parameters, self._inputs, self._runner = network, parameters, inputs, runner
+    def __init__(
+        self, run: Callable[[Arrays, Arrays], Mapping[str, Host]], parameters: Arrays, inputs: Arrays, dtype: DTypeLike
+    ) -> None:
+        """``run`` answers with tensors by name for parameters and inputs."""
+        self._run, self._parameters, self._inputs = run, parameters, inputs
         self._roundoff = unit_roundoff(dtype)
 
-    def of_output(self, name: str, base: Host) -> RoundingEffect | None:
-        """What roundings do to an output whose value is ``base``; ``None`` where that cannot be told."""
-        return _moved([each.get(name) for each in self._outputs], base)
-
-    def of_gradient(self, name: str, base: Host) -> RoundingEffect | None:
-        """As :meth:`of_output`, for the gradient of a parameter."""
-        return _moved([each.get(name) for each in self._gradients], base)
+    def of(self, name: str, base: Host) -> RoundingEffect | None:
+        """What roundings do to a tensor whose value is ``base``; ``None`` where that cannot be told."""
+        return _moved([each.get(name) for each in self._runs], base)
 
     @cached_property
-    def _outputs(self) -> list[dict[str, Host]]:
-        return self._runs(lambda parameters, inputs: self._runner.outputs(self._network, parameters, inputs))
-
-    @cached_property
-    def _gradients(self) -> list[dict[str, Host]]:
-        return self._runs(lambda parameters, inputs: self._runner.gradients(self._network, parameters, inputs)[1])
-
-    def _runs(self, run: Callable[[Arrays, Arrays], dict[str, Host]]) -> list[dict[str, Host]]:
+    def _runs(self) -> list[Mapping[str, Host]]:
         found = []
         for seed in range(_TIMES):
             random = np.random.default_rng(seed)
             try:
-                found.append(run(self._perturbed(self._parameters, random), self._perturbed(self._inputs, random)))
+                found.append(
+                    self._run(self._perturbed(self._parameters, random), self._perturbed(self._inputs, random))
+                )
             except LevelbenchError:
                 return []
         return found

@@ -7,14 +7,14 @@ wrong alike, and where they diverge, the operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
+from levelbench.networks.inspect import random_values
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
     Agreement,
@@ -22,7 +22,6 @@ from levelbench.networks.probes.agreement import (
     Conditioning,
     DivergencePoint,
     Kind,
-    RoundingEffect,
     TensorAgreement,
     coarsest_dtype,
     judge,
@@ -35,12 +34,10 @@ from levelbench.networks.probes.divergence import (
     audit,
     first_divergence,
     first_wrong_gradient,
-    random_values,
 )
 from levelbench.networks.probes.running import Arrays, Runner, with_probe
 from levelbench.operators.contract import OperatorBackend
 
-_NOT_ASKED = "they were not asked for"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -89,92 +86,115 @@ def compare_network(
     parameters = network.initialise(seed) if parameters is None else parameters
     setting = Pairing(network, parameters, inputs, Runner(reference_name, reference), Runner("", reference))
     tell(f"{network.name} on {reference_name}")
-    expected = _expected(replace(setting, scale=tolerance, budget=budget), gradients)
+    comparison = _Comparison(replace(setting, scale=tolerance, budget=budget), gradients)
     found = []
     for name, backend in backends.items():
         tell(f"{network.name} on {name}")
-        found.append(_compared(expected, Runner(name, backend, modes.get(name, "")), locate, operators))
+        found.append(comparison.of(Runner(name, backend, modes.get(name, "")), locate, operators))
     given = {name: f"{each.dtype}{list(each.shape)}" for name, each in inputs.items()}
     return Agreement(network.name, reference_name, tuple(found), given)
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """What the reference says. ``training`` is the network with a loss, ``no_gradients`` why there are none."""
+class _Comparison:
+    """What the reference says of a network, and how each framework agrees with it."""
 
-    setting: Pairing
-    outputs: Mapping[str, Host]
-    training: Pairing
-    gradients: Mapping[str, Host]
-    no_gradients: str
-    conditioning: Conditioning
-    sloping: Conditioning
-    unsteady: frozenset[str]
-    dtype: np.dtype[Any]
+    def __init__(self, setting: Pairing, gradients: bool) -> None:
+        network, reference = setting.network.for_inference, setting.reference
+        self._setting = replace(setting, network=network)
+        self._outputs = reference.outputs(network, setting.parameters, setting.inputs)
+        dtypes = [each.dtype.name for each in self._outputs.values() if is_float(each.dtype)]
+        self._dtype = dtype = coarsest_dtype(network, dtypes)
+        self._unsteady = random_values(network.model.graph)
+        self._conditioning = Conditioning(
+            partial(reference.outputs, network), setting.parameters, setting.inputs, dtype
+        )
+        self._training, self._no_gradients = self._with_loss(setting) if gradients else (setting, "not asked for")
+        self._trained = [each.name for each in network.parameters if each.trainable] if gradients else []
+        run = partial(reference.gradients, self._training.network)
+        self._sloping = Conditioning(run, self._training.parameters, self._training.inputs, dtype)
+        self._gradients: Mapping[str, Host] = {}
+        if not self._no_gradients:
+            try:
+                self._gradients = run(self._training.parameters, self._training.inputs)
+            except LevelbenchError as error:
+                self._no_gradients = f"the reference has none: {error.asked}: {error.found}"
 
+    def _with_loss(self, setting: Pairing) -> tuple[Pairing, str]:
+        """The network with a loss, and why it has no gradients that could be compared."""
+        if not setting.network.loss:
+            steady = {name: each for name, each in self._outputs.items() if name not in self._unsteady}
+            probed, directions = with_probe(setting.network, steady)
+            setting = replace(setting, network=probed, inputs={**setting.inputs, **directions})
+        network = setting.network
+        if not network.loss:
+            return setting, "no output is a floating-point tensor"
+        if network.loss in random_values(network.model.graph):
+            return setting, "the loss depends on random numbers, which no two frameworks draw alike"
+        if not any(each.trainable for each in network.parameters):
+            return setting, "the network has no trainable parameters"
+        return setting, ""
 
-def _expected(setting: Pairing, gradients: bool) -> _Expected:
-    network = setting.network
-    inference = getattr(network, "for_inference", network)
-    plain = replace(setting, network=inference)
-    outputs = setting.reference.outputs(inference, setting.parameters, setting.inputs)
-    dtype = coarsest_dtype(inference, [each.dtype.name for each in outputs.values() if is_float(each.dtype)])
-    training, reason = setting, ""
-    slopes: Mapping[str, Host] = {}
-    unsteady = random_values(inference)
-    if not gradients:
-        reason = _NOT_ASKED
-    elif not network.loss:
-        steady = {name: each for name, each in outputs.items() if name not in unsteady}
-        probed, directions = with_probe(network, steady)
-        training = replace(setting, network=probed, inputs={**setting.inputs, **directions})
-        if not probed.loss:
-            reason = "no output is a floating-point tensor"
-    if not reason and training.network.loss in random_values(training.network):
-        reason = "the loss depends on random numbers, which no two frameworks draw alike"
-    if not reason and not any(each.trainable for each in network.parameters):
-        reason = "the network has no trainable parameters"
-    if not reason:
+    def of(self, runner: Runner, locate: bool, operators: bool) -> BackendAgreement:
+        """One framework: outputs, then gradients, then where it parts."""
+        setting = replace(self._setting, other=runner)
+        mode = runner.mode or next(iter(getattr(runner.backend, "modes", ())), "")
         try:
-            _, slopes = setting.reference.gradients(training.network, training.parameters, training.inputs)
+            outputs, repeats = runner.twice(setting.network, setting.parameters, setting.inputs)
         except LevelbenchError as error:
-            reason = f"the reference has none: {error.asked}: {error.found}"
-    return _Expected(
-        plain,
-        outputs,
-        training,
-        slopes,
-        reason,
-        Conditioning(inference, setting.parameters, setting.inputs, setting.reference, dtype),
-        Conditioning(training.network, training.parameters, training.inputs, setting.reference, dtype),
-        frozenset(unsteady),
-        dtype,
-    )
+            return BackendAgreement(runner.name, mode, lacks=f"{error.asked}: {error.found}")
+        except Exception as error:  # noqa: BLE001  # the boundary to frameworks
+            return BackendAgreement(runner.name, mode, raised=_line(error))
+        tensors = [self._output(name, outputs.get(name)) for name in self._outputs]
+        try:
+            slopes, reason = self._slopes(runner)
+        except Exception as error:  # noqa: BLE001  # the boundary to frameworks
+            said = f"{_line(error)}, for gradients"
+            return BackendAgreement(runner.name, mode, tuple(tensors), (), repeats, raised=said)
+        tensors += [self._gradient(name, slopes.get(name), reason) for name in self._trained]
+        divergences: list[DivergencePoint] = []
+        if locate and any(each.status == "wrong" and each.kind == "output" for each in tensors):
+            divergences.append(first_divergence(setting))
+        elif locate and any(each.status == "wrong" for each in tensors):
+            divergences.append(first_wrong_gradient(replace(self._training, other=runner)))
+        faults = _each_operator(setting) if operators else []
+        return BackendAgreement(runner.name, mode, tuple(tensors), (*divergences, *faults), repeats)
 
+    def _limit(self, kind: Kind, value: Host) -> float:
+        """By the value's dtype, or the coarser one in which the network computes on the way to it."""
+        if not is_float(value.dtype):
+            return 0.0
+        return self._setting.scale * limit_for(kind, max(value.dtype, self._dtype, key=unit_roundoff))
 
-def _compared(expected: _Expected, runner: Runner, locate: bool, operators: bool) -> BackendAgreement:
-    """One framework: outputs, then gradients, then where it parts."""
-    setting = replace(expected.setting, other=runner)
-    mode = runner.mode or next(iter(getattr(runner.backend, "modes", ())), "")
-    try:
-        outputs, repeats = runner.twice(setting.network, setting.parameters, setting.inputs)
-    except LevelbenchError as error:
-        return BackendAgreement(runner.name, mode, lacks=f"{error.asked}: {error.found}")
-    except Exception as error:  # noqa: BLE001  # the boundary to frameworks
-        return BackendAgreement(runner.name, mode, raised=_line(error))
-    tensors = [_output(expected, name, outputs.get(name)) for name in expected.outputs]
-    try:
-        slopes, reason = _slopes(expected, runner)
-    except Exception as error:  # noqa: BLE001  # the boundary to frameworks
-        return BackendAgreement(runner.name, mode, tuple(tensors), (), repeats, raised=f"{_line(error)}, for gradients")
-    tensors += [_gradient(expected, name, slopes.get(name), reason) for name in _trained(expected)]
-    divergences: list[DivergencePoint] = []
-    if locate and any(each.status == "wrong" and each.kind == "output" for each in tensors):
-        divergences.append(first_divergence(setting))
-    elif locate and any(each.status == "wrong" for each in tensors):
-        divergences.append(first_wrong_gradient(replace(expected.training, other=runner)))
-    faults = _each_operator(setting) if operators else []
-    return BackendAgreement(runner.name, mode, tuple(tensors), (*divergences, *faults), repeats)
+    def _output(self, name: str, actual: Host | None) -> TensorAgreement:
+        wanted = self._outputs[name]
+        if name in self._unsteady:
+            detail = "it depends on random numbers, which no two frameworks draw alike"
+            return TensorAgreement(name, "output", "not compared", detail=detail)
+        if actual is None:
+            return TensorAgreement(name, "output", "wrong", detail=f"{name!r} is missing, or no tensor")
+        slack = partial(self._conditioning.of, name, wanted)
+        return judge(name, "output", actual, wanted, self._limit("output", wanted), slack=slack)
+
+    def _slopes(self, runner: Runner) -> tuple[Mapping[str, Host], str]:
+        """Gradients by name, and why there are none."""
+        if self._no_gradients:
+            return {}, self._no_gradients
+        training = self._training
+        try:
+            return runner.gradients(training.network, training.parameters, training.inputs), ""
+        except LevelbenchError as error:
+            return {}, f"{error.asked}: {error.found}"
+
+    def _gradient(self, name: str, actual: Host | None, reason: str) -> TensorAgreement:
+        if reason:
+            return TensorAgreement(name, "gradient", "not compared", detail=reason)
+        wanted = self._gradients[name]
+        if actual is None:
+            return TensorAgreement(name, "gradient", "wrong", detail=f"the gradient of {name!r} is missing")
+        slack = partial(self._sloping.of, name, wanted)
+        floor, limit = noise(wanted, self._gradients.values()), self._limit("gradient", wanted)
+        found = judge(name, "gradient", actual, wanted, limit, slack=slack, floor=floor)
+        return replace(found, detail=f"the gradient of {found.detail}") if found.detail else found
 
 
 def _line(error: Exception) -> str:
@@ -191,58 +211,3 @@ def _each_operator(setting: Pairing) -> list[DivergencePoint]:
         )
         for at, _, fault in audit(setting, [each.name for each in setting.network.outputs])
     ]
-
-
-def _trained(expected: _Expected) -> list[str]:
-    if expected.no_gradients == _NOT_ASKED:
-        return []
-    return [each.name for each in expected.setting.network.parameters if each.trainable]
-
-
-def _limit(expected: _Expected, kind: Kind, value: Host) -> float:
-    """By the value's dtype, or the coarser one in which the network computes on the way to it."""
-    if not is_float(value.dtype):
-        return 0.0
-    coarse = max(value.dtype, expected.dtype, key=unit_roundoff)
-    return expected.setting.scale * limit_for(kind, coarse)
-
-
-def _output(expected: _Expected, name: str, actual: Host | None) -> TensorAgreement:
-    wanted = expected.outputs[name]
-    if name in expected.unsteady:
-        detail = "it depends on random numbers, which no two frameworks draw alike"
-        return TensorAgreement(name, "output", "not compared", detail=detail)
-    if actual is None:
-        return TensorAgreement(name, "output", "wrong", detail=f"{name!r} is missing, or no tensor")
-
-    def slack() -> RoundingEffect | None:
-        return expected.conditioning.of_output(name, wanted)
-
-    return judge(name, "output", actual, wanted, _limit(expected, "output", wanted), slack=slack)
-
-
-def _slopes(expected: _Expected, runner: Runner) -> tuple[Mapping[str, Host], str]:
-    """Gradients by name, and why there are none."""
-    if expected.no_gradients:
-        return {}, expected.no_gradients
-    training = expected.training
-    try:
-        return runner.gradients(training.network, training.parameters, training.inputs)[1], ""
-    except LevelbenchError as error:
-        return {}, f"{error.asked}: {error.found}"
-
-
-def _gradient(expected: _Expected, name: str, actual: Host | None, reason: str) -> TensorAgreement:
-    if reason:
-        return TensorAgreement(name, "gradient", "not compared", detail=reason)
-    wanted = expected.gradients[name]
-    if actual is None:
-        return TensorAgreement(name, "gradient", "wrong", detail=f"the gradient of {name!r} is missing")
-
-    def slack() -> RoundingEffect | None:
-        return expected.sloping.of_gradient(name, wanted)
-
-    floor = noise(wanted, expected.gradients.values())
-    limit = _limit(expected, "gradient", wanted)
-    found = judge(name, "gradient", actual, wanted, limit, slack=slack, floor=floor)
-    return replace(found, detail=f"the gradient of {found.detail}") if found.detail else found

@@ -18,7 +18,7 @@ import numpy as np
 
 from levelbench.checks.arrays import Host, difference, is_float
 from levelbench.errors import LevelbenchError
-from levelbench.networks.inspect import needed_nodes
+from levelbench.networks.inspect import needed_nodes, random_values
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
     Conditioning,
@@ -36,8 +36,6 @@ from levelbench.operators.probes.subject import HostOperator
 
 BUDGET = 256 * 2**20
 """Bytes of values of each framework that are held at a time."""
-
-_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
 @dataclass(frozen=True)
@@ -87,17 +85,6 @@ def first_divergence(setting: Pairing) -> DivergencePoint:
     return DivergencePoint("forward", "operator", at, setting.network.nodes[at].title, output, grown)
 
 
-def random_values(network: Network) -> set[str]:
-    """Names of values that depend on random numbers, which no two frameworks draw alike."""
-    found: set[str] = set()
-    trained = {each.name for each in network.model.graph.initializer if each.data_type == 9 and any(each.raw_data)}
-    for node in network.model.graph.node:
-        drops = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in trained
-        if node.op_type in _RANDOM or drops or any(name in found for name in node.input):
-            found.update(name for name in node.output if name)
-    return found
-
-
 def node_values(setting: Pairing, index: int) -> dict[str, Host]:
     """What the node at ``index`` reads, as the reference computes it."""
     return _values(setting, setting.reference, reads_of(setting.network, index))
@@ -122,7 +109,7 @@ def _places(setting: Pairing) -> Iterator[NodeOutput]:
     network = setting.network
     wanted = [each.name for each in network.outputs]
     needed, _ = needed_nodes(network.model.graph, wanted)
-    unsteady = random_values(network)
+    unsteady = random_values(network.model.graph)
     todo = [(at, name) for at in needed for name in network.model.graph.node[at].output if name]
     count = 8
     while todo:
@@ -179,7 +166,7 @@ def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float
     """
     network = setting.network
     needed, _ = needed_nodes(network.model.graph, outputs)
-    unsteady = random_values(network)
+    unsteady = random_values(network.model.graph)
     todo = [
         at for at in needed if network.nodes[at].op_type != "Constant" and not unsteady & set(network.nodes[at].outputs)
     ]
@@ -295,15 +282,15 @@ def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequenc
         if not probed.loss or not inputs:
             return ""
         given = {**alone.inputs, **directions}
-        _, ours = setting.reference.gradients(probed, alone.parameters, given)
-        _, theirs = setting.other.gradients(probed, alone.parameters, given)
+        ours = setting.reference.gradients(probed, alone.parameters, given)
+        theirs = setting.other.gradients(probed, alone.parameters, given)
     except LevelbenchError:
         return ""
     for name in inputs:
         base = ours[name]
-        perturbed = Conditioning(probed, alone.parameters, given, setting.reference, base.dtype)
+        perturbed = Conditioning(partial(setting.reference.gradients, probed), alone.parameters, given, base.dtype)
         limit = setting.scale * limit_for("gradient", base.dtype)
-        slack = partial(perturbed.of_gradient, name, base)
+        slack = partial(perturbed.of, name, base)
         tensor = judge(name, "gradient", theirs[name], base, limit, slack=slack, floor=noise(base, ours.values()))
         if tensor.status == "wrong":
             return f"the gradient of its input {tensor.detail}"

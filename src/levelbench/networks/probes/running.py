@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from numpy.typing import DTypeLike
 from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
+from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.inspect import needed_nodes, outer_reads
-from levelbench.networks.network import Network
+from levelbench.networks.losses import LossSplice
+from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.values import Parameter, element_type
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OperatorNode, structural
@@ -56,17 +57,15 @@ class Runner:
             first, second = (self._inferred(executor, network, inputs) for _ in range(2))
         return first, all(each.tobytes() == second[name].tobytes() for name, each in first.items())
 
-    def gradients(self, network: Network, parameters: Arrays, inputs: Arrays) -> tuple[Host, dict[str, Host]]:
-        """The loss, and the gradients of the trainable parameters by name."""
+    def gradients(self, network: Network, parameters: Arrays, inputs: Arrays) -> dict[str, Host]:
+        """The gradients of the trainable parameters by name."""
         backend = self.backend
         if not isinstance(backend, Backend):
-            from levelbench.errors import UnsupportedError
-
             raise UnsupportedError(f"gradients on {self.name}", "it only infers", "use numpy, torch or jax")
         executor = backend.executor(network, parameters, mode=self.mode or None)
         given = [backend.array(inputs[each.name]) for each in network.inputs]
-        loss, found = executor.infer_and_backprop(*given)
-        return backend.host(loss), {name: np.asarray(backend.host(each)) for name, each in found.items()}
+        _, found = executor.infer_and_backprop(*given)
+        return {name: np.asarray(backend.host(each)) for name, each in found.items()}
 
     def eager(self) -> Runner:
         """The same in the mode that changes least of what the network says: operator by operator, where it has one."""
@@ -75,10 +74,8 @@ class Runner:
         return Runner(self.name, self.backend, plain)
 
     def _inferred(self, executor: Executor, network: Network, inputs: Arrays) -> dict[str, Host]:
-        names = [each.name for each in network.outputs]
-        _, read = needed_nodes(network.model.graph, names)
-        given = [self.backend.array(inputs[each.name]) for each in network.inputs if each.name in read]
-        return self._hosted(names, executor.infer(*given))
+        given = [self.backend.array(inputs[name]) for name in read_inputs(network)]
+        return self._hosted([each.name for each in network.outputs], executor.infer(*given))
 
     def _hosted(self, names: Sequence[str], values: Iterable[Array]) -> dict[str, Host]:
         return {
@@ -164,43 +161,27 @@ def _tensor(value: Host, name: str) -> onnx.TensorProto:
     return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
 
 
-def with_probe(network: Network, outputs: Mapping[str, Host], *, seed: int = 0) -> tuple[Network, dict[str, Host]]:
+def with_probe(network: Network, outputs: Mapping[str, Host]) -> tuple[Network, dict[str, Host]]:
     """The network with the loss sum over outputs of mean(direction * output), and the directions as more inputs.
 
     ``outputs`` are values of outputs by name, whose shapes and dtypes the directions get; those that are no floats, or
     have no element, are left out. Where none is left, the network comes back without a loss. Of opset 13 or later.
     """
-    model = onnx.ModelProto()
-    model.CopyFrom(network.model)
-    graph = model.graph
-    taken = {name for node in graph.node for name in (*node.input, *node.output)}
-    taken |= {each.name for each in (*graph.input, *graph.initializer, *graph.output)}
-    prefix = "probe"
-    while any(each.startswith(f"{prefix}.") for each in taken):
-        prefix += "_"
+    graph = LossSplice(network)
     directions: dict[str, Host] = {}
     terms = []
-    for at, (name, value) in enumerate(outputs.items()):
+    for name, value in outputs.items():
         if not is_float(value.dtype) or not value.size:
             continue
-        direction, product, term = f"{prefix}.direction{at}", f"{prefix}.product{at}", f"{prefix}.term{at}"
-        random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        direction = graph.input(f"direction.{name}", value.dtype.name, value.shape)
+        random = np.random.default_rng([0, zlib.crc32(name.encode())])
         directions[direction] = random.standard_normal(value.shape).astype(value.dtype)
-        graph.input.append(helper.make_tensor_value_info(direction, element_type(value.dtype.name), value.shape))
-        graph.node.append(helper.make_node("Mul", [name, direction], [product]))
-        graph.node.append(helper.make_node("ReduceMean", [product], [term], keepdims=0))
-        terms.append(_as_float32(graph, term, value.dtype))
+        product = graph.node("Mul", [name, direction], "loss.product")
+        term = graph.node("ReduceMean", [product], "loss.term", keepdims=0)
+        if value.dtype != np.float32:
+            term = graph.node("Cast", [term], "loss.float32", to=onnx.TensorProto.FLOAT)
+        terms.append(term)
     if not terms:
         return network, {}
-    loss = f"{prefix}.loss"
-    graph.node.append(helper.make_node("Sum", terms, [loss]))
-    graph.output.append(helper.make_tensor_value_info(loss, onnx.TensorProto.FLOAT, ()))
-    return Network(model, network.parameters, fills=network.fills, sizes=network.sizes, loss=loss), directions
-
-
-def _as_float32(graph: onnx.GraphProto, term: str, dtype: DTypeLike) -> str:
-    if dtype == np.float32:
-        return term
-    name = f"{term}.float32"
-    graph.node.append(helper.make_node("Cast", [term], [name], to=onnx.TensorProto.FLOAT))
-    return name
+    graph.node("Sum", terms, graph.loss)
+    return graph.network().replace(updates={}, in_training=False), directions

@@ -38,7 +38,7 @@ class ChangeBatch(Transform):
             raise UsageError(f"a batch of {size}", "it holds no sample", "give 1 or more, or a name")
         self._size: Size = str(size) if number is None else number
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with that batch."""
         axes = batch_axes(network)
         old: Size = _open_name(network, axes) if axes else _fixed_batch(network)

@@ -8,10 +8,11 @@ before the batch as before, for then the block of a sample is the same stretch o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.operators.node import OperatorNode
@@ -30,6 +31,7 @@ FIXED: Final = "fixed"
 MIXED: Final = "mixed"
 """A value that depends on the batch as a whole, or in a way that is not known."""
 Carry = Carried | Literal["fixed", "mixed"]
+Needs = tuple[Carried | None, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Independence:
     multiple) of numbers in constant inputs that are a number of rows and have to be that of the block.
     """
 
-    needs: tuple[Carried | None, ...]
+    needs: Needs
     outputs: tuple[Carried, ...]
     baked: tuple[tuple[int, int, int], ...] = ()
 
@@ -100,16 +102,66 @@ class NodeContext:
 Rule = Callable[[NodeContext], Independence | BatchMixing | None]
 Shape = tuple[int, ...]
 RuleOfFirst = Callable[[NodeContext, Carried, Shape], Independence | BatchMixing | None]
+MixedAxes = Callable[[NodeContext, int], Iterable[int] | None]
+RULES: dict[str, Rule] = {}
 
 
-def _of_first(rule: RuleOfFirst) -> Rule:
+def _rule(op_types: str) -> Callable[[Rule], Rule]:
+    """The rule of these operators."""
+
+    def decorate(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(op_types.split(), rule))
+        return rule
+
+    return decorate
+
+
+def _of_first(op_types: str) -> Callable[[RuleOfFirst], Rule]:
     """A rule for where the first input carries the batch, of how it carries it and its shape; ``None`` elsewhere."""
 
-    def found(context: NodeContext) -> Independence | BatchMixing | None:
-        first, shape = context.carried(), context.shape()
-        return None if first is None or shape is None else rule(context, first, shape)
+    def decorate(rule: RuleOfFirst) -> Rule:
+        def found(context: NodeContext) -> Independence | BatchMixing | None:
+            first, shape = context.carried(), context.shape()
+            return None if first is None or shape is None else rule(context, first, shape)
 
-    return found
+        return _rule(op_types)(found)
+
+    return decorate
+
+
+def _keeps_axes(op_types: str) -> Callable[[MixedAxes], Rule]:
+    """A rule for outputs with their axes where the first input has them, if none that is mixed is that of the samples.
+
+    The function answers with the axes that are mixed, for a number of axes; ``None`` where it cannot tell.
+    """
+
+    def decorate(mixed: MixedAxes) -> Rule:
+        @_of_first(op_types)
+        def rule(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+            axes = mixed(context, len(shape))
+            if axes is None or first.axis in axes:
+                return None
+            return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+
+        return rule
+
+    return decorate
+
+
+_ELEMENTWISE = (
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu "
+    "Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN "
+    "LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink "
+    "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
+)
+_SAMPLES_FIRST = (
+    "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
+    "InstanceNormalization LRN LpPool MaxPool SpaceToDepth"
+)
+
+_REDUCTIONS = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
 
 
 @dataclass(frozen=True)
@@ -178,7 +230,7 @@ def constant_axes(context: NodeContext, at: int) -> list[int] | None:
     return None if value is None else [int(each) % len(shape) for each in value.reshape(-1)]
 
 
-@_of_first
+@_of_first("Reshape")
 def _reshape(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new, target = context.outputs[0], context.value(1)
     if new is None or target is None:
@@ -200,7 +252,7 @@ def _reshape(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return Independence((first, None), (carried,), baked)
 
 
-@_of_first
+@_of_first("Flatten")
 def _flatten(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     cut = int(context.node["axis"])
     cut = cut + len(shape) if cut < 0 else cut
@@ -211,7 +263,7 @@ def _flatten(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(Carried(axis, rows))
 
 
-@_of_first
+@_of_first("Expand")
 def _expand(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new, target = context.outputs[0], context.value(1)
     if new is None or target is None:
@@ -222,13 +274,13 @@ def _expand(context: NodeContext, first: Carried, shape: Shape) -> Independence 
     return Independence((first, None), (carried,), baked)
 
 
-@_of_first
+@_of_first("Transpose")
 def _transpose(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     order = context.node.get("perm") or list(range(len(shape)))[::-1]
     return context.only_first(Carried(list(order).index(first.axis), first.multiple))
 
 
-@_of_first
+@_of_first("Squeeze")
 def _squeeze(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     axes = constant_axes(context, 1)
     if axes is None or first.axis in axes:
@@ -236,7 +288,7 @@ def _squeeze(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(Carried(first.axis - sum(each < first.axis for each in axes), first.multiple))
 
 
-@_of_first
+@_of_first("Unsqueeze")
 def _unsqueeze(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new, given = context.outputs[0], context.value(1)
     entries = context.node.get("axes", None if given is None else given.reshape(-1))
@@ -247,6 +299,7 @@ def _unsqueeze(context: NodeContext, first: Carried, shape: Shape) -> Independen
     return context.only_first(Carried(kept[first.axis], first.multiple))
 
 
+@_rule("Concat")
 def _concat(context: NodeContext) -> Independence | None:
     new = context.outputs[0]
     targets = {each for each in (context.carried(at) for at in range(len(context.carries))) if each is not None}
@@ -258,17 +311,15 @@ def _concat(context: NodeContext) -> Independence | None:
     return Independence(tuple(target for _ in context.carries), (target,))
 
 
-@_of_first
-def _slice(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes("Slice")
+def _slice(context: NodeContext, rank: int) -> Iterable[int] | None:
     starts = context.value(1)
-    axes = constant_axes(context, 3) if context.given(3) else None
-    if not context.given(3) and starts is not None:
-        axes = list(range(starts.size))
-    if starts is None or axes is None or first.axis in axes:
-        return None
-    return context.only_first(first)
+    if starts is None or context.given(3):
+        return None if starts is None else constant_axes(context, 3)
+    return range(starts.size)
 
 
+@_rule("Gather")
 def _gather(context: NodeContext) -> Independence | None:
     data, indices = context.shape(0), context.shape(1)
     if data is None or indices is None:
@@ -283,18 +334,20 @@ def _gather(context: NodeContext) -> Independence | None:
     return None
 
 
-@_of_first
+@_of_first("GatherElements")
 def _gather_elements(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     if context.carried(1) != first or context.axis(len(shape)) == first.axis:
         return None
     return Independence((first, first), (first,))
 
 
+@_rule(_REDUCTIONS)
 def _reduce(context: NodeContext) -> Independence | None:
     axes = constant_axes(context, 1)
     return None if axes is None else _without(context, axes)
 
 
+@_rule("ArgMax ArgMin")
 def _arg_reduce(context: NodeContext) -> Independence | None:
     shape = context.shape()
     return None if shape is None else _without(context, [context.axis(len(shape))])
@@ -309,28 +362,23 @@ def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
     return context.only_first(Carried(first.axis - moved, first.multiple))
 
 
-@_of_first
-def _pad(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    pads = context.node.get("pads")
-    value = context.value(1) if pads is None else None
-    axes = constant_axes(context, 3) if context.given(3) else list(range(len(shape)))
-    if axes is None or (pads is None and value is None):
+@_keeps_axes("Pad")
+def _pad(context: NodeContext, rank: int) -> Iterable[int] | None:
+    pads = context.node.get("pads", context.value(1))
+    axes = constant_axes(context, 3) if context.given(3) else range(rank)
+    if axes is None or pads is None:
         return None
-    sizes = list(pads) if pads is not None else [] if value is None else value.reshape(-1).tolist()
-    half = len(sizes) // 2
-    for at, axis in enumerate(axes):
-        if axis == first.axis and (sizes[at] or sizes[at + half]):
-            return None
-    return context.only_first(first)
+    begins, ends = np.reshape(pads, (2, -1))
+    return [axis for axis, begin, end in zip(axes, begins, ends, strict=False) if begin or end]
 
 
-@_of_first
-def _tile(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes("Tile")
+def _tile(context: NodeContext, rank: int) -> Iterable[int] | None:
     repeats = context.value(1)
-    return None if repeats is None or int(repeats[first.axis]) != 1 else context.only_first(first)
+    return None if repeats is None else np.flatnonzero(repeats != 1)
 
 
-@_of_first
+@_of_first("OneHot")
 def _one_hot(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     new = context.outputs[0]
     if new is None:
@@ -338,6 +386,7 @@ def _one_hot(context: NodeContext, first: Carried, shape: Shape) -> Independence
     return context.only_first(Carried(first.axis + (context.axis(len(new)) <= first.axis), first.multiple))
 
 
+@_rule("Einsum")
 def _einsum(context: NodeContext) -> Independence | None:
     """The batch has one letter, which is in the result and in every operand that carries it, and in no other."""
     equation = str(context.node["equation"]).replace(" ", "")
@@ -345,19 +394,20 @@ def _einsum(context: NodeContext) -> Independence | None:
         return None
     terms, result = equation.split("->")
     operands = terms.split(",")
-    letters = {operands[at][each.axis] for at in range(len(operands)) if (each := context.carried(at)) is not None}
-    multiples = {each.multiple for at in range(len(operands)) if (each := context.carried(at)) is not None}
-    if len(letters) != 1 or len(multiples) != 1:
+    carried = [context.carried(at) for at in range(len(operands))]
+    found = {(term[each.axis], each.multiple) for term, each in zip(operands, carried, strict=True) if each is not None}
+    if len(found) != 1:
         return None
-    (letter,), (multiple,) = letters, multiples
+    ((letter, multiple),) = found
     if any(term.count(letter) > 1 for term in (*operands, result)) or letter not in result:
         return None
     needs = tuple(Carried(term.index(letter), multiple) if letter in term else None for term in operands)
-    if any(context.carried(at) not in (None, needs[at]) for at in range(len(operands))):
+    if any(each not in (None, need) for each, need in zip(carried, needs, strict=True)):
         return None
     return Independence(needs, (Carried(result.index(letter), multiple),))
 
 
+@_rule(_ELEMENTWISE)
 def _elementwise(context: NodeContext) -> Independence | None:
     """Broadcasting: all that carry the batch do so on the same axis of the output; fixed ones may have a row each."""
     out = context.outputs[0]
@@ -372,39 +422,34 @@ def _elementwise(context: NodeContext) -> Independence | None:
         if target not in (None, aligned):
             return None
         target = aligned
-    if target is None:
-        return None
+    needs = None if target is None else _needs(context, range(len(context.carries)), target, len(out))
+    return None if target is None or needs is None else Independence(needs, (target,))
+
+
+def _needs(context: NodeContext, places: Iterable[int], target: Carried, rank: int) -> Needs | None:
+    """The blocks of these inputs that go with ``target`` of an output of ``rank`` axes; ``None`` where one has none."""
     needs: list[Carried | None] = []
-    for at, carry in enumerate(context.carries):
-        ok, need = _need(context, at, carry, target, len(out))
-        if not ok:
+    for at in places:
+        carried, shape = context.carried(at), context.shape(at)
+        if shape is None and context.given(at):
             return None
-        needs.append(need)
-    return Independence(tuple(needs), (target,))
+        axis = target.axis - (rank - len(shape or ()))
+        if carried is not None or shape is None or axis < 0 or shape[axis] == 1:
+            needs.append(carried)
+        elif shape[axis] == context.batch * target.multiple:
+            needs.append(Carried(axis, target.multiple))
+        else:
+            return None
+    return tuple(needs)
 
 
-def _need(context: NodeContext, at: int, carry: object, target: Carried, rank: int) -> tuple[bool, Carried | None]:
-    """The block of input ``at`` that goes with ``target`` of an output of ``rank`` axes, and whether there is one."""
-    if isinstance(carry, Carried):
-        return True, carry
-    shape = context.shape(at)
-    if shape is None:
-        return not context.given(at), None
-    axis = target.axis - (rank - len(shape))
-    if axis < 0 or shape[axis] == 1:
-        return True, None
-    return shape[axis] == context.batch * target.multiple, Carried(axis, target.multiple)
-
-
-@_of_first
-def _first_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes(_SAMPLES_FIRST)
+def _first_axis(context: NodeContext, rank: int) -> Iterable[int] | None:
     """Samples on axis 0, one output, everything else shared."""
-    if first.axis != 0 or len([name for name in context.node.outputs if name]) != 1:
-        return None
-    return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+    return range(1, rank) if sum(map(bool, context.node.outputs)) == 1 else None
 
 
-@_of_first
+@_of_first("BatchNormalization")
 def _batch_normalization(context: NodeContext, first: Carried, shape: Shape) -> Independence | BatchMixing | None:
     if context.node.get("training_mode", 0) or len(context.node.outputs) > 1:
         others: list[Carry] = [MIXED for _ in context.node.outputs[1:]]
@@ -412,63 +457,50 @@ def _batch_normalization(context: NodeContext, first: Carried, shape: Shape) -> 
     return _first_axis(context)
 
 
-@_of_first
+@_of_first("Dropout")
 def _dropout(context: NodeContext, first: Carried, shape: Shape) -> Independence | BatchMixing | None:
     training = context.value(2)
     off = not context.given(2) or (training is not None and not bool(training.reshape(-1)[0]))
     return context.only_first(first, first) if off else BatchMixing(tuple(first for _ in context.node.outputs))
 
 
-@_of_first
-def _softmax(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    axis = context.axis(len(shape))
-    # Before opset 13 all axes from this one on are normalised together.
-    over = [axis] if context.node.opset >= 13 else range(axis, len(shape))
-    return None if first.axis in over else context.only_first(first)
+@_keeps_axes("LayerNormalization RMSNormalization")
+def _from_axis(context: NodeContext, rank: int) -> Iterable[int]:
+    """Over ``axis`` and all axes after it."""
+    return range(context.axis(rank), rank)
 
 
-@_of_first
-def _normalised_from_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """LayerNormalization, RMSNormalization: over ``axis`` and all axes after it."""
-    return None if first.axis >= context.axis(len(shape)) else context.only_first(first, first, first)
+@_keeps_axes("Split LpNormalization TopK")
+def _one_axis(context: NodeContext, rank: int) -> Iterable[int]:
+    return [context.axis(rank)]
 
 
-@_of_first
-def _one_axis(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """An operator along one axis, which must not be that of the batch."""
-    if first.axis == context.axis(len(shape)):
-        return None
-    return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+@_rule("Hardmax LogSoftmax Softmax")
+def _softmax(context: NodeContext) -> Independence | BatchMixing | None:
+    """Before opset 13 all axes from ``axis`` on are normalised together."""
+    return _one_axis(context) if context.node.opset >= 13 else _from_axis(context)
 
 
-@_of_first
-def _cumulative_sum(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes("CumSum")
+def _cumulative_sum(context: NodeContext, rank: int) -> Iterable[int] | None:
     axis = context.value(1)
-    if axis is None or int(axis.reshape(-1)[0]) % len(shape) == first.axis:
-        return None
-    return context.only_first(first)
+    return None if axis is None else [int(axis.reshape(-1)[0]) % rank]
 
 
-@_of_first
+@_of_first("Gemm")
 def _gemm(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     out = context.outputs[0]
     if out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
         return None
-    needs: list[Carried | None] = [first, None]
-    if len(context.carries) > 2:
-        ok, need = _need(context, 2, context.carries[2], first, len(out))
-        if not ok or (need is not None and isinstance(context.carries[2], Carried) and need != _at(first, context)):
-            return None
-        needs.append(need)
-    return Independence(tuple(needs), (first,))
+    third, bias = context.carried(2), context.shape(2)
+    # A bias that carries the batch has to be a matrix with it on the rows.
+    if third is not None and (third != first or bias is None or len(bias) != 2):
+        return None
+    needs = _needs(context, range(2, len(context.carries)), first, len(out))
+    return None if needs is None else Independence((first, None, *needs), (first,))
 
 
-def _at(target: Carried, context: NodeContext) -> Carried | None:
-    """Where the third input of Gemm would have to carry the batch: on the rows of a matrix."""
-    shape = context.shape(2)
-    return target if shape is not None and len(shape) == 2 else None
-
-
+@_rule("MatMul")
 def _matmul(context: NodeContext) -> Independence | None:
     a, b, out = context.shape(0), context.shape(1), context.outputs[0]
     if a is None or b is None or out is None or min(len(a), len(b)) < 2:
@@ -488,13 +520,11 @@ def _matmul(context: NodeContext) -> Independence | None:
     if len(targets) != 1:
         return None
     (target,) = targets
-    answers = [_need(context, at, context.carries[at], target, rank) for at in (0, 1)]
-    if not all(ok for ok, _ in answers):
-        return None
-    return Independence(tuple(need for _, need in answers), (target,))
+    needs = _needs(context, (0, 1), target, rank)
+    return None if needs is None else Independence(needs, (target,))
 
 
-@_of_first
+@_of_first("GRU LSTM RNN")
 def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """LSTM, GRU, RNN: X (length, batch, size), initial states (directions, batch, hidden); layout 1: batch first."""
     layout = int(context.node.get("layout", 0))
@@ -517,102 +547,43 @@ def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independen
     return Independence(tuple(needs), outputs[: len(context.node.outputs)])
 
 
-@_of_first
+@_of_first("Attention")
 def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     """Attention of opset 23 on query, key and value with the batch first, and a mask that broadcasts."""
     if len(context.node.outputs) != 1 or len(context.carries) > 4 or first.axis != 0:
         return None
     if any(context.carried(at) != first for at in (1, 2)) or not context.given(2):
         return None
-    needs: list[Carried | None] = [first, first, first]
-    if len(context.carries) == 4:
-        mask = context.shape(3)
-        # The mask is broadcast to (batch, heads, query, key).
-        ok, need = _need(context, 3, context.carries[3], first, 4)
-        if not ok or mask is None or need not in (None, Carried(len(mask) - 4, first.multiple)):
-            return None
-        needs.append(need)
-    return Independence(tuple(needs), (first,))
+    # The mask is broadcast to (batch, heads, query, key).
+    needs = _needs(context, range(3, len(context.carries)), first, 4)
+    mask = context.shape(3)
+    if needs is None or any(each not in (None, Carried(len(mask or ()) - 4, first.multiple)) for each in needs):
+        return None
+    return Independence((first, first, first, *needs), (first,))
 
 
-@_of_first
-def _scaled(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on another axis than the batch's."""
+@_keeps_axes("QuantizeLinear DequantizeLinear")
+def _scaled(context: NodeContext, rank: int) -> Iterable[int] | None:
+    """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on an axis."""
     scale = context.shape(1)
     if scale is None or len(scale) > 1:
         return None
-    per_axis = len(scale) == 1 and scale != (1,)
-    if per_axis and int(context.node.get("axis", 1)) % len(shape) == first.axis:
-        return None
-    return context.only_first(first)
+    return () if scale in ((), (1,)) else [int(context.node.get("axis", 1)) % rank]
 
 
-@_of_first
+@_of_first("DynamicQuantizeLinear")
 def _dynamic_quantize(context: NodeContext, first: Carried, shape: Shape) -> BatchMixing:
     return BatchMixing((first, MIXED, MIXED))
 
 
-@_of_first
-def _resize(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+@_keeps_axes("Resize")
+def _resize(context: NodeContext, rank: int) -> Iterable[int] | None:
     scales = context.value(2)
-    if scales is None or scales.size != len(shape) or context.given(3):
+    if scales is None or scales.size != rank or context.given(3) or context.node.get("axes") or context.given(1):
         return None
-    if context.node.get("axes") or context.given(1) or scales[first.axis] != 1:
-        return None
-    return context.only_first(first)
+    return np.flatnonzero(scales != 1)
 
 
-@_of_first
-def _trilu(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    return None if first.axis >= len(shape) - 2 else context.only_first(first)
-
-
-_ELEMENTWISE = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu "
-    "Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN "
-    "LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink "
-    "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
-)
-_SAMPLES_FIRST = (
-    "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
-    "InstanceNormalization LRN LpPool MaxPool SpaceToDepth"
-)
-
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
-
-RULES: dict[str, Rule] = {
-    **{f"Reduce{each}": _reduce for each in _REDUCTIONS.split()},
-    "ArgMax": _arg_reduce,
-    "ArgMin": _arg_reduce,
-    "Concat": _concat,
-    "Einsum": _einsum,
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "OneHot": _one_hot,
-    "Pad": _pad,
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Split": _one_axis,
-    "Squeeze": _squeeze,
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-    **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
-    **dict.fromkeys(_SAMPLES_FIRST.split(), _first_axis),
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
-    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised_from_axis),
-    **dict.fromkeys(("LpNormalization", "TopK"), _one_axis),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scaled),
-    "Attention": _attention,
-    "BatchNormalization": _batch_normalization,
-    "CumSum": _cumulative_sum,
-    "Dropout": _dropout,
-    "DynamicQuantizeLinear": _dynamic_quantize,
-    "Gemm": _gemm,
-    "MatMul": _matmul,
-    "Resize": _resize,
-    "Trilu": _trilu,
-}
+@_keeps_axes("Trilu")
+def _trilu(context: NodeContext, rank: int) -> Iterable[int]:
+    return range(rank - 2, rank)

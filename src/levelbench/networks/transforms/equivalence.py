@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from levelbench.checks.arrays import Host, difference
 from levelbench.errors import CheckFailedError
 from levelbench.networks.executor import Backend
-from levelbench.networks.inspect import needed_nodes
-from levelbench.networks.network import Network
+from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.transforms.graph import batch_axes
 from levelbench.networks.transforms.transform import (
     ROUNDING,
@@ -150,9 +149,7 @@ class _Comparison:
             given = self._before.make_inputs(batch, self._seed, self._sizes)
             answers = []
             for executor, network in ((first, self._before), (second, self._after)):
-                plain = network.for_inference
-                _, read = needed_nodes(plain.model.graph, [each.name for each in plain.outputs])
-                native = [backend.array(given[name]) for name in given if name in read]
+                native = [backend.array(given[name]) for name in read_inputs(network.for_inference)]
                 answers.append([backend.host(each) for each in executor.infer(*native)])
             for value, expected, found in zip(self._before.outputs, *answers, strict=True):
                 self._shapes[value.name, batch] = expected.shape

@@ -17,9 +17,9 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.networks.inspect import needed_nodes
+from levelbench.networks.inspect import RANDOM, is_standard, needed_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.transforms.graph import EditableGraph, bind, is_standard, known_values
+from levelbench.networks.transforms.graph import EditableGraph, bind, known_values
 from levelbench.networks.transforms.transform import (
     ROUNDING,
     Allowance,
@@ -33,8 +33,7 @@ from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 
-_RANDOM = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike Dropout"
-_NEVER = frozenset([*_RANDOM.split(), "If", "Loop", "Scan", "SequenceMap", "SequenceEmpty", "SequenceConstruct"])
+_NEVER = frozenset([*RANDOM, "Dropout", "If", "Loop", "Scan", "SequenceMap", "SequenceEmpty", "SequenceConstruct"])
 _PARTIAL = {"Gather": 2, "Slice": 5, "Squeeze": 2, "Unsqueeze": 2, "Identity": 1}
 Partial = NDArray[Any]
 
@@ -59,7 +58,7 @@ class FoldConstants(Transform):
         self._batch = None if batch is None else whole_number("batch", batch)
         self._sizes, self._most = dict(sizes), whole_number("most_bytes", most_bytes, 0)
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with constants in their places."""
         if self._batch is not None:
             network = bind(network, self._batch, self._sizes)
@@ -69,8 +68,7 @@ class FoldConstants(Transform):
         folded = [node for node in graph.nodes if folder.fold(node)]
         changed = []
         if folded:
-            gone = {id(each) for each in folded}
-            graph.nodes = [each for each in graph.nodes if id(each) not in gone]
+            graph.remove(folded)
             folder.store(graph)
             folded += folder.drop_shapes(graph)
             changed.append(f"computed {len(folded)} of {len(network.model.graph.node)} nodes in advance")
@@ -88,8 +86,7 @@ def lifted(network: Network) -> Network:
     graph = EditableGraph(network)
     folder = _Folder(graph, {}, 0)
     found = [node for node in graph.nodes if is_standard(node, "Constant") and folder.fold(node)]
-    gone = {id(each) for each in found}
-    graph.nodes = [each for each in graph.nodes if id(each) not in gone]
+    graph.remove(found)
     folder.store(graph)
     return graph.finish()[0]
 
@@ -151,7 +148,7 @@ class _Folder:
                 for name in node.input:
                     if name in read:
                         read[name].remove(node)
-        graph.nodes = [each for each in graph.nodes if all(each is not other for other in gone)]
+        graph.remove(gone)
         return gone
 
     def _known(self, name: str) -> NDArray[Any] | None:
@@ -213,7 +210,7 @@ class FoldBatchNorm(Transform):
     name = "fold-batchnorm"
     summary = "folds BatchNormalization into the convolution or product before it, for inference"
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with folded weights, which are stored in the model."""
         graph = EditableGraph(lifted(network), parameters)
         makers, readers, kept = graph.makers(), graph.readers(), graph.kept()
@@ -317,7 +314,7 @@ class DeadNodes(Transform):
     name = "dead-nodes"
     summary = "takes out nodes and arrays that no output needs"
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network without them."""
         graph = EditableGraph(network, parameters)
         alive, _ = needed_nodes(graph.model.graph, graph.kept())

@@ -17,9 +17,10 @@ import numpy as np
 import onnx
 
 from levelbench.errors import UnknownNameError
+from levelbench.networks.inspect import is_standard
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.folding import lifted
-from levelbench.networks.transforms.graph import EditableGraph, is_standard, known_values, raised
+from levelbench.networks.transforms.graph import EditableGraph, known_values, raised
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed, whole_number, words
 from levelbench.networks.values import Shape, Value
 
@@ -446,7 +447,7 @@ class Fuse(Transform):
         self._patterns = words(patterns)
         self._opset = None if opset is None else whole_number("opset", opset)
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with fused operators."""
         if self._opset is not None:
             network = raised(network, self._opset)

@@ -7,7 +7,7 @@ values, so these stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,14 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper, version_converter
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.networks.inspect import outer_reads, sort_nodes, subgraphs
+from levelbench.networks.inspect import names_in, outer_reads, sort_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.shapes import bind_inputs, infer_shapes
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Parameter, Value, bound_shape, free_name, value_info, value_of
+from levelbench.networks.values import Parameter, Value, batch_axis, bound_shape, free_name, value_info, value_of
 from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
-
-
-def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
-    """Whether a node is one of ONNX's own operators of these types."""
-    return node.domain in ("", "ai.onnx") and node.op_type in op_types
 
 
 class EditableGraph:
@@ -43,10 +38,8 @@ class EditableGraph:
         self.roles = {each.name: each for each in network.parameters}
         self.initialisers = {each.name: each for each in self.model.graph.initializer}
         self.opset = network.opsets.get("", 1)
-        self._given = parameters
         self._values = None if parameters is None else dict(parameters)
-        self._taken = set(self.outputs) | set(self.inputs) | set(self.roles) | set(self.initialisers)
-        self._taken.update(_names(self.model.graph))
+        self._taken = names_in(self.model.graph)
 
     def free(self, name: str) -> str:
         """``name``, or one like it that is free; it is taken from now on."""
@@ -127,11 +120,16 @@ class EditableGraph:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return OperatorNode.from_proto(node, self.network.opsets.get(domain, 1) if domain else self.opset)
 
-    def swap(self, old: Iterable[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
+    def swap(self, old: Sequence[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
         """Take ``old`` out and put ``new`` in the place of the last of them."""
         gone = {id(each) for each in old}
         at = max(place for place, each in enumerate(self.nodes) if id(each) in gone)
         self.nodes[at + 1 : at + 1] = new
+        self.remove(old)
+
+    def remove(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Take these nodes out."""
+        gone = {id(each) for each in nodes}
         self.nodes = [each for each in self.nodes if id(each) not in gone]
 
     def drop_unread(self) -> list[str]:
@@ -145,7 +143,7 @@ class EditableGraph:
                 self._values.pop(name, None)
         return gone
 
-    def finish(self, **changes: Any) -> tuple[Network, dict[str, Array] | None]:
+    def finish(self) -> tuple[Network, dict[str, Array] | None]:
         """The edited network, and values for all its parameters where some were given."""
         graph = self.model.graph
         nodes = [_copy(each) for each in self.nodes]
@@ -168,25 +166,16 @@ class EditableGraph:
         stale = [each for each in graph.value_info if each.name not in made]
         for each in stale:
             graph.value_info.remove(each)
-        network = self.network.replace(model=self.model, parameters=tuple(self.roles.values()), **changes)
+        network = self.network.replace(model=self.model, parameters=tuple(self.roles.values()))
         return network, self._answer()
 
     def _answer(self) -> dict[str, Array] | None:
-        if self._given is None or self._values is None:
+        if self._values is None:
             return None
         missing = [name for name in self.roles if name not in self._values]
         if missing:
             raise DefinitionError(f"the parameters of {self.network.name}", f"{missing[0]!r} is not given", "give all")
         return {name: self._values[name] for name in self.roles}
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """What the nodes of a graph make, and all names inside of their subgraphs: none of them may be taken again."""
-    for node in graph.node:
-        yield from node.output
-        for inner in subgraphs(node):
-            yield from (each.name for each in (*inner.input, *inner.initializer))
-            yield from _names(inner)
 
 
 def _copy(message: Any) -> Any:
@@ -205,17 +194,11 @@ def batch_axes(network: Network) -> dict[str, int]:
 
     ``UsageError`` for an input with two axes of that name.
     """
-    found = {}
+    axes = {each.name: batch_axis(each, network.sizes) for each in network.inputs}
     for value in network.inputs:
-        shape = value.shape or ()
-        named = [at for at, size in enumerate(shape) if size == "batch"]
-        if len(named) > 1:
+        if (value.shape or ()).count("batch") > 1:
             raise UsageError(f"the batch of input {value.name!r}", "it is on two axes", "give the model fixed sizes")
-        if named:
-            found[value.name] = named[0]
-        elif shape and not isinstance(shape[0], int) and shape[0] not in network.sizes:
-            found[value.name] = 0
-    return found
+    return {name: axis for name, axis in axes.items() if axis is not None}
 
 
 def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -> Network:
@@ -223,22 +206,11 @@ def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -
     if batch < 1:
         raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
     known = {**network.sizes, **(sizes or {})}
-    shapes = {each.name: bound_shape(each, batch, known) for each in network.inputs}
-    dtypes = {each.name: each.dtype for each in network.inputs}
+    for each in network.inputs:
+        bound_shape(each, batch, known)
     model = network.copied()
-    for each in model.graph.input:
-        if each.name in shapes:
-            each.CopyFrom(value_info(Value(each.name, dtypes[each.name], shapes[each.name])))
-    return reshaped(network.replace(model=model), _named(network, batch, known))
-
-
-def _named(network: Network, batch: int, known: Mapping[str, int]) -> dict[str, int]:
-    names = {}
-    for value in network.inputs:
-        for axis, size in enumerate(value.shape or ()):
-            if isinstance(size, str):
-                names[size] = known[size] if size in known and (axis or size != "batch") else batch
-    return names
+    names = bind_inputs(model.graph, network, {**known, "batch": batch})
+    return reshaped(network.replace(model=model), names)
 
 
 def reshaped(network: Network, names: Mapping[str, int]) -> Network:

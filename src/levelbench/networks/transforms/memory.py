@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError
-from levelbench.networks.executor import Array, Backend
+from levelbench.networks.executor import Backend
 from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, Independence, Tracked, track
@@ -118,16 +118,11 @@ def measure_times(
     for size in sorted(set(sizes)):
         bound = FoldConstants(batch=size, sizes=open_sizes or {}).apply(network, parameters)
         executor = backend.executor(bound.network, bound.parameters, mode=mode, trains=False)
-        given = _native(backend, bound.network, size)
+        given = [backend.array(each) for each in bound.network.make_inputs(size).values()]
         executor.operator_times(*given, repeats=1)
         for each in executor.operator_times(*given, repeats=repeats):
             found.setdefault(each.output, {})[size] = float(np.median(each.times_s))
     return TimeTable(found)
-
-
-def _native(backend: Backend, network: Network, batch: int) -> list[Array]:
-    made = network.make_inputs(batch)
-    return [backend.array(made[each.name]) for each in network.inputs if network.loss == "" or each.name in made]
 
 
 _ALIASES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})

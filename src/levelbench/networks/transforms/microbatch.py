@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, count
 from types import MappingProxyType
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from levelbench.errors import UsageError
 from levelbench.networks.network import Network
@@ -305,7 +305,7 @@ class Microbatch(Transform):
         """The plan alone."""
         return self._planned(network, None)[0]
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with pieces; the plan is in ``details``."""
         plan, profile, bound = self._planned(network, parameters)
         changed = tuple(plan.text().splitlines()) if plan.splits else ()
@@ -319,7 +319,7 @@ class Microbatch(Transform):
                 f"micro-batches of {network.name}", "its batch size is fixed", "open it first: --transform batch"
             )
         # A large constant is computed from small ones here too, so a shape behind it is known.
-        bound = FoldConstants(batch=self._batch, sizes=self._sizes).transform(network, parameters)
+        bound = FoldConstants(batch=self._batch, sizes=self._sizes).apply(network, parameters)
         profile = Profile(bound.network, axes, self._batch, self._workspace)
         return make_plan(profile, self._limit, machine=self._machine, table=self._times), profile, bound
 
@@ -330,95 +330,71 @@ def split_network(
     """The network of ``profile`` with the nodes of each segment repeated for each of its pieces."""
     graph = EditableGraph(profile.network, parameters)
     protos = list(graph.nodes)
-    nodes: list[onnx.NodeProto] = []
+    tracked, numbers = profile.tracked, _Numbers(graph)
+    graph.nodes = []
     for each in segments:
         own = range(each.first, each.stop)
         if len(each.pieces) == 1:
-            nodes += [protos[at] for at in own]
+            graph.nodes += [protos[at] for at in own]
             continue
-        nodes += [protos[at] for at in own if profile.tracked.nodes[at] == "fixed"]
-        nodes += _Splitter(graph, profile, each).nodes(protos)
-    graph.nodes = nodes
+        graph.nodes += [protos[at] for at in own if tracked.nodes[at] == "fixed"]
+        starts = accumulate(each.pieces, initial=0)
+        pieces = [_Piece(graph, numbers, *place) for place in zip(count(), starts, each.pieces, strict=False)]
+        for piece in pieces:
+            for at in own:
+                split = tracked.nodes[at]
+                if isinstance(split, Independence):
+                    piece.write(protos[at], split)
+        for name in profile.stretch(each.first, each.stop).leaving:
+            carry = tracked.values[name]
+            assert isinstance(carry, Carried)
+            names = [piece.names[name] for piece in pieces]
+            graph.nodes.append(graph.make("Concat", names, name, axis=carry.axis))
     return graph.finish()
 
 
-class _Splitter:
-    """Writes out one segment piece by piece."""
+class _Numbers(dict[tuple[int, ...], str]):
+    """Names of constants of one axis, stored when they are first asked for."""
 
-    def __init__(self, graph: EditableGraph, profile: Profile, segment: Segment) -> None:
-        self._graph, self._profile, self._segment = graph, profile, segment
-        self._numbers: dict[tuple[int, ...], str] = {}
+    def __init__(self, graph: EditableGraph) -> None:
+        self._graph = graph
 
-    def nodes(self, protos: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
-        """The nodes of all pieces, and those that join what leaves the segment."""
-        leaving = self._profile.stretch(self._segment.first, self._segment.stop).leaving
-        parts: dict[str, list[str]] = {name: [] for name in leaving}
-        found: list[onnx.NodeProto] = []
-        start = 0
-        for at, size in enumerate(self._segment.pieces):
-            piece = _Piece(self, at, start, size)
-            for index in range(self._segment.first, self._segment.stop):
-                split = self._profile.tracked.nodes[index]
-                if isinstance(split, Independence):
-                    found += piece.written(protos[index], split)
-            for name, names in parts.items():
-                names.append(piece.names[name])
-            start += size
-        for name, names in parts.items():
-            carry = self._profile.tracked.values[name]
-            assert isinstance(carry, Carried)
-            found.append(self._graph.make("Concat", names, name, axis=carry.axis))
-        return found
-
-    def number(self, *values: int) -> str:
-        """A constant of one axis with these values."""
-        if values not in self._numbers:
-            self._numbers[values] = self._graph.store(np.array(values, np.int64), f"micro.{'_'.join(map(str, values))}")
-        return self._numbers[values]
-
-    def free(self, name: str) -> str:
-        """A free name like this one."""
-        return self._graph.free(name)
-
-    def constant(self, name: str) -> np.ndarray:
-        """The value of a constant input."""
-        found = self._graph.constant(name)
-        assert found is not None
-        return found
+    def __missing__(self, values: tuple[int, ...]) -> str:
+        self[values] = self._graph.store(np.array(values, np.int64), f"micro.{'_'.join(map(str, values))}")
+        return self[values]
 
 
 class _Piece:
     """One piece of the batch: samples ``start`` to ``start + size``."""
 
-    def __init__(self, splitter: _Splitter, at: int, start: int, size: int) -> None:
-        self._splitter, self._at, self._start, self._size = splitter, at, start, size
+    def __init__(self, graph: EditableGraph, numbers: _Numbers, at: int, start: int, size: int) -> None:
+        self._graph, self._numbers, self._at, self._start, self._size = graph, numbers, at, start, size
         self.names: dict[str, str] = {}
         self._cut: dict[tuple[str, Carried], str] = {}
 
-    def written(self, proto: onnx.NodeProto, split: Independence) -> list[onnx.NodeProto]:
-        """The node for this piece, after those that cut its inputs."""
-        found: list[onnx.NodeProto] = []
+    def write(self, proto: onnx.NodeProto, split: Independence) -> None:
+        """Add the node for this piece to the graph, after those that cut its inputs."""
         node = onnx.NodeProto()
         node.CopyFrom(proto)
         for at, (name, need) in enumerate(zip(proto.input, split.needs, strict=True)):
             if name and need is not None:
-                node.input[at] = self.names.get(name) or self._slice(name, need, found)
+                node.input[at] = self.names.get(name) or self._slice(name, need)
         for at, entry, multiple in split.baked:
-            value = self._splitter.constant(proto.input[at]).copy()
+            value = self._graph.constant(proto.input[at])
+            assert value is not None
+            value = value.copy()
             value[entry] = self._size * multiple
-            node.input[at] = self._splitter.number(*(int(each) for each in value))
+            node.input[at] = self._numbers[tuple(value.tolist())]
         for at, name in enumerate(proto.output):
             if name:
-                node.output[at] = self.names[name] = self._splitter.free(f"{name}.piece{self._at}")
+                node.output[at] = self.names[name] = self._graph.free(f"{name}.piece{self._at}")
         node.name = f"{proto.name or proto.output[0]}.piece{self._at}"
-        found.append(node)
-        return found
+        self._graph.nodes.append(node)
 
-    def _slice(self, name: str, need: Carried, found: list[onnx.NodeProto]) -> str:
+    def _slice(self, name: str, need: Carried) -> str:
         if (name, need) not in self._cut:
-            number, output = self._splitter.number, self._splitter.free(f"{name}.piece{self._at}")
+            output = self._cut[name, need] = self._graph.free(f"{name}.piece{self._at}")
             start, stop = self._start * need.multiple, (self._start + self._size) * need.multiple
-            inputs = [name, number(start), number(stop), number(need.axis)]
-            found.append(helper.make_node("Slice", inputs, [output], name=output))
-            self._cut[name, need] = output
+            inputs = [name, *(self._numbers[(each,)] for each in (start, stop, need.axis))]
+            self._graph.nodes.append(self._graph.make("Slice", inputs, output))
         return self._cut[name, need]

@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UsageError
+from levelbench.networks.inspect import is_standard
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.folding import FoldConstants
-from levelbench.networks.transforms.graph import EditableGraph, is_standard, known_values
+from levelbench.networks.transforms.graph import EditableGraph, known_values
 from levelbench.networks.transforms.transform import (
     Allowance,
     Arrays,
@@ -163,13 +165,13 @@ class ChangePrecision(Transform):
             raise UsageError(f"int8 weights of {bits} bits", "there are two ways", "give 7 or 8")
         self._dtype, self._keep, self._bits = dtype, frozenset(words(keep)), bits
 
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network in that precision; ``UsageError`` for one in training mode."""
         if network.updates:
             raise UsageError(
                 f"{network.name} in {self._dtype}", "it is in training mode", "change the precision of inference only"
             )
-        folded = FoldConstants().transform(network, parameters)
+        folded = FoldConstants().apply(network, parameters)
         graph = EditableGraph(folded.network, folded.parameters)
         is_integer = self._dtype == "int8"
         changed = quantised(graph, self._bits) if is_integer else _Narrowing(graph, self._dtype, self._keep).narrow()
@@ -253,7 +255,7 @@ class _Narrowing:
                 self._only_narrow.add(name)
 
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
-        limit = float(_largest(self._dtype))
+        limit = float(ml_dtypes.finfo(self._dtype).max)
         beyond = np.abs(array) > limit
         self._clipped += int(np.count_nonzero(beyond))
         return np.asarray(np.clip(array, -limit, limit) if beyond.any() else array).astype(self._dtype)
@@ -293,11 +295,3 @@ def _parameter_types(formal: Sequence[Any], count: int) -> list[str]:
     """The type of each of ``count`` inputs or outputs: a variable or a type; the last formal one may repeat."""
     names = [each.type_str for each in formal]
     return [names[min(at, len(names) - 1)] for at in range(count)] if names else []
-
-
-def _largest(dtype: np.dtype[Any]) -> Any:
-    if dtype == np.float16:
-        return np.finfo(dtype).max
-    import ml_dtypes
-
-    return ml_dtypes.finfo(dtype).max

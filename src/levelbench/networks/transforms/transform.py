@@ -62,13 +62,9 @@ class Transform(ABC):
     main: ClassVar[str] = ""
     """The setting that a word after a colon gives: ``precision:bfloat16``."""
 
+    @abstractmethod
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The transformed network; ``DefinitionError`` or ``UnsupportedError`` where it cannot be."""
-        return self.transform(network, parameters)
-
-    @abstractmethod
-    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
-        """What :meth:`apply` does."""
 
 
 def words(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -10,38 +10,30 @@ import numpy as np
 
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.network import Network
-from levelbench.networks.values import Draw
-from levelbench.networks.zoo.blocks import batch_norm, conv, embedding, linear, normal, uniform, xavier
-
-_Layers = tuple[tuple[int, int, int], ...]
+from levelbench.networks.zoo.blocks import ImageBuilder, embedding, he, linear, normal, torch_default, uniform, xavier
 
 
-def _frames(g: GraphBuilder, layers: _Layers) -> tuple[str, int]:
-    """Frames (batch, 4, 84, 84) through convolutions (channels, kernel, stride) with ReLU, flattened; its width."""
-    x, before, size = g.input("input", ("batch", 4, 84, 84)), 4, 84
+def _frames(g: ImageBuilder, *layers: tuple[int, int, int]) -> str:
+    """Frames (batch, 4, 84, 84) through convolutions (channels, kernel, stride) with ReLU, flattened.
+
+    Torch's default draws, in which the authors wrote.
+    """
+    x = g.image(4, 84)
     for at, (channels, kernel, stride) in enumerate(layers):
-        draw = _torch7(before * kernel * kernel)
-        square, step = (kernel, kernel), (stride, stride)
-        x = g.node("Relu", conv(g, f"conv{at}", x, (before, channels), square, draw, strides=step, bias=draw))
-        before, size = channels, (size - kernel) // stride + 1
-    return str(g.node("Flatten", x, axis=1)), before * size * size
+        draw = torch_default(g.shape(x)[0] * kernel * kernel)
+        x = g.relu(g.conv(x, channels, kernel, name=f"conv{at}", stride=stride, draw=draw, bias=draw))
+    return g.flatten(x)
 
 
-def _dqn_dense(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
-    return linear(g, name, x, inputs, outputs, _torch7(inputs), _torch7(inputs))
-
-
-def _torch7(fan_in: int) -> Draw:
-    """Weights and biases uniform with half width 1 / sqrt(fan-in): the default of Torch, in which the authors wrote."""
-    return uniform(1.0 / math.sqrt(fan_in))
+def _dense(g: ImageBuilder, x: str, outputs: int, name: str) -> str:
+    return g.linear(x, outputs, name=name, bias=torch_default(g.shape(x)[0]))
 
 
 def dqn(*, name: str = "dqn", actions: int = 4) -> Network:
     """Frames (batch, 4, 84, 84), scaled to [0, 1] by the caller, to the value of each action (batch, actions)."""
-    g = GraphBuilder(name)
-    x, width = _frames(g, ((32, 8, 4), (64, 4, 2), (64, 3, 1)))
-    x = g.node("Relu", _dqn_dense(g, "hidden", x, width, 512))
-    g.output(_dqn_dense(g, "values", x, 512, actions), "values")
+    g = ImageBuilder(name)
+    x = g.relu(_dense(g, _frames(g, (32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, "hidden"))
+    g.output(_dense(g, x, actions, "values"), "values")
     return g.build()
 
 
@@ -50,11 +42,10 @@ def a3c(*, name: str = "a3c", actions: int = 4) -> Network:
 
     The feed-forward agent of section 5.1; the recurrent one has an LSTM of 256 cells behind the hidden layer.
     """
-    g = GraphBuilder(name)
-    x, width = _frames(g, ((16, 8, 4), (32, 4, 2)))
-    x = g.node("Relu", _dqn_dense(g, "hidden", x, width, 256))
-    g.output(_dqn_dense(g, "policy", x, 256, actions), "logits")
-    g.output(_dqn_dense(g, "value", x, 256, 1), "value")
+    g = ImageBuilder(name)
+    x = g.relu(_dense(g, _frames(g, (16, 8, 4), (32, 4, 2)), 256, "hidden"))
+    g.output(_dense(g, x, actions, "policy"), "logits")
+    g.output(_dense(g, x, 1, "value"), "value")
     return g.build()
 
 
@@ -66,35 +57,29 @@ def alphago_zero(
     ``value`` (batch, 1) is the expected outcome in (-1, 1). A convolutional block and ``blocks`` residual ones ("Neural
     network architecture" in the paper's methods; 19 is its smaller network). Weights are He et al. 2015's.
     """
-    g = GraphBuilder(name)
-    x = g.input("input", ("batch", planes, board, board))
-    x = g.node("Relu", _conv_norm(g, "stem", x, (planes, filters), 3))
+    g = ImageBuilder(name)
+    x = g.relu(_conv_norm(g, g.image(planes, board), filters, 3, "stem"))
     for at in range(blocks):
         with g.scope(f"block{at}"):
-            y = g.node("Relu", _conv_norm(g, "first", x, (filters, filters), 3))
-            x = g.node("Relu", g.node("Add", _conv_norm(g, "second", y, (filters, filters), 3), x))
+            y = g.relu(_conv_norm(g, x, filters, 3, "first"))
+            x = g.relu(g.add(_conv_norm(g, y, filters, 3, "second"), x))
     with g.scope("policy"):
-        y = g.node("Flatten", g.node("Relu", _conv_norm(g, "reduce", x, (filters, 2), 1)), axis=1)
-        logits = _alphago_dense(g, "moves", y, 2 * board * board, board * board + 1)
+        y = g.flatten(g.relu(_conv_norm(g, x, 2, 1, "reduce")))
+        logits = g.linear(y, board * board + 1, name="moves", draw=he(2 * board * board))
     with g.scope("value"):
-        y = g.node("Flatten", g.node("Relu", _conv_norm(g, "reduce", x, (filters, 1), 1)), axis=1)
-        y = g.node("Relu", _alphago_dense(g, "hidden", y, board * board, 256))
-        value = g.node("Tanh", _alphago_dense(g, "outcome", y, 256, 1))
+        y = g.flatten(g.relu(_conv_norm(g, x, 1, 1, "reduce")))
+        y = g.relu(g.linear(y, 256, name="hidden", draw=he(board * board)))
+        value = g.node("Tanh", g.linear(y, 1, name="outcome", draw=he(256)))
     g.output(logits, "logits")
     g.output(value, "value")
     return g.build()
 
 
-def _alphago_dense(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
-    return linear(g, name, x, inputs, outputs, normal(math.sqrt(2 / inputs)))
-
-
-def _conv_norm(g: GraphBuilder, name: str, x: str, channels: tuple[int, int], kernel: int) -> str:
+def _conv_norm(g: ImageBuilder, x: str, channels: int, kernel: int, name: str) -> str:
     """A convolution that keeps the size of the board, without bias, and batch normalisation."""
     with g.scope(name):
-        draw = normal(math.sqrt(2 / (channels[0] * kernel * kernel)))
-        x = conv(g, "conv", x, channels, (kernel, kernel), draw, padding=kernel // 2, bias=None)
-        return batch_norm(g, "norm", x, channels[1])
+        draw = he(g.shape(x)[0] * kernel * kernel)
+        return g.batch_norm(g.conv(x, channels, kernel, name="conv", padding=kernel // 2, draw=draw), name="norm")
 
 
 def ncf(

@@ -1,9 +1,8 @@
-"""Layers and losses that the zoo's networks are made of, as ONNX nodes.
+"""Layers that the zoo's networks are made of, as ONNX nodes.
 
 :class:`ImageBuilder` knows the shape of one sample at each value: a layer says what it makes and never what it takes,
 so a network reads like its paper's table. In language networks tokens are kept as rows, (batch * length, width), and
-only attention and recurrence see the sequence, so a linear layer is one Gemm that adds its bias. Which positions count
-in a loss is said by the labels themselves (a label that is ignored), so it needs no mask and is one ONNX operator.
+only attention and recurrence see the sequence, so a linear layer is one Gemm that adds its bias.
 """
 
 from __future__ import annotations
@@ -14,14 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.builder import GraphBuilder
-from levelbench.networks.network import Network
-from levelbench.networks.values import Draw, Shape, Value, value_info
+from levelbench.networks.values import Draw
 
 ZEROS = Draw("constant", 0.0)
 ONES = Draw("constant", 1.0)
@@ -50,9 +46,9 @@ class ImageBuilder(GraphBuilder):
         super().__init__(name)
         self._shapes: dict[str, Sample] = {}
 
-    def image(self, channels: int, height: int, width: int | None = None) -> str:
-        """The network's input ``input``, (batch, channels, height, width); square without a width."""
-        shape = (channels, height, height if width is None else width)
+    def image(self, channels: int, size: int) -> str:
+        """The network's input ``input``, (batch, channels, size, size)."""
+        shape = (channels, size, size)
         return self.shaped(self.input("input", ("batch", *shape)), shape)
 
     def shape(self, x: str) -> Sample:
@@ -335,146 +331,39 @@ def attend(
     return rows(g, g.node("Transpose", g.node("MatMul", shares, value), perm=[0, 2, 1, 3]), how.width)
 
 
-def lstm(
-    g: GraphBuilder,
-    name: str,
-    x: str,
-    inputs: int,
-    hidden: int,
-    draw: Draw,
-    *,
-    bias: Draw = ZEROS,
-    biases: int = 2,
-    directions: int = 1,
-    initial: tuple[str, str] | None = None,
-) -> tuple[str, str, str]:
-    """ONNX's LSTM: Y (length, directions, batch, hidden), and the last Y_h and Y_c (directions, batch, hidden).
-
-    ``x`` is (length, batch, inputs); gates are in ONNX's order, input, output, forget, cell. ``biases=1`` is the LSTM
-    of papers; 2 is that of cuDNN and PyTorch, with another one on the recurrent side.
-    """
-    y, hidden_last, cell_last = _recurrent(
-        g, name, "LSTM", 4, x, (inputs, hidden), draw, bias, biases, directions, initial
-    )
-    return y, hidden_last, cell_last
+# In ONNX's order: input, output, forget, cell; and update, reset, hidden.
+_GATES = {"LSTM": 4, "GRU": 3}
 
 
-def gru(
-    g: GraphBuilder,
-    name: str,
-    x: str,
-    inputs: int,
-    hidden: int,
-    draw: Draw,
-    *,
-    bias: Draw = ZEROS,
-    directions: int = 1,
-) -> str:
-    """ONNX's GRU with two biases: Y (length, directions, batch, hidden) of ``x`` (length, batch, inputs).
-
-    Gates are in ONNX's order, update, reset, hidden; the reset gate acts behind the recurrent product, as in cuDNN.
-    """
-    made = _recurrent(g, name, "GRU", 3, x, (inputs, hidden), draw, bias, 2, directions, None, linear_before_reset=1)
-    return made[0]
-
-
-def _recurrent(
+def recurrent(
     g: GraphBuilder,
     name: str,
     op_type: str,
-    gates: int,
     x: str,
-    sizes: tuple[int, int],
+    inputs: int,
+    hidden: int,
     draw: Draw,
-    bias: Draw,
-    biases: int,
-    directions: int,
-    initial: tuple[str, ...] | None,
-    **attributes: Any,
+    *,
+    biases: int = 2,
+    directions: int = 1,
+    initial: tuple[str, str] | None = None,
 ) -> tuple[str, ...]:
-    inputs, hidden = sizes
+    """ONNX's LSTM or GRU: Y (length, directions, batch, hidden), and the last states (directions, batch, hidden).
+
+    ``x`` is (length, batch, inputs). ``biases=1`` is the LSTM of papers; 2 is that of cuDNN and PyTorch, with another
+    one on the recurrent side. The reset gate of a GRU acts behind the recurrent product, as in cuDNN.
+    """
+    size = _GATES[op_type] * hidden
     with g.scope(name):
-        weight = g.parameter("weight", (directions, gates * hidden, inputs), draw)
-        recurrent = g.parameter("recurrent", (directions, gates * hidden, hidden), draw)
-        both = g.parameter("bias", (directions, biases * gates * hidden), bias)
+        weight = g.parameter("weight", (directions, size, inputs), draw)
+        recurrent = g.parameter("recurrent", (directions, size, hidden), draw)
+        bias = g.parameter("bias", (directions, biases * size), draw)
         if biases == 1:
-            both = g.node("Concat", both, g.constant(np.zeros((directions, gates * hidden), np.float32)), axis=1)
-        direction = "bidirectional" if directions == 2 else "forward"
+            bias = g.node("Concat", bias, g.constant(np.zeros((directions, size), np.float32)), axis=1)
         states = (None, *initial) if initial else ()
-        made = g.node(
-            op_type,
-            x,
-            weight,
-            recurrent,
-            both,
-            *states,
-            outputs=2 if op_type == "GRU" else 3,
-            hidden_size=hidden,
-            direction=direction,
-            **attributes,
-        )
-        return tuple(made)
-
-
-def with_token_loss(network: Network, *, ignored: int = 0) -> Network:
-    """The network with the input ``labels`` (batch, length) and the scalar output ``loss``.
-
-    It is the mean of -log softmax(logits)[label] over the labels that are not ``ignored``; logits are the first
-    output, (batch, length, tokens).
-    """
-    logits = network.outputs[0]
-    shape = logits.shape or ()
-    if len(shape) != 3:
-        raise DefinitionError(f"a loss of the tokens of {network.name}", f"its output is {shape}", "give 3 axes")
-    graph = _Graph(network)
-    labels = graph.input("labels", shape[:2])
-    moved = graph.node("Transpose", [logits.name], "loss.logits", perm=[0, 2, 1])
-    graph.node("SoftmaxCrossEntropyLoss", [moved, labels], "loss", ignore_index=ignored, reduction="mean")
-    return graph.build({"labels": shape[2]} if isinstance(shape[2], int) else {})
-
-
-def with_span_loss(network: Network) -> Network:
-    """The network with the inputs ``starts`` and ``ends`` (batch,), numbers of tokens, and the scalar output ``loss``.
-
-    It is the mean of -log softmax(start logits)[start] - log softmax(end logits)[end] (Seo et al. 2017, equation 5);
-    the logits are the first two outputs, (batch, length).
-    """
-    graph = _Graph(network)
-    parts = []
-    for output, name in zip(network.outputs[:2], ("starts", "ends"), strict=True):
-        labels = graph.input(name, (output.shape or ("batch",))[:1])
-        parts.append(graph.node("SoftmaxCrossEntropyLoss", [output.name, labels], f"loss.{name}", reduction="mean"))
-    graph.node("Add", parts, "loss")
-    last = (network.outputs[0].shape or (1,))[-1]
-    length = last if isinstance(last, int) else network.sizes.get(str(last), 1)
-    return graph.build({"starts": length, "ends": length})
-
-
-class _Graph:
-    """A copy of a network's model, to add a loss to."""
-
-    def __init__(self, network: Network) -> None:
-        if network.loss:
-            raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
-        self._network, self._model = network, network.copied()
-
-    def input(self, name: str, shape: Shape) -> str:
-        """One more input of int64."""
-        self._model.graph.input.append(value_info(Value(name, "int64", shape)))
-        return name
-
-    def node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
-        """One more node."""
-        self._model.graph.node.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
-        return output
-
-    def build(self, fills: dict[str, int]) -> Network:
-        """The network with ``loss`` as its loss; ``DefinitionError`` where a name is taken."""
-        loss = helper.make_tensor_value_info("loss", TensorProto.FLOAT, ())
-        self._model.graph.output.append(loss)
-        try:
-            onnx.checker.check_model(self._model)
-        except onnx.checker.ValidationError as error:
-            said = str(error).strip().splitlines()[0]
-            raise DefinitionError(f"a loss for {self._network.name}", said, "rename what is there") from None
-        return self._network.replace(model=self._model, fills={**self._network.fills, **fills}, loss="loss")
+        attributes: dict[str, Any] = {"direction": "bidirectional" if directions == 2 else "forward"}
+        if op_type == "GRU":
+            attributes["linear_before_reset"] = 1
+        outputs = 2 if op_type == "GRU" else 3
+        given = (x, weight, recurrent, bias, *states)
+        return tuple(g.node(op_type, *given, outputs=outputs, hidden_size=hidden, **attributes))

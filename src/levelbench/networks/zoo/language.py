@@ -19,9 +19,9 @@ from levelbench.networks.zoo.blocks import (
     embedding,
     layer_norm,
     linear,
-    lstm,
     normal,
     padding_mask,
+    recurrent,
     rows,
     sequences,
     shape_of,
@@ -281,7 +281,7 @@ def lstm_lm(
             hidden, cell = (g.input(f"{what}.{layer}", (1, "batch", width)) for what in ("hidden", "cell"))
             states = hidden, cell
         x = dropout(g, x, dropout_ratio)
-        y, *after = lstm(g, f"lstm{layer}", x, width, width, draw, bias=draw, biases=1, initial=states)
+        y, *after = recurrent(g, f"lstm{layer}", "LSTM", x, width, width, draw, biases=1, initial=states)
         last += zip(after, (f"hidden.{layer}.last", f"cell.{layer}.last"), strict=True)
         x = y if layer == layers - 1 else g.node("Squeeze", y, g.constant([1]))
     # The batch comes to the front before the vocabulary is there: it is 15 to 50 times wider than the states.

@@ -17,13 +17,13 @@ from levelbench.networks.zoo.blocks import (
     conv,
     dropout,
     embedding,
-    gru,
     linear,
-    lstm,
     normal,
+    recurrent,
     rows,
     sequences,
     shape_of,
+    torch_default,
     uniform,
 )
 
@@ -68,7 +68,7 @@ def seq2seq(
             _, x = embedding(g, "embedding", time_major, vocabulary, width, _DRAW)
             for layer in range(layers):
                 x = dropout(g, x, dropout_ratio)
-                y, *last = lstm(g, f"lstm{layer}", x, width, width, _DRAW, bias=_DRAW, biases=1, initial=states[layer])
+                y, *last = recurrent(g, f"lstm{layer}", "LSTM", x, width, width, _DRAW, biases=1, initial=states[layer])
                 states[layer] = last[0], last[1]
                 x = g.node("Squeeze", y, g.constant([1]))
         made[side] = _batch_first(g, x)
@@ -117,13 +117,13 @@ class _Gnmt:
     def layer(self, at: int, x: str, inputs: int) -> str:
         """Dropout and an LSTM in one direction."""
         x = dropout(self._g, x, self._ratio)
-        y = lstm(self._g, f"lstm{at}", x, inputs, self._width, _DRAW, bias=_DRAW)[0]
+        y = recurrent(self._g, f"lstm{at}", "LSTM", x, inputs, self._width, _DRAW)[0]
         return str(self._g.node("Squeeze", y, self._g.constant([1])))
 
     def encode(self, x: str, layers: int) -> str:
         """The encoder's last layer."""
         g, width = self._g, self._width
-        y = lstm(g, "lstm0", dropout(g, x, self._ratio), width, width, _DRAW, bias=_DRAW, directions=2)[0]
+        y = recurrent(g, "lstm0", "LSTM", dropout(g, x, self._ratio), width, width, _DRAW, directions=2)[0]
         x = g.node("Reshape", g.node("Transpose", y, perm=[0, 2, 1, 3]), g.constant([0, 0, 2 * width]))
         for at in range(1, layers):
             y = self.layer(at, x, 2 * width if at == 1 else width)
@@ -203,16 +203,15 @@ def rnnt(
 
 def _stack(g: GraphBuilder, name: str, x: str, inputs: int, hidden: int, layers: int, ratio: float) -> str:
     """LSTM layers in one direction with dropout behind each: (length, batch, inputs) to (length, batch, hidden)."""
-    draw = uniform(1.0 / math.sqrt(hidden))
+    draw = torch_default(hidden)
     for at in range(layers):
-        y = lstm(g, f"{name}{at}", x, hidden if at else inputs, hidden, draw, bias=draw)[0]
+        y = recurrent(g, f"{name}{at}", "LSTM", x, hidden if at else inputs, hidden, draw)[0]
         x = dropout(g, g.node("Squeeze", y, g.constant([1])), ratio)
     return x
 
 
 def _linear(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
-    draw = uniform(1.0 / math.sqrt(inputs))
-    return linear(g, name, x, inputs, outputs, draw, draw)
+    return linear(g, name, x, inputs, outputs, torch_default(inputs), torch_default(inputs))
 
 
 def _projected(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
@@ -244,20 +243,20 @@ def deepspeech(
     x = g.input("input", ("batch", 1, bands, "frames"))
     height = bands
     for at, (before, kernel, strides) in enumerate(((1, 41, (2, 2)), (channels, 21, (2, 1)))):
-        draw = uniform(1.0 / math.sqrt(before * kernel * 11))
+        draw = torch_default(before * kernel * 11)
         x = conv(g, f"conv{at}", x, (before, channels), (kernel, 11), draw, strides=strides, bias=draw)
         x = g.node("Clip", batch_norm(g, f"norm{at}", x, channels), g.constant(0.0), g.constant(20.0))
         height = (height - kernel) // 2 + 1
     width = channels * height
     # (batch, channels, height, steps) to (steps, batch, channels * height): bands and channels are one axis.
     x = g.node("Reshape", g.node("Transpose", x, perm=[3, 0, 1, 2]), g.constant([0, 0, width]))
-    draw = uniform(1.0 / math.sqrt(hidden))
+    draw = torch_default(hidden)
     for layer in range(layers):
         with g.scope(f"gru{layer}"):
             if layer:
                 sizes = shape_of(g, x, 0, 2)
                 x = sequences(g, batch_norm(g, "norm", rows(g, x, hidden), hidden), sizes, hidden)
-            y = gru(g, "cell", x, width if layer == 0 else hidden, hidden, draw, bias=draw, directions=2)
+            y = recurrent(g, "cell", "GRU", x, hidden if layer else width, hidden, draw, directions=2)[0]
             x = g.node("ReduceSum", y, g.constant([1]), keepdims=0)
     # ONNX infers no name for the size that the convolutions leave of the frames.
     x = g.node("Transpose", x, perm=[1, 0, 2], shape=("batch", "steps", hidden))
