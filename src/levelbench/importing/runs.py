@@ -36,7 +36,7 @@ from levelbench.records.schema import (
 )
 from levelbench.records.writer import RecordWriter, path_part
 
-__all__ = ["LoggedRun", "Point", "import_run", "read_runs"]
+__all__ = ["Point", "RunLog", "import_run", "read_runs"]
 
 Setting = int | float | str | bool
 _TIMELESS = {"metrics.csv": "Lightning's CSV logger", "trainer_state.json": "Hugging Face's Trainer"}
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LoggedRun:
+class RunLog:
     """A run as ``tool`` has logged it.
 
     ``identity`` tells it from every other of that tool. ``started_s`` and ``ended_s`` are seconds since 1970;
@@ -71,7 +71,7 @@ class LoggedRun:
     metrics: Mapping[str, list[Point]] = field(default_factory=dict)
 
 
-def read_runs(path: Path) -> list[LoggedRun]:
+def read_runs(path: Path) -> list[RunLog]:
     """The runs that are logged in a file or a folder, by when they began.
 
     ``UsageError`` where there are none, ``DataError`` for a damaged log, ``MissingError`` for a library that it takes.
@@ -80,7 +80,7 @@ def read_runs(path: Path) -> list[LoggedRun]:
     if not path.exists():
         raise UsageError(asked, "it is not there", "give a log, or a folder of logs")
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
-    found: list[LoggedRun] = []
+    found: list[RunLog] = []
     events = dict.fromkeys(each.parent for each in files if ".tfevents." in each.name)
     for folder in events:
         own = [each for each in files if each.parent == folder and ".tfevents." in each.name]
@@ -103,7 +103,7 @@ def read_runs(path: Path) -> list[LoggedRun]:
 
 
 def import_run(
-    run: LoggedRun,
+    run: RunLog,
     target: Target,
     store: Path,
     *,
@@ -206,7 +206,7 @@ def _need(package: str, asked: str) -> None:
         raise MissingError(asked, f"{package} is not installed", f"pip install {package}")
 
 
-def _guarded(asked: str, path: Path, read: Callable[[], LoggedRun]) -> LoggedRun:
+def _guarded(asked: str, path: Path, read: Callable[[], RunLog]) -> RunLog:
     """What ``read`` returns; what it meets in a damaged log as ``DataError``."""
     try:
         return read()
@@ -217,10 +217,10 @@ def _guarded(asked: str, path: Path, read: Callable[[], LoggedRun]) -> LoggedRun
         raise DataError(asked, found, "restore it from a copy, or leave it out") from error
 
 
-def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> LoggedRun:
+def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunLog:
     _need("tensorboard", asked)
 
-    def read() -> LoggedRun:
+    def read() -> RunLog:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
         from tensorboard.util.tensor_util import make_ndarray
 
@@ -240,13 +240,13 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> Logg
         name = folder.name if folder == top else str(folder.relative_to(top))
         # A copy of the folder, or its name, is no other run.
         identity = f"{min(times)!r} {max(times)!r} {len(times)} {sorted(metrics)}"
-        return LoggedRun("TensorBoard", name, identity, min(times), max(times), {}, metrics)
+        return RunLog("TensorBoard", name, identity, min(times), max(times), {}, metrics)
 
     return _guarded(asked, folder, read)
 
 
-def _mlflow_folder(asked: str, folder: Path) -> LoggedRun:
-    def read() -> LoggedRun:
+def _mlflow_folder(asked: str, folder: Path) -> RunLog:
+    def read() -> RunLog:
         meta = dict(
             line.split(": ", 1) for line in (folder / "meta.yaml").read_text().splitlines() if ": " in line[:80]
         )
@@ -268,7 +268,7 @@ def _mlflow_folder(asked: str, folder: Path) -> LoggedRun:
     return _guarded(asked, folder, read)
 
 
-def _mlflow_database(asked: str, path: Path) -> list[LoggedRun]:
+def _mlflow_database(asked: str, path: Path) -> list[RunLog]:
     found = []
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
@@ -296,19 +296,19 @@ def _mlflow(
     ended_ms: object,
     texts: Mapping[str, str],
     metrics: dict[str, list[Point]],
-) -> LoggedRun:
+) -> RunLog:
     started_s = int(str(started_ms)) / 1e3
     last_s = max((point.at_s for points in metrics.values() for point in points), default=started_s)
     with suppress(ValueError):
         last_s = max(last_s, int(str(ended_ms)) / 1e3)
     settings = {each: _plain(text) for each, text in texts.items()}
-    return LoggedRun("MLflow", name or identity, identity, started_s, last_s, settings, metrics)
+    return RunLog("MLflow", name or identity, identity, started_s, last_s, settings, metrics)
 
 
-def _wandb(asked: str, path: Path) -> LoggedRun:
+def _wandb(asked: str, path: Path) -> RunLog:
     _need("wandb", asked)
 
-    def read() -> LoggedRun:
+    def read() -> RunLog:
         from wandb.proto.wandb_internal_pb2 import Record
 
         begun = None
@@ -336,7 +336,7 @@ def _wandb(asked: str, path: Path) -> LoggedRun:
                         metrics.setdefault(each, []).append(Point(at_s, step, float(value)))
         if begun is None:
             raise DataError(asked, f"{path} does not say which run it is of", "give the .wandb file of an offline run")
-        return LoggedRun("W&B", name, identity, begun, max(begun, ended_s), settings, metrics)
+        return RunLog("W&B", name, identity, begun, max(begun, ended_s), settings, metrics)
 
     return _guarded(asked, path, read)
 
