@@ -107,6 +107,10 @@ def test_no_modules_import_each_other(house):
     assert house.import_circles() == []
 
 
+def test_no_two_public_classes_have_one_name(house):
+    assert house.names_of_several_classes() == {}
+
+
 def test_a_circle_of_imports_would_be_seen(house):
     assert house.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 

@@ -81,6 +81,16 @@ def import_circles() -> list[list[str]]:
     return circles({name: imports_of(tree, set(trees)) for name, tree in trees.items()})
 
 
+def names_of_several_classes() -> dict[str, list[str]]:
+    """Public class names that are defined more than once, with the modules that do so."""
+    classes = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(module_of(path))
+    return {name: places for name, places in classes.items() if len(places) > 1}
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -92,13 +102,10 @@ def main() -> None:
     sizes = [text.count("\n") for text in texts.values()]
     small = sum(text.count("\n") < 40 for path, text in texts.items() if path.name != "__init__.py")
     statements = sum(isinstance(node, ast.stmt) for tree in trees.values() for node in ast.walk(tree))
-    classes = defaultdict(list)
     signatures = {True: [0, 0], False: [0, 0]}
     formula = 0
     for path, tree in trees.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node in tree.body and not node.name.startswith("_"):
-                classes[node.name].append(module_of(path))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 counts = signatures[path.relative_to(SOURCE).parts[0] == "frameworks"]
                 arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -108,7 +115,7 @@ def main() -> None:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 formula += "The one idea:" in (ast.get_docstring(node) or "")
     round_trips = import_circles()
-    twice = {name: places for name, places in classes.items() if len(places) > 1}
+    twice = names_of_several_classes()
     headers = sum(map(header_lines, trees.values()))
     for figure, value in (
         ("lines", f"{sum(sizes):,}"),
