@@ -144,6 +144,11 @@ def test_a_server_that_has_gone_is_an_error(server):
         server.start("look", ["0"], stdout=output.fileno(), stderr=output.fileno())
 
 
+def test_a_process_that_cannot_begin_is_an_error_and_not_waited_for(server, folder):
+    with Path(os.devnull).open("wb") as nowhere, pytest.raises(UnsupportedError, match="could not begin"):
+        server.start("look", ["0"], stdout=nowhere.fileno(), stderr=nowhere.fileno(), folder=folder / "not there")
+
+
 def test_nothing_outlives_a_command_that_is_killed(folder):
     (folder / "sleeper.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
     (folder / "command.py").write_text(

@@ -242,7 +242,8 @@ class ForkServer(AbstractContextManager["ForkServer"]):
             finally:
                 prctl(_PR_SET_CHILD_SUBREAPER, before.value)
         if not isinstance(pid, int):
-            raise UnsupportedError("processes that are forked", "their server has ended", "start the command again")
+            found = pid or "their server has ended"
+            raise UnsupportedError("processes that are forked", found, "start the command again, or with --spawn")
         return pid
 
 
@@ -262,6 +263,8 @@ def _read(link: socket.socket) -> Any:
 
 def serve(arguments: Sequence[str]) -> _Wish:
     """The server: import, then fork a child for each wish that comes; returns in the child, with its wish."""
+    import fcntl
+
     # An interrupt is for the process that asked, and for the children.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     link, parent = socket.socket(fileno=int(arguments[0])), os.getppid()
@@ -288,7 +291,18 @@ def serve(arguments: Sequence[str]) -> _Wish:
         if not between:
             if not os.fork():
                 wish = _Wish(*json.loads(text))
-                _become(wish, link, files, memory)
+                answering = link.fileno()
+                try:
+                    answering = fcntl.fcntl(link, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+                    _become(wish, link, files, memory)
+                    answer: int | str = os.getpid()
+                except OSError as error:
+                    # Whoever asked waits for an answer, and the server lives on.
+                    answer = f"the process that was forked could not begin: {error.strerror}"
+                os.write(answering, json.dumps(answer).encode() + b"\n")
+                os.close(answering)
+                if isinstance(answer, str):
+                    os._exit(1)
                 return wish
             os._exit(0)
         os.waitpid(between, 0)
@@ -325,7 +339,6 @@ def _become(wish: _Wish, link: socket.socket, files: Sequence[int], memory: Sequ
     if wish.session:
         os.setsid()
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for each in files]
-    answering = fcntl.fcntl(link, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
     for each in files:
         os.close(each)
     link.close()
@@ -348,8 +361,6 @@ def _become(wish: _Wish, link: socket.socket, files: Sequence[int], memory: Sequ
     _restart_threads()
     _started = "fork"
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    os.write(answering, json.dumps(os.getpid()).encode() + b"\n")
-    os.close(answering)
 
 
 def _die_with(parent: int) -> None:
