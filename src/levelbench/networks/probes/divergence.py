@@ -33,6 +33,7 @@ from levelbench.networks.probes.running import Arrays, Runner, node_alone, part_
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import Oracle, fault_of
 from levelbench.operators.probes.subject import HostOperator
+from levelbench.operators.program import constants_of
 
 BUDGET = 256 * 2**20
 """Bytes of values of each framework that are held at a time."""
@@ -85,15 +86,8 @@ def first_divergence(setting: Pairing) -> DivergencePoint:
     return DivergencePoint("forward", "operator", at, setting.network.nodes[at].title, output, grown)
 
 
-def node_values(setting: Pairing, index: int) -> dict[str, Host]:
-    """What the node at ``index`` reads, as the reference computes it."""
-    return _values(setting, setting.reference, reads_of(setting.network, index))
-
-
 def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
     """Values of any names: of nodes by running what they need, the others as they are given or stored."""
-    from levelbench.operators.program import constants_of
-
     graph = setting.network.model.graph
     made = {name for node in graph.node for name in node.output}
     computed = [name for name in names if name in made]
@@ -143,7 +137,7 @@ def _judged(name: str, actual: Host, expected: Host, scale: float) -> TensorAgre
 
 def _fault_alone(setting: Pairing, index: int, output: str) -> str:
     """What is wrong with ``output`` of the node when it is run alone on the reference's inputs; empty if nothing."""
-    values = node_values(setting, index)
+    values = _values(setting, setting.reference, reads_of(setting.network, index))
     alone = node_alone(setting.network, index, values)
     ours, theirs = (
         runner.outputs(alone.network, alone.parameters, alone.inputs) for runner in (setting.reference, setting.other)
@@ -207,7 +201,7 @@ def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]
 
         return run
 
-    stored = {**alone.inputs, **_stored(alone.network)}
+    stored = {**alone.inputs, **constants_of(alone.network.model.graph)}
     inputs = [stored[name] if name else None for name in node.inputs]
     fixed = frozenset(structural(node))
     subject = HostOperator(node.title, call(setting.other), node=node, fixed=fixed, ours=False)
@@ -223,12 +217,6 @@ def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]
             apart = float(difference(found, wanted).max(initial=0.0))
             return apart / max(largest(wanted), np.finfo(np.float64).tiny), fault
     return 0.0, ""
-
-
-def _stored(network: Network) -> dict[str, Host]:
-    from onnx import numpy_helper
-
-    return {each.name: numpy_helper.to_array(each) for each in network.model.graph.initializer}
 
 
 def first_wrong_gradient(setting: Pairing) -> DivergencePoint:
@@ -274,7 +262,7 @@ def _differentiable(node: OperatorNode) -> list[str]:
 def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """What is wrong with the gradient of the node's ``inputs``; empty if nothing, or nothing can be told."""
     try:
-        values = node_values(setting, index)
+        values = _values(setting, setting.reference, reads_of(setting.network, index))
         inputs = [name for name in inputs if is_float(values[name].dtype)]
         alone = node_alone(setting.network, index, values, outputs=outputs, differentiated=inputs)
         made = setting.reference.outputs(alone.network, alone.parameters, alone.inputs)
