@@ -18,7 +18,7 @@ import numpy as np
 from onnx import helper
 
 from levelbench.checks.arrays import Host
-from levelbench.errors import CheckFailedError, LevelbenchError
+from levelbench.errors import LevelbenchError
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.files import save
 from levelbench.networks.fuzz.operators import ELEMENTWISE, LAYERS, MOVING
@@ -209,11 +209,8 @@ def _fails(case: Specimen, backends: Mapping[str, OperatorBackend], reference: O
 
 def said(found: Agreement) -> str:
     """What is wrong, in a sentence; empty if nothing is."""
-    try:
-        found.raise_for_findings()
-    except CheckFailedError as error:
-        return f"{error.asked}: {error.found}"
-    return ""
+    error = found.error()
+    return "" if error is None else f"{error.asked}: {error.found}"
 
 
 def write_case(case: Specimen, found: Agreement, folder: Path, name: str) -> Path:

@@ -162,19 +162,24 @@ class Agreement:
 
     def raise_for_findings(self) -> None:
         """Raise ``CheckFailedError`` with the first wrong tensor, how many more there are, and where it parts."""
+        if error := self.error():
+            raise error
+
+    def error(self) -> CheckFailedError | None:
+        """What :meth:`raise_for_findings` raises, if anything."""
         if not self.failed:
-            return
+            return None
         first = self.failed[0]
         subject = f"network {self.network} on {first.backend} against {self.reference}"
         if first.raised:
-            raise CheckFailedError(subject, f"it raises {first.raised}", "correct what it raises at")
+            return CheckFailedError(subject, f"it raises {first.raised}", "correct what it raises at")
         tensor = first.wrong[0] if first.wrong else None
         more = len(first.wrong) - 1
         others = f"; and {more} more tensor{'s' * (more > 1)}" if more > 0 else ""
         said = f"{tensor.kind} {tensor.detail}{others}" if tensor else "its outputs agree, and operators do not"
         divergences = "".join(f". {each.phase}: {each}" for each in first.divergences)
         also = "".join(f"; {each.backend} is wrong too" for each in self.failed[1:])
-        raise CheckFailedError(
+        return CheckFailedError(
             subject,
             f"{said}{divergences}{also}",
             "correct the operator that is named, or the network where it asks for what ONNX leaves open",

@@ -52,16 +52,6 @@ class Pairing:
     budget: int = BUDGET
 
 
-@dataclass(frozen=True)
-class NodeOutput:
-    """A node and one of its outputs, as both compute it."""
-
-    index: int
-    node: OperatorNode
-    output: str
-    tensor: TensorAgreement
-
-
 def first_divergence(setting: Pairing) -> DivergencePoint:
     """The first operator in topological order whose result differs, and why; the networks' outputs do differ."""
     eager = replace(setting, other=setting.other.eager())
@@ -70,15 +60,16 @@ def first_divergence(setting: Pairing) -> DivergencePoint:
         mode = setting.other.mode or "its default mode"
         detail = f"it is what {setting.other.name} makes of several operators together in {mode}"
         return DivergencePoint("forward", "whole", detail=detail)
-    index, node = found.index, found.node
-    about: dict[str, Any] = {"index": index, "operator": node.title, "output": found.output}
-    if fault := _fault_alone(eager, index, found.output):
+    index, output, tensor = found
+    node = eager.network.nodes[index]
+    about: dict[str, Any] = {"index": index, "operator": node.title, "output": output}
+    if fault := _fault_alone(eager, index, output):
         return DivergencePoint("forward", "operator", detail=fault, **about)
     wrong = _audited(eager, index)
     if wrong is None:
-        return DivergencePoint("forward", "accumulated", detail=found.tensor.detail, **about)
+        return DivergencePoint("forward", "accumulated", detail=tensor.detail, **about)
     at, fault = wrong
-    grown = f"{fault}; it grows beyond the tolerance at node {index}, {node.title} {found.output!r}"
+    grown = f"{fault}; it grows beyond the tolerance at node {index}, {node.title} {output!r}"
     if at == index:
         grown = fault
     proto = setting.network.model.graph.node[at]
@@ -98,8 +89,8 @@ def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str,
     return found
 
 
-def _places(setting: Pairing) -> Iterator[NodeOutput]:
-    """The nodes whose results differ beyond the tolerance, in topological order."""
+def _places(setting: Pairing) -> Iterator[tuple[int, str, TensorAgreement]]:
+    """The nodes whose results differ beyond the tolerance, in topological order, with that output."""
     network = setting.network
     wanted = [each.name for each in network.outputs]
     needed, _ = needed_nodes(network.model.graph, wanted)
@@ -116,7 +107,7 @@ def _places(setting: Pairing) -> Iterator[NodeOutput]:
                 continue
             tensor = _judged(name, theirs[name], ours[name], setting.scale)
             if tensor.status == "wrong":
-                yield NodeOutput(at, network.nodes[at], name, tensor)
+                yield at, name, tensor
         count = max(1, min(4 * count, int(count * setting.budget / max(held, 1))))
 
 
