@@ -130,23 +130,20 @@ class Footprint:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._before = self._now()
+        self._before = self._peak(lambda: None)
 
     def of(self, work: Callable[[], object]) -> Measurement:
         """The peak during one call of ``work`` above the start, in bytes."""
-        _give_back()
-        self._meter.start()
-        work()
-        peak = self._meter.stop()
+        peak = self._peak(work)
         if peak.value is None or self._before.value is None:
             reason = peak.reason or self._before.reason
             return Measurement(PEAK, "B", None, None, reason)
         return Measurement(PEAK, "B", max(0.0, peak.value - self._before.value), f"{peak.method}, above the start")
 
-    def _now(self) -> Reading:
-        """What is held now: a peak over nothing."""
+    def _peak(self, work: Callable[[], object]) -> Reading:
         _give_back()
         self._meter.start()
+        work()
         return self._meter.stop()
 
 
