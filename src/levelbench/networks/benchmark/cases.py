@@ -133,19 +133,11 @@ def _transformed(base: Network, specification: NetworkSpecification) -> Made:
 
 def _transform(word: str, case: NetworkCase) -> Transform:
     """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, which learns batch and sizes too."""
-    from levelbench.networks.transforms import make, parse, settings
+    from levelbench.networks.transforms import parse, settings
 
-    first, *others = word.split(";")
-    name, known = first.partition(":")[0], settings(first.partition(":")[0])
-    common: dict[str, Any] = {"batch": case.batch, "sizes": case.sizes} if name != "batch" else {}
-    for each in others:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise UsageError(f"transform {word!r}", f"{each!r} is no setting", "write name:setting;other=value")
-        if key not in known:
-            make(name, **{key: value})
-        common[key] = value
-    return parse(first, **{key: value for key, value in common.items() if key in known})[0]
+    known = settings(word.partition(";")[0].partition(":")[0])
+    common = {"batch": case.batch, "sizes": case.sizes}
+    return parse(word, **{name: value for name, value in common.items() if name in known})[0]
 
 
 _TRAINING = 3

@@ -25,21 +25,12 @@ from levelbench.networks.fuzz.operators import ELEMENTWISE, LAYERS, MOVING
 from levelbench.networks.fuzz.sketch import Draws, SeededDraws, Sketch
 from levelbench.networks.network import Network
 from levelbench.networks.probes import Agreement, compare_network
-from levelbench.networks.probes.running import Runner, part_of
+from levelbench.networks.probes.running import Runner, Specimen, part_of
 from levelbench.networks.values import element_type
 from levelbench.operators.contract import OperatorBackend
 
 FEWEST, MOST_NODES = 2, 12
 _SHAPES = ((2, 3), (2, 3, 4), (1, 2, 4, 4), (4,), (2, 4, 3, 3), (3, 1, 5), (2, 2, 5, 4))
-
-
-@dataclass(frozen=True)
-class Specimen:
-    """A network with the parameters and inputs it is to be run on."""
-
-    network: Network
-    parameters: Mapping[str, Host]
-    inputs: Mapping[str, Host]
 
 
 def generate_seeded(seed: int) -> Specimen:

@@ -100,12 +100,12 @@ def part_of(network: Network, outputs: Sequence[str]) -> Network:
 
 
 @dataclass(frozen=True)
-class SingleNode:
-    """A network of one node, with values for its inputs and parameters."""
+class Specimen:
+    """A network with the parameters and inputs that it is to be run on."""
 
     network: Network
-    inputs: Mapping[str, Host]
-    parameters: Mapping[str, Host]
+    parameters: Arrays
+    inputs: Arrays
 
 
 def reads_of(network: Network, index: int) -> list[str]:
@@ -120,7 +120,7 @@ def node_alone(
     *,
     outputs: Sequence[str] = (),
     differentiated: Sequence[str] = (),
-) -> SingleNode:
+) -> Specimen:
     """The node at ``index`` with all that it reads from ``values``.
 
     What it reads at structural positions is stored, so that every framework knows it beforehand; those of
@@ -150,7 +150,7 @@ def node_alone(
     model.opset_import.extend(network.model.opset_import)
     model.functions.extend(network.model.functions)
     roles = [Parameter(name, value.shape, value.dtype.name) for name, value in parameters.items()]
-    return SingleNode(Network(model, roles), inputs, parameters)
+    return Specimen(Network(model, roles), parameters, inputs)
 
 
 def _tensor(value: Host, name: str) -> onnx.TensorProto:
