@@ -135,10 +135,10 @@ class Sketch:
             values = [np.asarray(each) for each in call(*(each.value if each else None for each in inputs))]
         if not all(0 < each.size <= _ELEMENTS and np.abs(each).max() <= MOST**2 for each in values):
             return None
-        for name in {*names} & {*self._drawn}:
-            drawn = self._drawn.pop(name)
-            assert drawn.draw is not None
-            self.builder.parameter(name, drawn.shape, drawn.draw, dtype=drawn.dtype)
+        for name in names:
+            drawn = self._drawn.pop(name, None)
+            if drawn is not None and drawn.draw is not None:
+                self.builder.parameter(name, drawn.shape, drawn.draw, dtype=drawn.dtype)
         # ONNX defines it by a body through which its inference does not see.
         shape = values[0].shape if op_type == "GroupNormalization" else None
         made = self.builder.node(op_type, *names, outputs=outputs, shape=shape, **attributes)
