@@ -145,14 +145,12 @@ class GraphBuilder:
             value_info(declared.pop(name)) if name in declared else onnx.ValueInfoProto(name=name)
             for _, name in self._outputs
         )
-        model = helper.make_model(graph, opset_imports=self._imports(), ir_version=IR_VERSION)
+        domains = {"": self._opset, **dict.fromkeys(sorted({node.domain for node in graph.node} - {""}), 1)}
+        imports = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)
         _infer(model, declared, self._name)
         updates = {name: renamed.get(value, value) for name, value in self._updates.items()}
         return Network(model, self._parameters, fills=self._fills, sizes=self._sizes, updates=updates)
-
-    def _imports(self) -> list[onnx.OperatorSetIdProto]:
-        domains = {node.domain for node in self._graph.node} - {""}
-        return [helper.make_opsetid("", self._opset), *(helper.make_opsetid(each, 1) for each in sorted(domains))]
 
     def _scoped(self, name: str) -> str:
         return ".".join([*self._scopes, name])

@@ -269,12 +269,38 @@ class Lowered:
         protos = graph.node
         nodes = [network.nodes[at] for at in needed]
         on_host = {needed[at] for at in host_nodes(nodes, self.constants)}
-        scope = Scope(backend, imports_of(network.model.opset_import), functions_of(network.model))
-        maker = _Maker(scope, self.constants, call, on_host)
-        maker.host = set(self.constants) | {name for at in on_host for name in network.nodes[at].outputs}
-        self.steps = tuple(maker.step(at, network.nodes[at], protos[at]) for at in needed)
-        self._host = maker.host
+        self._host = set(self.constants) | {name for at in on_host for name in network.nodes[at].outputs}
+        self._scope = Scope(backend, imports_of(network.model.opset_import), functions_of(network.model))
+        self._chooser = call
+        self.steps = tuple(
+            _host_step(at, network.nodes[at]) if at in on_host else self._step(at, network.nodes[at], protos[at])
+            for at in needed
+        )
         self.function = self.composed(self.steps)
+
+    def _step(self, index: int, node: OperatorNode, proto: onnx.NodeProto) -> LoweredStep:
+        """The step of a node that is computed on the device."""
+        inputs, outputs = node.inputs, node.outputs
+        reads = structural_reads(node)
+        known = frozenset(at for at in reads if at < len(inputs) and inputs[at] in self._host)
+        node = self._scope.node(proto)
+        if takes_values(node):
+            captures = tuple(dict.fromkeys(captured(proto)))
+            call = resolve(node, proto, self._scope, self.constants)
+            return LoweredStep(index, node, call, inputs, outputs, host_inputs=known, captures=captures)
+        open_reads = any(at < len(inputs) and inputs[at] and at not in known for at in reads)
+        local = (node.domain, node.op_type, proto.overload) in self._scope.functions
+        plain = not local and not _is_container(node)
+        if plain and not open_reads:
+            chosen = self._chooser(node) if self._chooser is not None else None
+            if chosen is not None:
+                return LoweredStep(index, node, chosen, inputs, outputs, len(outputs) == 1, host_inputs=known)
+            if not has_body(node):
+                forward = self._scope.backend.operator(node).forward
+                return LoweredStep(index, node, forward, inputs, outputs, host_inputs=known)
+        # What is read from the device at each call, and what may turn out to be unsupported, needs more care.
+        call = resolve(node, proto, self._scope, {})
+        return LoweredStep(index, node, call, inputs, outputs, host_inputs=known)
 
     def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Array, ...]]:
         """The function that makes the calls of ``steps``: those of the network, or others in their places."""
@@ -309,48 +335,12 @@ class Lowered:
         return self._constant(name, value) if name in self.constants else self.backend.array(value)
 
 
-class _Maker:
-    """Makes steps of nodes."""
-
-    def __init__(self, scope: Scope, constants: Mapping[str, Host], chooser: Chooser | None, on_host: set[int]) -> None:
-        self._scope, self._constants, self._chooser, self._on_host = scope, constants, chooser, on_host
-        self.host: set[str] = set()
-        self._numpy: OperatorBackend | None = None
-
-    def step(self, index: int, node: OperatorNode, proto: onnx.NodeProto) -> LoweredStep:
-        """The step of the node at ``index``."""
-        if index in self._on_host:
-            return self._host_step(index, node)
-        inputs, outputs = node.inputs, node.outputs
-        reads = structural_reads(node)
-        known = frozenset(at for at in reads if at < len(inputs) and inputs[at] in self.host)
-        node = self._scope.node(proto)
-        if takes_values(node):
-            captures = tuple(dict.fromkeys(captured(proto)))
-            call = resolve(node, proto, self._scope, self._constants)
-            return LoweredStep(index, node, call, inputs, outputs, host_inputs=known, captures=captures)
-        open_reads = any(at < len(inputs) and inputs[at] and at not in known for at in reads)
-        local = (node.domain, node.op_type, proto.overload) in self._scope.functions
-        plain = not local and not _is_container(node)
-        if plain and not open_reads:
-            chosen = self._chooser(node) if self._chooser is not None else None
-            if chosen is not None:
-                return LoweredStep(index, node, chosen, inputs, outputs, len(outputs) == 1, host_inputs=known)
-            if not has_body(node):
-                forward = self._scope.backend.operator(node).forward
-                return LoweredStep(index, node, forward, inputs, outputs, host_inputs=known)
-        # What is read from the device at each call, and what may turn out to be unsupported, needs more care.
-        call = resolve(node, proto, self._scope, {})
-        return LoweredStep(index, node, call, inputs, outputs, host_inputs=known)
-
-    def _host_step(self, index: int, node: OperatorNode) -> LoweredStep:
-        if node.op_type in ("Shape", "Size"):
-            return LoweredStep(index, node, _shape(node), node.inputs, node.outputs, True, True)
-        if self._numpy is None:
-            self._numpy = open_framework("numpy", "cpu")
-        everything = frozenset(range(len(node.inputs)))
-        forward = self._numpy.operator(node).forward
-        return LoweredStep(index, node, forward, node.inputs, node.outputs, False, True, everything)
+def _host_step(index: int, node: OperatorNode) -> LoweredStep:
+    if node.op_type in _SHAPES:
+        return LoweredStep(index, node, _shape(node), node.inputs, node.outputs, True, True)
+    everything = frozenset(range(len(node.inputs)))
+    forward = open_framework("numpy", "cpu").operator(node).forward
+    return LoweredStep(index, node, forward, node.inputs, node.outputs, False, True, everything)
 
 
 def _shape(node: OperatorNode) -> Function:

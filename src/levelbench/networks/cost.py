@@ -24,7 +24,7 @@ from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of, reads
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
-_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # What a derivative reads, where it is not both inputs and outputs.
 _NOTHING = (
     "Add AveragePool Cast Concat ConstantOfShape Dropout Expand Gather GlobalAveragePool Neg Pad ReduceMean ReduceSum "
@@ -110,7 +110,7 @@ def _is_view(node: OperatorNode) -> bool:
     if node.domain:
         return False
     trains = node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2])
-    return node.op_type in _VIEWS or (node.op_type == "Dropout" and not trains)
+    return node.op_type in VIEWS or (node.op_type == "Dropout" and not trains)
 
 
 def signature_of(value: Value | None) -> Signature | None:

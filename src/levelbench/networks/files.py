@@ -93,11 +93,6 @@ def data_name(model_name: str, tensors: Sequence[TensorProto]) -> str:
     return f"{model_name}.{digest.hexdigest()[:16]}.data"
 
 
-def is_data_of(model_name: str, name: str) -> bool:
-    """Whether ``name`` is one that :func:`data_name` gives to data of that model."""
-    return re.fullmatch(re.escape(model_name) + r"\.[0-9a-f]{16}\.data", name) is not None
-
-
 def _raw(tensor: TensorProto) -> bytes:
     array = onnx.numpy_helper.to_array(tensor)
     return bytes(onnx.numpy_helper.from_array(array).raw_data)
@@ -154,21 +149,15 @@ def _inside(location: str, root: Path, what: str, asked: str) -> Path:
     windows = PureWindowsPath(location)
     if not location or "\0" in location:
         raise refuse(asked, f"{what} has external data without a place", "name a file next to the model")
-    if windows.drive or windows.root or ".." in windows.parts:
-        raise _outside(location, what, asked)
+    outside = bool(windows.drive or windows.root or ".." in windows.parts)
     try:
-        path = (root / location).resolve()
+        path = root if outside else (root / location).resolve()
     except (OSError, RuntimeError):
         raise refuse(asked, f"the place of {what}, {location!r}, leads nowhere", "put the file there") from None
-    if not path.is_relative_to(root):
-        raise _outside(location, what, asked)
+    if outside or not path.is_relative_to(root):
+        found = f"{what} lies at {location!r}, outside of the model's folder"
+        raise refuse(asked, found, "put the file next to the model")
     return path
-
-
-def _outside(location: str, what: str, asked: str) -> DefinitionError:
-    return refuse(
-        asked, f"{what} lies at {location!r}, outside of the model's folder", "put the file next to the model"
-    )
 
 
 _MOST_BYTES = 2**31 - 1
@@ -399,8 +388,9 @@ def _sync_folder(folder: Path) -> None:
 
 def _forget_older(path: Path, location: str) -> None:
     """Remove the data of models that this path held before."""
+    name = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.data")
     for each in path.parent.iterdir():
-        if each.name != location and is_data_of(path.name, each.name):
+        if each.name != location and name.fullmatch(each.name):
             with suppress(OSError):
                 each.unlink()
 

@@ -229,10 +229,9 @@ def tensors_of(model: onnx.ModelProto, asked: str) -> Iterator[TensorProto]:
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
             yield from _dense_parts(sparse, asked)
-        yield from _tensors_of_nodes(graph.node, asked)
+        yield from _tensors_of_attributes(_attributes(graph.node), asked)
     for function in model.functions:
-        yield from _tensors_of_nodes(function.node, asked)
-        yield from _tensors_of_attributes(function.attribute_proto, asked)
+        yield from _tensors_of_attributes([*_attributes(function.node), *function.attribute_proto], asked)
 
 
 def byte_size(tensor: TensorProto, asked: str) -> int:
@@ -270,12 +269,11 @@ def _graphs(model: onnx.ModelProto, asked: str) -> Iterator[onnx.GraphProto]:
         waiting += [(each, depth + 1) for node in graph.node for each in subgraphs(node)]
 
 
-def _tensors_of_nodes(nodes: Sequence[onnx.NodeProto], asked: str) -> Iterator[TensorProto]:
-    for node in nodes:
-        yield from _tensors_of_attributes(node.attribute, asked)
+def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto]:
+    return (attribute for node in nodes for attribute in node.attribute)
 
 
-def _tensors_of_attributes(attributes: Sequence[onnx.AttributeProto], asked: str) -> Iterator[TensorProto]:
+def _tensors_of_attributes(attributes: Iterable[onnx.AttributeProto], asked: str) -> Iterator[TensorProto]:
     for attribute in attributes:
         if attribute.HasField("t"):
             yield attribute.t

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from levelbench.networks.fuzz.generate import agreement_on, generate, write_case
+from levelbench.networks.fuzz.sketch import Draws
 from levelbench.operators.frameworks import load_framework
 
 IN_CI = settings(
@@ -18,7 +19,7 @@ IN_CI = settings(
 )
 
 
-class Drawn:
+class Drawn(Draws):
     """Draws of Hypothesis, in the form that the generator takes."""
 
     def __init__(self, data):
@@ -26,9 +27,6 @@ class Drawn:
 
     def integer(self, low, high):
         return self._data.draw(st.integers(low, high))
-
-    def pick(self, choices):
-        return choices[self.integer(0, len(choices) - 1)]
 
 
 def opened(name):

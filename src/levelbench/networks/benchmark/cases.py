@@ -38,14 +38,13 @@ GRADIENT_TOLERANCE = 1e-3
 class Made:
     """What a specification names: ``network`` is what is measured (``None`` for a native model).
 
-    ``base`` is the network as it was built or loaded, and ``transformed`` the same after the arm's transforms, both
-    without the loss that a training step adds. ``parameters`` are values by name (``None``: the seed's). The tolerances
-    are relative to each tensor's largest, against ``base``; without one for gradients, the parameters are others.
-    ``said`` tells what each transform changed.
+    ``transformed`` is the network after the arm's transforms, without the loss that a training step adds.
+    ``parameters`` are values by name (``None``: the seed's). The tolerances are relative to each tensor's largest,
+    against the network before; without one for gradients, the parameters are others. ``said`` tells what each transform
+    changed.
     """
 
     network: Network | None = None
-    base: Network | None = None
     transformed: Network | None = None
     native: NativeModel | None = None
     parameters: dict[str, NDArray[Any]] | None = None
@@ -71,12 +70,11 @@ def make_case(specification: NetworkSpecification) -> Made:
         return Made(native=load_native(case.path, case.options))
     base = build_base(case)
     refuse_fixed_batch(base, case)
-    made = apply_transforms(base, specification)
-    assert made.transformed is not None
+    made = _transformed(base, specification)
     network = made.transformed
-    return replace(
-        made, network=trained(network, specification.loss) if specification.direction == "backward" else network
-    )
+    if network is not None and specification.direction == "backward":
+        network = trained(network, specification.loss)
+    return replace(made, network=network)
 
 
 def trained(network: Network, loss: str = "", *, training: bool = True) -> Network:
@@ -113,20 +111,18 @@ def _same_file(case: NetworkCase, path: Path) -> None:
         raise DefinitionError(f"the file {path}", found, "run the command again")
 
 
-def apply_transforms(base: Network, specification: NetworkSpecification) -> Made:
+def _transformed(base: Network, specification: NetworkSpecification) -> Made:
     """The network after the arm's transforms, with its parameters' values and how far it may be from ``base``."""
     words = specification.arm.transforms
     if not words:
-        return Made(None, base, base)
+        return Made(transformed=base)
     from levelbench.networks.transforms import apply_all
 
     done = apply_all([_transform(word, specification.case) for word in words], base, base.initialise(0))
     last = done[-1]
     gradients = [each.tolerance.gradients for each in done]
     return Made(
-        None,
-        base,
-        last.network,
+        transformed=last.network,
         parameters=last.parameters,
         # Each may add its own error to that of the one before.
         output_tolerance=sum(each.tolerance.outputs for each in done),
@@ -137,19 +133,11 @@ def apply_transforms(base: Network, specification: NetworkSpecification) -> Made
 
 def _transform(word: str, case: NetworkCase) -> Transform:
     """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, which learns batch and sizes too."""
-    from levelbench.networks.transforms import make, parse, settings
+    from levelbench.networks.transforms import parse, settings
 
-    first, *others = word.split(";")
-    name, known = first.partition(":")[0], settings(first.partition(":")[0])
-    common: dict[str, Any] = {"batch": case.batch, "sizes": case.sizes} if name != "batch" else {}
-    for each in others:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise UsageError(f"transform {word!r}", f"{each!r} is no setting", "write name:setting;other=value")
-        if key not in known:
-            make(name, **{key: value})
-        common[key] = value
-    return parse(first, **{key: value for key, value in common.items() if key in known})[0]
+    known = settings(word.partition(";")[0].partition(":")[0])
+    common = {"batch": case.batch, "sizes": case.sizes}
+    return parse(word, **{name: value for name, value in common.items() if name in known})[0]
 
 
 _TRAINING = 3

@@ -130,23 +130,20 @@ class Footprint:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._before = self._now()
+        self._before = self._peak(lambda: None)
 
     def of(self, work: Callable[[], object]) -> Measurement:
         """The peak during one call of ``work`` above the start, in bytes."""
-        _give_back()
-        self._meter.start()
-        work()
-        peak = self._meter.stop()
+        peak = self._peak(work)
         if peak.value is None or self._before.value is None:
             reason = peak.reason or self._before.reason
             return Measurement(PEAK, "B", None, None, reason)
         return Measurement(PEAK, "B", max(0.0, peak.value - self._before.value), f"{peak.method}, above the start")
 
-    def _now(self) -> Reading:
-        """What is held now: a peak over nothing."""
+    def _peak(self, work: Callable[[], object]) -> Reading:
         _give_back()
         self._meter.start()
+        work()
         return self._meter.stop()
 
 
@@ -275,22 +272,28 @@ def repeats_for(call_s: float, budget_s: float) -> int:
     return min(_MOST_REPEATS, max(_FEWEST_REPEATS, int(_BUDGET_SHARE * budget_s / max(call_s, 1e-9))))
 
 
-def record_operators(
+def _record_operators(
     trial: PreparedCase,
     known: Known,
     call_s: float,
     specification: NetworkSpecification,
     record: Callable[[NetworkEvent], None],
-) -> None:
-    """Record times of all operators, then the profiler's shares; ``UnsupportedError`` where the mode has no operators.
+) -> str:
+    """Record times of all operators and the profiler's shares; why there are none, where there are none.
 
     ``call_s`` is what a whole call takes, by which the number of repetitions is chosen.
     """
+    if specification.direction == "backward":
+        return "the operators of a training step are not timed one by one"
     repeats = repeats_for(call_s, specification.budget_s)
-    found = trial.executor.operator_times(*trial.inputs, repeats=repeats)
+    try:
+        found = trial.executor.operator_times(*trial.inputs, repeats=repeats)
+    except UnsupportedError as error:
+        return f"{error.asked}: {error.found}"
     for each, cost in zip(found, costs_of(found, trial.made.network, known), strict=True):
         record(OperatorSamples(each.index, each.title, each.output, each.times_s, cost.flops, cost.bytes))
     record(_profiled(trial, repeats))
+    return ""
 
 
 def costs_of(found: Sequence[OperatorTime], network: Network | None, known: Known) -> list[Cost]:
@@ -444,7 +447,7 @@ def _measured(
     record(Samples("warmup", "s", taken.warmup.tolist()))
     record(Samples("latency", "s", taken.values.tolist()))
     on_stage("operators")
-    reason = _operators(trial, known, taken, specification, record)
+    reason = _record_operators(trial, known, float(taken.values.mean()), specification, record)
     return NetworkOutcome(
         "wrong" if finding.wrong else "measured",
         finding.wrong,
@@ -454,19 +457,6 @@ def _measured(
         taken.warmup_reason,
         reason,
     )
-
-
-def _operators(
-    trial: PreparedCase, known: Known, taken: Latency, specification: NetworkSpecification, record: Record
-) -> str:
-    """Record times of operators and the profiler's shares; why there are none, where there are none."""
-    if specification.direction == "backward":
-        return "the operators of a training step are not timed one by one"
-    try:
-        record_operators(trial, known, float(sum(taken.values) / len(taken.values)), specification, record)
-    except UnsupportedError as error:
-        return f"{error.asked}: {error.found}"
-    return ""
 
 
 def _check_fit(known: Known, specification: NetworkSpecification) -> None:

@@ -18,28 +18,19 @@ import numpy as np
 from onnx import helper
 
 from levelbench.checks.arrays import Host
-from levelbench.errors import CheckFailedError, LevelbenchError
+from levelbench.errors import LevelbenchError
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.files import save
 from levelbench.networks.fuzz.operators import ELEMENTWISE, LAYERS, MOVING
 from levelbench.networks.fuzz.sketch import Draws, SeededDraws, Sketch
 from levelbench.networks.network import Network
 from levelbench.networks.probes import Agreement, compare_network
-from levelbench.networks.probes.running import Runner, part_of
+from levelbench.networks.probes.running import Runner, Specimen, part_of
 from levelbench.networks.values import element_type
 from levelbench.operators.contract import OperatorBackend
 
 FEWEST, MOST_NODES = 2, 12
 _SHAPES = ((2, 3), (2, 3, 4), (1, 2, 4, 4), (4,), (2, 4, 3, 3), (3, 1, 5), (2, 2, 5, 4))
-
-
-@dataclass(frozen=True)
-class Specimen:
-    """A network with the parameters and inputs it is to be run on."""
-
-    network: Network
-    parameters: Mapping[str, Host]
-    inputs: Mapping[str, Host]
 
 
 def generate_seeded(seed: int) -> Specimen:
@@ -209,11 +200,8 @@ def _fails(case: Specimen, backends: Mapping[str, OperatorBackend], reference: O
 
 def said(found: Agreement) -> str:
     """What is wrong, in a sentence; empty if nothing is."""
-    try:
-        found.raise_for_findings()
-    except CheckFailedError as error:
-        return f"{error.asked}: {error.found}"
-    return ""
+    error = found.error()
+    return "" if error is None else f"{error.asked}: {error.found}"
 
 
 def write_case(case: Specimen, found: Agreement, folder: Path, name: str) -> Path:

@@ -8,10 +8,11 @@ elements are neither zero nor equal, so that a kink's gradient is the same whate
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,17 +32,19 @@ _MARGIN = 1e-5
 T = TypeVar("T")
 
 
-class Draws(Protocol):
+class Draws(ABC):
     """Where choices come from: a seed, or Hypothesis, which can shrink them."""
 
+    @abstractmethod
     def integer(self, low: int, high: int) -> int:
         """An integer from ``low`` to ``high``, both included."""
 
     def pick(self, choices: Sequence[T]) -> T:
         """One of them; earlier ones are simpler."""
+        return choices[self.integer(0, len(choices) - 1)]
 
 
-class SeededDraws:
+class SeededDraws(Draws):
     """Choices that follow from a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -50,10 +53,6 @@ class SeededDraws:
     def integer(self, low: int, high: int) -> int:
         """Uniform."""
         return int(self._random.integers(low, high + 1))
-
-    def pick(self, choices: Sequence[T]) -> T:
-        """Uniform."""
-        return choices[int(self._random.integers(len(choices)))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +135,10 @@ class Sketch:
             values = [np.asarray(each) for each in call(*(each.value if each else None for each in inputs))]
         if not all(0 < each.size <= _ELEMENTS and np.abs(each).max() <= MOST**2 for each in values):
             return None
-        for name in {*names} & {*self._drawn}:
-            drawn = self._drawn.pop(name)
-            assert drawn.draw is not None
-            self.builder.parameter(name, drawn.shape, drawn.draw, dtype=drawn.dtype)
+        for name in names:
+            drawn = self._drawn.pop(name, None)
+            if drawn is not None and drawn.draw is not None:
+                self.builder.parameter(name, drawn.shape, drawn.draw, dtype=drawn.dtype)
         # ONNX defines it by a body through which its inference does not see.
         shape = values[0].shape if op_type == "GroupNormalization" else None
         made = self.builder.node(op_type, *names, outputs=outputs, shape=shape, **attributes)

@@ -16,16 +16,15 @@ from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
-import onnx
 from numpy.typing import DTypeLike, NDArray
-from onnx import helper
 
 from levelbench.checks.arrays import Errors, Host, difference, errors, is_float, number, ulp_distance, unit_roundoff
 from levelbench.checks.findings import Report, failed, not_tried, noted, passed
 from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.networks.network import Network
 from levelbench.networks.probes.running import Arrays
-from levelbench.networks.values import dtype_of
+from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.values import Value, dtype_of
 
 TensorStatus = Literal["agrees", "wrong", "rounding", "not compared"]
 Cause = Literal["operator", "accumulated", "whole"]
@@ -162,19 +161,24 @@ class Agreement:
 
     def raise_for_findings(self) -> None:
         """Raise ``CheckFailedError`` with the first wrong tensor, how many more there are, and where it parts."""
+        if error := self.error():
+            raise error
+
+    def error(self) -> CheckFailedError | None:
+        """What :meth:`raise_for_findings` raises, if anything."""
         if not self.failed:
-            return
+            return None
         first = self.failed[0]
         subject = f"network {self.network} on {first.backend} against {self.reference}"
         if first.raised:
-            raise CheckFailedError(subject, f"it raises {first.raised}", "correct what it raises at")
+            return CheckFailedError(subject, f"it raises {first.raised}", "correct what it raises at")
         tensor = first.wrong[0] if first.wrong else None
         more = len(first.wrong) - 1
         others = f"; and {more} more tensor{'s' * (more > 1)}" if more > 0 else ""
         said = f"{tensor.kind} {tensor.detail}{others}" if tensor else "its outputs agree, and operators do not"
         divergences = "".join(f". {each.phase}: {each}" for each in first.divergences)
         also = "".join(f"; {each.backend} is wrong too" for each in self.failed[1:])
-        raise CheckFailedError(
+        return CheckFailedError(
             subject,
             f"{said}{divergences}{also}",
             "correct the operator that is named, or the network where it asks for what ONNX leaves open",
@@ -224,26 +228,13 @@ def coarsest_dtype(network: Network, known: Iterable[str] = ()) -> np.dtype[np.g
     Weights that are stored in half precision and cast before they are used do not count. ``known`` are further names of
     dtypes to count.
     """
-    types = _types(network.model)
+    values: Mapping[str, Value] = {}
+    # A wrong declaration is not this function's to judge.
+    with suppress(LevelbenchError):
+        values = infer_shapes(network)
     made = {name for node in network.model.graph.node if node.op_type not in _MOVES for name in node.output}
-    found = {types[name] for name in made if name in types} | set(known)
-    floats = [dtype_of(each) for each in found]
+    floats = [dtype_of(each) for each in {*known, *(values[name].dtype for name in made if name in values)} if each]
     return max((each for each in floats if is_float(each)), key=unit_roundoff, default=np.dtype(np.float32))
-
-
-def _types(model: onnx.ModelProto) -> dict[str, str]:
-    """The dtype's name of each tensor that is declared or that ONNX infers."""
-    graph = model.graph
-    infos = [*graph.value_info, *graph.output]
-    if len(graph.value_info) < len(graph.node):
-        # A wrong declaration, or a model beyond 2 GiB, is not this function's to judge.
-        with suppress(onnx.shape_inference.InferenceError, ValueError):
-            infos = [*infos, *onnx.shape_inference.infer_shapes(model).graph.value_info]
-    return {
-        each.name: helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type).name
-        for each in infos
-        if each.type.tensor_type.elem_type and each.type.tensor_type.elem_type != onnx.TensorProto.STRING
-    }
 
 
 @dataclass(frozen=True)

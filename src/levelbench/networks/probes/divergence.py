@@ -33,6 +33,7 @@ from levelbench.networks.probes.running import Arrays, Runner, node_alone, part_
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import Oracle, fault_of
 from levelbench.operators.probes.subject import HostOperator
+from levelbench.operators.program import constants_of
 
 BUDGET = 256 * 2**20
 """Bytes of values of each framework that are held at a time."""
@@ -51,16 +52,6 @@ class Pairing:
     budget: int = BUDGET
 
 
-@dataclass(frozen=True)
-class NodeOutput:
-    """A node and one of its outputs, as both compute it."""
-
-    index: int
-    node: OperatorNode
-    output: str
-    tensor: TensorAgreement
-
-
 def first_divergence(setting: Pairing) -> DivergencePoint:
     """The first operator in topological order whose result differs, and why; the networks' outputs do differ."""
     eager = replace(setting, other=setting.other.eager())
@@ -69,15 +60,16 @@ def first_divergence(setting: Pairing) -> DivergencePoint:
         mode = setting.other.mode or "its default mode"
         detail = f"it is what {setting.other.name} makes of several operators together in {mode}"
         return DivergencePoint("forward", "whole", detail=detail)
-    index, node = found.index, found.node
-    about: dict[str, Any] = {"index": index, "operator": node.title, "output": found.output}
-    if fault := _fault_alone(eager, index, found.output):
+    index, output, tensor = found
+    node = eager.network.nodes[index]
+    about: dict[str, Any] = {"index": index, "operator": node.title, "output": output}
+    if fault := _fault_alone(eager, index, output):
         return DivergencePoint("forward", "operator", detail=fault, **about)
     wrong = _audited(eager, index)
     if wrong is None:
-        return DivergencePoint("forward", "accumulated", detail=found.tensor.detail, **about)
+        return DivergencePoint("forward", "accumulated", detail=tensor.detail, **about)
     at, fault = wrong
-    grown = f"{fault}; it grows beyond the tolerance at node {index}, {node.title} {found.output!r}"
+    grown = f"{fault}; it grows beyond the tolerance at node {index}, {node.title} {output!r}"
     if at == index:
         grown = fault
     proto = setting.network.model.graph.node[at]
@@ -85,15 +77,8 @@ def first_divergence(setting: Pairing) -> DivergencePoint:
     return DivergencePoint("forward", "operator", at, setting.network.nodes[at].title, output, grown)
 
 
-def node_values(setting: Pairing, index: int) -> dict[str, Host]:
-    """What the node at ``index`` reads, as the reference computes it."""
-    return _values(setting, setting.reference, reads_of(setting.network, index))
-
-
 def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
     """Values of any names: of nodes by running what they need, the others as they are given or stored."""
-    from levelbench.operators.program import constants_of
-
     graph = setting.network.model.graph
     made = {name for node in graph.node for name in node.output}
     computed = [name for name in names if name in made]
@@ -104,8 +89,8 @@ def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str,
     return found
 
 
-def _places(setting: Pairing) -> Iterator[NodeOutput]:
-    """The nodes whose results differ beyond the tolerance, in topological order."""
+def _places(setting: Pairing) -> Iterator[tuple[int, str, TensorAgreement]]:
+    """The nodes whose results differ beyond the tolerance, in topological order, with that output."""
     network = setting.network
     wanted = [each.name for each in network.outputs]
     needed, _ = needed_nodes(network.model.graph, wanted)
@@ -122,7 +107,7 @@ def _places(setting: Pairing) -> Iterator[NodeOutput]:
                 continue
             tensor = _judged(name, theirs[name], ours[name], setting.scale)
             if tensor.status == "wrong":
-                yield NodeOutput(at, network.nodes[at], name, tensor)
+                yield at, name, tensor
         count = max(1, min(4 * count, int(count * setting.budget / max(held, 1))))
 
 
@@ -143,7 +128,7 @@ def _judged(name: str, actual: Host, expected: Host, scale: float) -> TensorAgre
 
 def _fault_alone(setting: Pairing, index: int, output: str) -> str:
     """What is wrong with ``output`` of the node when it is run alone on the reference's inputs; empty if nothing."""
-    values = node_values(setting, index)
+    values = _values(setting, setting.reference, reads_of(setting.network, index))
     alone = node_alone(setting.network, index, values)
     ours, theirs = (
         runner.outputs(alone.network, alone.parameters, alone.inputs) for runner in (setting.reference, setting.other)
@@ -207,7 +192,7 @@ def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]
 
         return run
 
-    stored = {**alone.inputs, **_stored(alone.network)}
+    stored = {**alone.inputs, **constants_of(alone.network.model.graph)}
     inputs = [stored[name] if name else None for name in node.inputs]
     fixed = frozenset(structural(node))
     subject = HostOperator(node.title, call(setting.other), node=node, fixed=fixed, ours=False)
@@ -223,12 +208,6 @@ def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]
             apart = float(difference(found, wanted).max(initial=0.0))
             return apart / max(largest(wanted), np.finfo(np.float64).tiny), fault
     return 0.0, ""
-
-
-def _stored(network: Network) -> dict[str, Host]:
-    from onnx import numpy_helper
-
-    return {each.name: numpy_helper.to_array(each) for each in network.model.graph.initializer}
 
 
 def first_wrong_gradient(setting: Pairing) -> DivergencePoint:
@@ -274,7 +253,7 @@ def _differentiable(node: OperatorNode) -> list[str]:
 def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """What is wrong with the gradient of the node's ``inputs``; empty if nothing, or nothing can be told."""
     try:
-        values = node_values(setting, index)
+        values = _values(setting, setting.reference, reads_of(setting.network, index))
         inputs = [name for name in inputs if is_float(values[name].dtype)]
         alone = node_alone(setting.network, index, values, outputs=outputs, differentiated=inputs)
         made = setting.reference.outputs(alone.network, alone.parameters, alone.inputs)

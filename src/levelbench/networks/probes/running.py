@@ -9,7 +9,7 @@ with d.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import UnsupportedError
-from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.networks.executor import Array, Backend
 from levelbench.networks.inspect import needed_nodes, outer_reads
 from levelbench.networks.losses import LossSplice
 from levelbench.networks.network import Network, read_inputs
@@ -39,22 +39,12 @@ class Runner:
 
     def outputs(self, network: Network, parameters: Arrays, inputs: Arrays) -> dict[str, Host]:
         """The network's outputs by name; those that are no tensors are left out."""
-        backend = self.backend
-        if isinstance(backend, Backend):
-            executor = backend.executor(network, parameters, mode=self.mode or None, trains=False)
-            return self._inferred(executor, network, inputs)
-        model = network.stored(parameters).model
-        found = backend.model(model)([backend.array(inputs[each.name]) for each in network.inputs])
-        return self._hosted([each.name for each in model.graph.output], found)
+        return self._inference(network, parameters, inputs)()
 
     def twice(self, network: Network, parameters: Arrays, inputs: Arrays) -> tuple[dict[str, Host], bool]:
         """The outputs, and whether a second inference by the same executor gives the same bits."""
-        backend = self.backend
-        if not isinstance(backend, Backend):
-            first, second = (self.outputs(network, parameters, inputs) for _ in range(2))
-        else:
-            executor = backend.executor(network, parameters, mode=self.mode or None, trains=False)
-            first, second = (self._inferred(executor, network, inputs) for _ in range(2))
+        infer = self._inference(network, parameters, inputs)
+        first, second = infer(), infer()
         return first, all(each.tobytes() == second[name].tobytes() for name, each in first.items())
 
     def gradients(self, network: Network, parameters: Arrays, inputs: Arrays) -> dict[str, Host]:
@@ -73,9 +63,15 @@ class Runner:
         plain = next((each for each in ("eager", "unoptimised") if each in modes), self.mode)
         return Runner(self.name, self.backend, plain)
 
-    def _inferred(self, executor: Executor, network: Network, inputs: Arrays) -> dict[str, Host]:
-        given = [self.backend.array(inputs[name]) for name in read_inputs(network)]
-        return self._hosted([each.name for each in network.outputs], executor.infer(*given))
+    def _inference(self, network: Network, parameters: Arrays, inputs: Arrays) -> Callable[[], dict[str, Host]]:
+        backend, names = self.backend, [each.name for each in network.outputs]
+        if isinstance(backend, Backend):
+            executor = backend.executor(network, parameters, mode=self.mode or None, trains=False)
+            read = [backend.array(inputs[name]) for name in read_inputs(network)]
+            return lambda: self._hosted(names, executor.infer(*read))
+        stored = network.stored(parameters).model
+        program, given = backend.model(stored), [backend.array(inputs[each.name]) for each in network.inputs]
+        return lambda: self._hosted([each.name for each in stored.graph.output], program(given))
 
     def _hosted(self, names: Sequence[str], values: Iterable[Array]) -> dict[str, Host]:
         return {
@@ -104,12 +100,12 @@ def part_of(network: Network, outputs: Sequence[str]) -> Network:
 
 
 @dataclass(frozen=True)
-class SingleNode:
-    """A network of one node, with values for its inputs and parameters."""
+class Specimen:
+    """A network with the parameters and inputs that it is to be run on."""
 
     network: Network
-    inputs: Mapping[str, Host]
-    parameters: Mapping[str, Host]
+    parameters: Arrays
+    inputs: Arrays
 
 
 def reads_of(network: Network, index: int) -> list[str]:
@@ -124,7 +120,7 @@ def node_alone(
     *,
     outputs: Sequence[str] = (),
     differentiated: Sequence[str] = (),
-) -> SingleNode:
+) -> Specimen:
     """The node at ``index`` with all that it reads from ``values``.
 
     What it reads at structural positions is stored, so that every framework knows it beforehand; those of
@@ -154,7 +150,7 @@ def node_alone(
     model.opset_import.extend(network.model.opset_import)
     model.functions.extend(network.model.functions)
     roles = [Parameter(name, value.shape, value.dtype.name) for name, value in parameters.items()]
-    return SingleNode(Network(model, roles), inputs, parameters)
+    return Specimen(Network(model, roles), parameters, inputs)
 
 
 def _tensor(value: Host, name: str) -> onnx.TensorProto:

@@ -86,8 +86,9 @@ def make(name: str, **given: Any) -> Transform:
 def parse(text: str, **common: Any) -> list[Transform]:
     """The transforms of ``name,name:setting,...``, such as ``fold-constants,precision:bfloat16``.
 
-    A word after a colon is the transform's main setting. Each gets those of ``common`` that it has; one that none of
-    them has is an error, and a value of ``None`` counts as not given.
+    A word after a colon is the transform's main setting; others stand behind it, ``;name=value`` each. Each transform
+    gets those of ``common`` that it has; one that none of them has is an error, and a value of ``None`` counts as not
+    given.
     """
     common = {name: value for name, value in common.items() if value is not None}
     words = [each.strip() for each in text.split(",")]
@@ -95,10 +96,16 @@ def parse(text: str, **common: Any) -> list[Transform]:
         raise UsageError(f"the transforms {text!r}", "one of them has no name", f"as in {','.join(names()[1:3])}")
     found, used = [], set()
     for word in words:
-        name, colon, value = word.partition(":")
+        first, *others = word.split(";")
+        name, colon, value = first.partition(":")
         kind, known = _class_of(name), settings(name)
         given = {each: setting for each, setting in common.items() if each in known}
         used |= set(given)
+        for each in others:
+            key, equals, setting = each.partition("=")
+            if not equals:
+                raise UsageError(f"transform {word!r}", f"{each!r} is no setting", "write name:setting;other=value")
+            given[key] = setting
         if colon:
             if not kind.main or not value:
                 does = f"{name}:{kind.main.upper()}" if kind.main else f"{name} alone"

@@ -41,7 +41,8 @@ class ChangeBatch(Transform):
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network with that batch."""
         axes = batch_axes(network)
-        old: Size = _open_name(network, axes) if axes else _fixed_batch(network)
+        open_sizes = [(each.shape or ())[axes[each.name]] for each in network.inputs if each.name in axes]
+        old: Size = str(open_sizes[0] or "batch") if axes else _fixed_batch(network)
         if not axes:
             axes = {each.name: 0 for each in network.inputs if each.shape and each.shape[0] == old}
         if old == self._size:
@@ -65,13 +66,6 @@ class ChangeBatch(Transform):
         words = f"the batch of {', '.join(axes)} is {self._size} and no longer {old}"
         more = (f"changed {baked} shapes that had it written in",) if baked else ()
         return Transformed(new, values, self.name, (words, *more))
-
-
-def _open_name(network: Network, axes: dict[str, int]) -> str:
-    for value in network.inputs:
-        if value.name in axes and value.shape is not None:
-            return str(value.shape[axes[value.name]] or "batch")
-    return "batch"
 
 
 def _fixed_batch(network: Network) -> int:

@@ -160,7 +160,8 @@ _SAMPLES_FIRST = (
 )
 
 _REDUCTIONS = (
-    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+    "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+    "ReduceSumSquare"
 )
 
 
@@ -341,22 +342,12 @@ def _gather_elements(context: NodeContext, first: Carried, shape: Shape) -> Inde
     return Independence((first, first), (first,))
 
 
-@_rule(_REDUCTIONS)
-def _reduce(context: NodeContext) -> Independence | None:
-    axes = constant_axes(context, 1)
-    return None if axes is None else _without(context, axes)
-
-
-@_rule("ArgMax ArgMin")
-def _arg_reduce(context: NodeContext) -> Independence | None:
-    shape = context.shape()
-    return None if shape is None else _without(context, [context.axis(len(shape))])
-
-
-def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
-    """Axes that are reduced; none at all stands for all of them, or for none: both are left alone."""
-    first = context.carried()
-    if first is None or not axes or first.axis in axes:
+@_of_first(_REDUCTIONS)
+def _reduce(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
+    picks = context.node.op_type in ("ArgMax", "ArgMin")
+    axes = [context.axis(len(shape))] if picks else constant_axes(context, 1)
+    # None at all stands for all of them, or for none: both are left alone.
+    if not axes or first.axis in axes:
         return None
     moved = 0 if context.node["keepdims"] else sum(each < first.axis for each in axes)
     return context.only_first(Carried(first.axis - moved, first.multiple))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from levelbench.errors import UnsupportedError
 from levelbench.networks.inspect import RANDOM, is_standard, needed_nodes
@@ -29,7 +30,6 @@ from levelbench.networks.transforms.transform import (
     whole_number,
 )
 from levelbench.networks.values import Shape
-from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 
@@ -98,7 +98,7 @@ class _Folder:
         self._graph, self._shapes, self._most = graph, shapes, most
         self._made: dict[str, NDArray[Any]] = {}
         self._partial: dict[str, Partial] = {}
-        self._numpy: OperatorBackend | None = None
+        self._numpy = open_framework("numpy", "cpu")
         self._kept = graph.kept()
         self.too_large: list[str] = []
 
@@ -113,7 +113,7 @@ class _Folder:
         if any(value is None and name for value, name in zip(inputs, node.inputs, strict=True)):
             return self._fold_partial(node)
         try:
-            outputs = self._backend().operator(node).forward(*inputs)
+            outputs = self._numpy.operator(node).forward(*inputs)
         except UnsupportedError:
             return False
         made = dict(zip(node.outputs, outputs, strict=False))
@@ -130,8 +130,6 @@ class _Folder:
 
     def store(self, graph: EditableGraph) -> None:
         """Put those values into the graph that something still reads."""
-        from onnx import numpy_helper
-
         read = graph.readers()
         for name, value in self._made.items():
             if name in read:
@@ -153,11 +151,6 @@ class _Folder:
 
     def _known(self, name: str) -> NDArray[Any] | None:
         return self._made[name] if name in self._made else self._graph.constant(name)
-
-    def _backend(self) -> OperatorBackend:
-        if self._numpy is None:
-            self._numpy = open_framework("numpy", "cpu")
-        return self._numpy
 
     def _fold_shape(self, node: OperatorNode) -> bool:
         shape = self._shapes.get(node.inputs[0])
@@ -194,7 +187,7 @@ class _Folder:
             return False
         # The operator moves entries and looks at none, so it may move their places instead.
         at = np.arange(places.size, dtype=np.int64).reshape(places.shape)
-        (moved,) = self._backend().operator(node).forward(at, *others)
+        (moved,) = self._numpy.operator(node).forward(at, *others)
         moved = np.asarray(moved)
         found = np.empty(moved.shape, object)
         found[...] = np.asarray([places.ravel()[each] for each in moved.ravel()], object).reshape(moved.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,7 +32,7 @@ def close(found: float | None, wanted: float) -> bool:
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """Nodes that are found, and those to put in their place; the last found makes the value that is kept."""
+    """Nodes that are found, in any order, and those to put in their place."""
 
     found: Sequence[onnx.NodeProto]
     new: Sequence[onnx.NodeProto]
@@ -94,13 +94,11 @@ class GraphView:
         """Whether one node alone reads a value, and it is no output."""
         return len(self._readers.get(name, [])) == 1 and name not in self._kept
 
-    def closed(self, nodes: Sequence[onnx.NodeProto]) -> bool:
-        """Whether nothing but these nodes reads what they make, that of the last one aside."""
+    def closed(self, nodes: Sequence[onnx.NodeProto], last: onnx.NodeProto) -> bool:
+        """Whether nothing but these nodes reads what they make, the first output of ``last`` aside."""
         own = {id(each) for each in nodes}
-        names = [name for node in nodes[:-1] for name in node.output if name] + list(nodes[-1].output[1:])
-        return all(
-            name not in self._kept and all(id(each) in own for each in self._readers.get(name, [])) for name in names
-        )
+        made = {name for node in nodes for name in node.output if name} - {last.output[0]}
+        return not made & self._kept and all(id(each) in own for name in made for each in self._readers.get(name, []))
 
     def product(self, name: str, *, outermost: bool = True) -> Product:
         """A value as a product. A factor that is read elsewhere too is not taken apart."""
@@ -196,16 +194,20 @@ def _gemm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     return None
 
 
+def _two_factors(view: GraphView, last: onnx.NodeProto, *op_types: str) -> Iterator[tuple[Product, str, str]]:
+    """A product of two values, and each of them that has its shape, with the other."""
+    whole = view.product(last.output[0]) if last.op_type in op_types else Product()
+    if len(whole.up) == 2 and not whole.down:
+        for x, other in (whole.up, whole.up[::-1]):
+            if view.same_shape(x, last.output[0]):
+                yield whole, x, other
+
+
 def _gelu(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """0.5 x (1 + erf(x / sqrt 2)), or 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
-    if last.op_type not in ("Mul", "Div"):
-        return None
-    whole = view.product(last.output[0])
-    if not close(whole.number, 0.5) or whole.down or len(whole.up) != 2:
-        return None
-    for x, other in (whole.up, whole.up[::-1]):
+    for whole, x, other in _two_factors(view, last, "Mul", "Div"):
         one = view.sum(other)
-        if not close(one.number, 1.0) or len(one.values) != 1 or not view.same_shape(x, last.output[0]):
+        if not close(whole.number, 0.5) or not close(one.number, 1.0) or len(one.values) != 1:
             continue
         for kind, inside in (("Erf", _erf_argument), ("Tanh", _tanh_argument)):
             function = view.maker(one.values[0], kind)
@@ -213,7 +215,7 @@ def _gelu(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
             if function is not None and nodes is not None:
                 settings = {"approximate": "tanh"} if kind == "Tanh" else {}
                 new = view.graph.make("Gelu", [x], last.output[0], **settings)
-                return PatternMatch([*nodes, function, *one.nodes, *_but(whole.nodes, last), last], [new])
+                return PatternMatch([*nodes, function, *one.nodes, *whole.nodes], [new])
     return None
 
 
@@ -245,30 +247,22 @@ def _tanh_argument(view: GraphView, name: str, x: str) -> list[onnx.NodeProto] |
 
 def _swish(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """X sigmoid(alpha x)."""
-    whole = view.product(last.output[0]) if last.op_type == "Mul" else None
-    if whole is None or not close(whole.number, 1.0) or whole.down or len(whole.up) != 2:
-        return None
-    for x, other in (whole.up, whole.up[::-1]):
+    for whole, x, other in _two_factors(view, last, "Mul"):
         gate = view.maker(other, "Sigmoid")
         power = None if gate is None else view.power(gate.input[0], x, 1)
-        if gate is not None and power is not None and view.same_shape(x, last.output[0]):
+        if gate is not None and power is not None and close(whole.number, 1.0):
             new = view.graph.make("Swish", [x], last.output[0], alpha=power[0])
-            return PatternMatch([*power[1], gate, *_but(whole.nodes, last), last], [new])
+            return PatternMatch([*power[1], gate, *whole.nodes], [new])
     return None
 
 
 def _hard_swish(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """X hardsigmoid(x) with slope 1/6, or x clip(x + 3, 0, 6) / 6."""
-    if last.op_type not in ("Mul", "Div"):
-        return None
-    whole = view.product(last.output[0])
-    if whole.down or len(whole.up) != 2:
-        return None
-    for x, other in (whole.up, whole.up[::-1]):
+    for whole, x, other in _two_factors(view, last, "Mul", "Div"):
         gate = view.maker(other, "HardSigmoid", "Clip")
-        if gate is None or not view.same_shape(x, last.output[0]):
-            continue
         nodes: list[onnx.NodeProto] | None = None
+        if gate is None:
+            continue
         if gate.op_type == "HardSigmoid" and gate.input[0] == x and close(whole.number, 1.0):
             operator = view.graph.operator(gate)
             nodes = [] if close(operator["alpha"], 1 / 6) and close(operator["beta"], 0.5) else None
@@ -278,25 +272,22 @@ def _hard_swish(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
             fits = shifted.values == [x] and close(shifted.number, 3.0) and bounds == [0.0, 6.0]
             nodes = shifted.nodes if fits else None
         if nodes is not None:
-            new = view.graph.make("HardSwish", [x], last.output[0])
-            return PatternMatch([*nodes, gate, *_but(whole.nodes, last), last], [new])
+            return PatternMatch([*nodes, gate, *whole.nodes], [view.graph.make("HardSwish", [x], last.output[0])])
     return None
 
 
 def _layer_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """(x - mean) / sqrt(variance + epsilon) times scale, plus shift: over all axes from one on."""
-    shift, scaled = "", last.output[0]
     if last.op_type == "Add":
-        for first, second in (tuple(last.input), tuple(last.input)[::-1]):
-            if view.is_inner(first) and view.maker(first, "Mul", "Div"):
-                found = _normalised(view, first, last, second)
-                if found is not None:
-                    return found
+        for first, second in (last.input, last.input[::-1]):
+            found = _normalised(view, first, last, [second]) if view.is_inner(first) else None
+            if found is not None:
+                return found
         return None
-    return _normalised(view, scaled, last, shift) if last.op_type in ("Mul", "Div") else None
+    return _normalised(view, last.output[0], last, []) if last.op_type in ("Mul", "Div") else None
 
 
-def _normalised(view: GraphView, name: str, last: onnx.NodeProto, shift: str) -> PatternMatch | None:
+def _normalised(view: GraphView, name: str, last: onnx.NodeProto, shift: list[str]) -> PatternMatch | None:
     whole = view.product(name)
     if len(whole.down) != 1 or not close(whole.number, 1.0) or not 1 <= len(whole.up) <= 2:
         return None
@@ -310,11 +301,11 @@ def _normalised(view: GraphView, name: str, last: onnx.NodeProto, shift: str) ->
         epsilon, axis, nodes = spread
         if mean is None or mean.input[0] != x or view.last_axes(mean) != axis:
             continue
-        if not _fits(view, x, axis, [*scales, *filter(None, [shift])]) or not view.same_shape(x, last.output[0]):
+        if not _fits(view, x, axis, [*scales, *shift]) or not view.same_shape(x, last.output[0]):
             continue
-        inputs = [x, *(scales or [_ones(view, x, axis)]), *filter(None, [shift])]
+        inputs = [x, *(scales or [_ones(view, x, axis)]), *shift]
         new = view.graph.make("LayerNormalization", inputs, last.output[0], axis=axis, epsilon=epsilon)
-        return PatternMatch([mean, difference, *nodes, *_but(whole.nodes, last), last], [new])
+        return PatternMatch([mean, difference, *nodes, *whole.nodes, last], [new])
     return None
 
 
@@ -335,7 +326,7 @@ def _rms_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
             continue
         inputs = [x, *(scales or [_ones(view, x, axis)])]
         new = view.graph.make("RMSNormalization", inputs, last.output[0], axis=axis, epsilon=epsilon)
-        return PatternMatch([*nodes, *_but(whole.nodes, last), last], [new])
+        return PatternMatch([*nodes, *whole.nodes, last], [new])
     return None
 
 
@@ -392,15 +383,11 @@ def _attention(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
         if number <= 0 or any(view.rank(each) < 2 for each in masks):
             continue
         key_name, key_nodes, transpose = key
-        new = [*transpose, _attention_node(view, last, [query.up[0], key_name, last.input[1], *masks], number)]
-        found = [*query.nodes, *key_nodes, product, *scaled.nodes, *masked.nodes, *nodes[::-1], last]
-        return PatternMatch(found, new)
+        inputs = [query.up[0], key_name, last.input[1], *masks]
+        new = view.graph.make("Attention", inputs, last.output[0], scale=number)
+        found = [*query.nodes, *key_nodes, product, *scaled.nodes, *masked.nodes, *nodes, last]
+        return PatternMatch(found, [*transpose, new])
     return None
-
-
-def _attention_node(view: GraphView, last: onnx.NodeProto, inputs: list[str], number: float) -> onnx.NodeProto:
-    made: onnx.NodeProto = view.graph.make("Attention", inputs, last.output[0], scale=number)
-    return made
 
 
 def _key(view: GraphView, name: str) -> tuple[str, list[onnx.NodeProto], list[onnx.NodeProto]] | None:
@@ -414,10 +401,6 @@ def _key(view: GraphView, name: str) -> tuple[str, list[onnx.NodeProto], list[on
         return node.input[0], [node], []
     output = view.graph.free(f"{name}.key")
     return output, [node], [view.graph.make("Transpose", [node.input[0]], output, perm=order)]
-
-
-def _but(nodes: list[onnx.NodeProto], last: onnx.NodeProto) -> list[onnx.NodeProto]:
-    return [each for each in nodes if each is not last]
 
 
 PATTERNS: dict[str, Pattern] = {
@@ -488,7 +471,7 @@ def _apply(graph: EditableGraph, view: GraphView, pattern: Pattern) -> bool | No
         if node.domain not in ("", "ai.onnx"):
             continue
         match = pattern.find(view, node)
-        if match is not None and view.closed(match.found):
+        if match is not None and view.closed(match.found, node):
             graph.swap(match.found, match.new)
             return True
     return None
@@ -496,5 +479,5 @@ def _apply(graph: EditableGraph, view: GraphView, pattern: Pattern) -> bool | No
 
 def _count(graph: EditableGraph, view: GraphView, pattern: Pattern) -> int:
     nodes = [node for node in graph.nodes if node.domain in ("", "ai.onnx")]
-    found = [pattern.find(view, node) for node in nodes]
-    return sum(each is not None and view.closed(each.found) for each in found)
+    found = [(pattern.find(view, node), node) for node in nodes]
+    return sum(each is not None and view.closed(each.found, node) for each, node in found)

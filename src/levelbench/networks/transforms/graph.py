@@ -20,7 +20,7 @@ from levelbench.networks.inspect import names_in, outer_reads, sort_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import bind_inputs, infer_shapes
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Parameter, Value, batch_axis, bound_shape, free_name, value_info, value_of
+from levelbench.networks.values import Parameter, Value, batch_axis, bound_shape, free_name, value_info
 from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
@@ -215,35 +215,24 @@ def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -
 
 def reshaped(network: Network, names: Mapping[str, int]) -> Network:
     """The network with the shapes of its outputs inferred again; ``names`` are sizes that declared values spell out."""
-    model = network.model
-    custom = {name for node in model.graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
-    kept = []
-    for each in model.graph.value_info:
-        if each.name in custom:
-            for dimension in each.type.tensor_type.shape.dim:
-                if dimension.dim_param in names:
-                    dimension.dim_value = names[dimension.dim_param]
-            kept.append(onnx.ValueInfoProto.FromString(each.SerializeToString()))
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(kept)
-    declared = {each.name: value_of(each) for each in model.graph.output}
-    for each in model.graph.output:
+    graph = network.model.graph
+    custom = {name for node in graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
+    kept = [_copy(each) for each in graph.value_info if each.name in custom]
+    declared = [_copy(each) for each in graph.output]
+    for each in (*kept, *declared):
+        for dimension in each.type.tensor_type.shape.dim:
+            if dimension.dim_param in names:
+                dimension.dim_value = names[dimension.dim_param]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    for each in graph.output:
         if each.type.HasField("tensor_type"):
             each.type.tensor_type.ClearField("shape")
     found = known_values(network)
-    for each in model.graph.output:
+    for each, before in zip(graph.output, declared, strict=True):
         value = found.get(each.name)
-        if value is not None and value.shape is not None:
-            each.CopyFrom(value_info(value))
-        elif declared[each.name].dtype:
-            each.CopyFrom(value_info(Value(each.name, declared[each.name].dtype, _filled(declared[each.name], names))))
-    return network.replace(model=model)
-
-
-def _filled(value: Value, names: Mapping[str, int]) -> tuple[int | str | None, ...] | None:
-    if value.shape is None:
-        return None
-    return tuple(names.get(size, size) if isinstance(size, str) else size for size in value.shape)
+        each.CopyFrom(before if value is None or value.shape is None else value_info(value))
+    return network.replace(model=network.model)
 
 
 def raised(network: Network, opset: int) -> Network:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError
+from levelbench.networks.cost import VIEWS, signature_of
 from levelbench.networks.executor import Backend
 from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
@@ -24,7 +25,7 @@ from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, In
 from levelbench.networks.transforms.folding import FoldConstants
 from levelbench.networks.transforms.graph import EditableGraph, known_values
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import dtype_of
+from levelbench.networks.values import Value
 from levelbench.operators.cost import Signature, cost_of
 from levelbench.operators.node import OperatorNode
 
@@ -125,9 +126,6 @@ def measure_times(
     return TimeTable(found)
 
 
-_ALIASES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-
-
 def sizes_of(batch: int, pieces: int) -> tuple[int, ...]:
     """The batch in as many pieces of sizes that differ by one at most, larger ones first."""
     size, more = divmod(batch, pieces)
@@ -193,8 +191,7 @@ class Profile:
         carry = self.tracked.values.get(name, FIXED)
         if samples is not None and isinstance(carry, Carried):
             shape = (*shape[: carry.axis], samples * carry.multiple, *shape[carry.axis + 1 :])
-        dtype = dtype_of(value.dtype)
-        return Signature(shape, dtype.itemsize, dtype.kind not in "iub")
+        return signature_of(Value(name, value.dtype, shape))
 
     def bytes(self, name: str) -> int:
         """Bytes of a value for the whole batch."""
@@ -241,7 +238,7 @@ class Profile:
             for name in (each for each in node.outputs if each):
                 end = last.get(name, at)
                 lives[name] = _Life(name, self.bytes(name), at, end)
-                shares = not node.domain and node.op_type in _ALIASES
+                shares = not node.domain and node.op_type in VIEWS
                 roots[name] = roots.get(node.inputs[0], node.inputs[0]) if shares else name
         return lives, roots
 
