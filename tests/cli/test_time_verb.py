@@ -33,9 +33,9 @@ def time(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("LEVELBENCH_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
 
-    def call(*words):
+    def call(*words, verb="time"):
         with pytest.raises(SystemExit) as ended:
-            main(["time", *map(str, words)])
+            main([verb, *map(str, words)])
         said = capsys.readouterr()
         return ended.value.code, said.out, said.err
 
@@ -145,15 +145,46 @@ def test_json_has_every_time_and_markdown_the_verdict(time, still, tmp_path):
     assert "time_s" in (tmp_path / "out.csv").read_text()
 
 
-def test_revisions_are_compared_side_by_side(time, tmp_path, monkeypatch):
+@pytest.fixture
+def commit(tmp_path, monkeypatch):
+    """Commits a script that sleeps for so long."""
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)
-    named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True)
-    for seconds in (0.01, 0.1):
+
+    def make(seconds):
         (tmp_path / "run.sh").write_text(f"sleep {seconds}\n")
         subprocess.run(["git", "add", "run.sh"], check=True)
-        subprocess.run(["git", *named, "commit", "-qm", "x"], check=True)
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"], check=True)
+
+    return make
+
+
+def test_the_history_of_a_command_has_a_row_for_each_revision_and_a_page(time, commit, tmp_path):
+    for seconds in (0.01, 0.1):
+        commit(seconds)
+        time("sh run.sh", "-n", 2, "--store", tmp_path / "results")
+    files = "-o", "h.html", "--markdown", "h.md", "--csv", "tables"
+    code, out, _ = time("--history", "run.sh", "--store", tmp_path / "results", *files, verb="report")
+    assert code == 0
+    assert "changes are looked for from 8 revisions on" in out
+    rows = (tmp_path / "tables" / "history.csv").read_text().splitlines()
+    assert len({row.split(",")[0] for row in rows}) >= 3
+    assert "sh run.sh" in (tmp_path / "h.html").read_text()
+    assert "sh run.sh" in (tmp_path / "h.md").read_text()
+
+
+@pytest.mark.parametrize("words", [(), ("nothing of that name",), ("--across-machines",)])
+def test_a_history_of_nothing_is_refused(time, words):
+    code, _, err = time("--history", *words, verb="report")
+    assert code == 2
+    assert "history" in err
+
+
+def test_revisions_are_compared_side_by_side(time, commit):
+    for seconds in (0.01, 0.1):
+        commit(seconds)
     _, out, _ = time("sh run.sh", "--revisions", "HEAD~1,HEAD", "-n", 3)
     assert "sh run.sh at HEAD/sh run.sh at HEAD~1" in out
     listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout

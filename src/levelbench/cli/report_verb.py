@@ -20,6 +20,7 @@ __all__ = ["command"]
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The HTML file. [default: STORE/report.html]")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables as one Markdown file too.")
 @click.option("--csv", "csv_folder", type=click.Path(path_type=Path), help="Write each table as CSV into this folder.")
+@click.option("--history", is_flag=True, help="Times by git revision, and where they changed, in RUNS or all.")
 @click.option("--across-machines", is_flag=True, help="Give verdicts on time though the machines differ.")
 @shared.view_options
 @shared.statistics_options
@@ -30,6 +31,7 @@ def command(
     output: Path | None,
     markdown: Path | None,
     csv_folder: Path | None,
+    history: bool,
     across_machines: bool,
     margin: float,
     level: float,
@@ -40,6 +42,13 @@ def command(
     """Write a report on RUNS; without an argument on all runs of the store.
 
     Groups of the same task are compared with the first of them.
+
+    \b
+      levelbench report
+      levelbench report 'digits[framework=torch]' --markdown report.md
+      levelbench report --history 'make bench'
+
+    With --history RUNS are names, or parts of names, of commands that levelbench time measured, or of tasks.
     """
     from levelbench.analysis.comparison import compare_all
     from levelbench.cli.reporting import write
@@ -48,6 +57,10 @@ def command(
 
     shared.check_statistics(margin, level)
     store = shared.open_store(store_path)
+    if history:
+        if across_machines:
+            raise UsageError("--history with --across-machines", "each machine has its own history", "leave it out")
+        return _history(store, runs, output, markdown, csv_folder, level, as_json, view)
     found = shared.select_runs(store, runs) if runs else sorted(store.summaries(), key=lambda run: run.started)
     # A run that is left out because its record is damaged would change the verdict without a word.
     if not runs and store.problems:
@@ -86,6 +99,48 @@ def command(
     else:
         for path in written:
             click.echo(f"report: {path}")
+    return 0
+
+
+def _history(
+    store: Store,
+    words: tuple[str, ...],
+    output: Path | None,
+    markdown: Path | None,
+    csv_folder: Path | None,
+    level: float,
+    as_json: bool,
+    view: dict[str, Any],
+) -> int:
+    """Tables on standard output, and the files that are asked for."""
+    from levelbench.analysis.history import histories_of_commands, histories_of_runs
+    from levelbench.errors import UsageError
+    from levelbench.records import group_runs
+    from levelbench.records.commands import CommandRecord
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.history import change_lines, history_page, history_table
+
+    groups = group_runs(shared.apply_view(list(store.summaries()), store, **view))
+    parts = [histories_of_commands(CommandRecord.all(store.path), level), histories_of_runs(groups, level)]
+    found = [each for histories, _ in parts for each in histories]
+    found = [each for each in found if not words or any(word in each.name for word in words)]
+    unknown = sum(count for _, count in parts)
+    if not found:
+        why = f"{unknown} of its processes and runs are of no known git commit" if unknown else "it holds none"
+        of = f" of {' or '.join(words)}" if words else ""
+        raise UsageError(f"a history{of} from {store.path}", why, "measure in a git repository, with what is committed")
+    tables = [history_table(each, level) for each in found]
+    lines = [line for each in found for line in change_lines(each)]
+    if unknown:
+        lines.append(f"left out: {unknown} processes and runs of no known git commit")
+
+    def write() -> dict[str, str]:
+        page = write_whole(output or store.path / "history.html", history_page(found, level))
+        given = {"csv_path": csv_folder and csv_folder / "history.csv", "markdown_path": markdown}
+        named = {str(at + 1): table for at, table in enumerate(tables)}
+        return {"report": str(page), **shared.write_tables(given, tables, lines, title="Times by revision", csv=named)}
+
+    shared.present(tables, lines, lambda: {"histories": found}, write, as_json=as_json, apart=False)
     return 0
 
 

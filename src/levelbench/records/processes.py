@@ -104,13 +104,15 @@ class ProcessRecord(ABC, Generic[H]):
     @classmethod
     def find(cls, store: Path, key: str) -> list[Self]:
         """The records in ``store`` of the specification with that key, oldest first; damaged ones are passed over."""
-        found = []
-        for path in (store / cls.form.folder).glob(f"*/*/{key[:8]}-s*{ENDING}"):
-            with suppress(RecordError):
-                record = cls.read(path)
-                if record.header.key == key:
-                    found.append(record)
+        found = [record for record in cls.all(store, key[:8]) if record.header.key == key]
         return sorted(found, key=lambda record: (record.header.started, str(record.path)))
+
+    @classmethod
+    def all(cls, store: Path, key: str = "") -> Iterator[Self]:
+        """The records in ``store`` whose keys begin with ``key`` (up to eight digits); damaged ones are passed over."""
+        for path in (store / cls.form.folder).glob(f"*/*/{key}*-s*{ENDING}"):
+            with suppress(RecordError):
+                yield cls.read(path)
 
     @classmethod
     def headers(cls, folder: Path) -> Iterator[tuple[Path, H]]:

@@ -44,8 +44,16 @@ if TYPE_CHECKING:
     from levelbench.records.reader import Record
     from levelbench.records.summary import RunSummary
 
-__all__ = ["all_runs", "by_task", "environment_section", "guide_section", "ranks_section", "report_page"]
-__all__ += ["report_tables", "scaling_figure", "settings_text", "versions_section", "write_csv", "write_markdown"]
+__all__ = ["all_runs", "by_task", "environment_section", "figure_html", "guide_section", "html_page", "ranks_section"]
+__all__ += [
+    "report_page",
+    "report_tables",
+    "scaling_figure",
+    "settings_text",
+    "versions_section",
+    "write_csv",
+    "write_markdown",
+]
 __all__ += ["write_report"]
 
 _MOST_FACTS = 300
@@ -385,6 +393,11 @@ def report_page(
         guide_section(groups, verdicts),
         versions_section(groups),
     )
+    return html_page(title, lead, main)
+
+
+def html_page(title: str, lead: str, main: Html) -> str:
+    """An HTML document that needs nothing else: its style sheet is inside, and it may load and run nothing."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -429,12 +442,12 @@ def _task_section(task: str, members: Sequence[Group], at: int, whole: int, lint
         tag("h2", task),
         to_html(groups_table([group for group, _ in members], linted)),
         legend,
-        tag("div", *(_figure(figure, budget) for figure in figures), class_="figures"),
+        tag("div", *(figure_html(figure, budget) for figure in figures), class_="figures"),
     )
 
 
 def _scaling(scaled: Scaling, at: int) -> Html:
-    return tag("div", _figure(scaling_figure(scaled, f"scaling-{at}"), _DATA_BYTES // 8), class_="figures")
+    return tag("div", figure_html(scaling_figure(scaled, f"scaling-{at}"), _DATA_BYTES // 8), class_="figures")
 
 
 def _entry(label: str, row: int) -> Html:
@@ -445,8 +458,8 @@ def _entry(label: str, row: int) -> Html:
     return tag("li", line, label)
 
 
-def _figure(figure: Plot, budget: int) -> Html:
-    """A figure with its caption, and its data folded away below."""
+def figure_html(figure: Plot, budget: int = _DATA_BYTES) -> Html:
+    """A figure with its caption, and its data, as CSV of at most ``budget`` bytes, folded away below."""
     if figure.svg:
         drawing = tag("div", Html(figure.svg), class_="drawing", role="img", aria_label=figure.alt)
     else:

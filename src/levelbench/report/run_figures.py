@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = ["AXES", "Axis", "Band", "Curves", "Group", "Plot", "PlottedRun", "can_draw", "curves_of", "draw_curves"]
-__all__ += ["draw_phases", "draw_run", "draw_times", "evaluations_table", "figures_of", "quality_of", "y_limits"]
+__all__ += [
+    "draw_phases",
+    "draw_run",
+    "draw_times",
+    "evaluations_table",
+    "figures_of",
+    "quality_of",
+    "time_scale",
+    "y_limits",
+]
 
 Group = tuple["RunGroup", Sequence["Record"]]
 
@@ -339,7 +348,7 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
     """Single runs thin, medians bold, the range as a band, the target as a line. SVG text."""
     with page_canvas(name, 3.5) as (canvas, axes):
         scale, unit = (
-            _time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
+            time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
         )
         shown = max([1, *(len(each.runs) for each in curves)]) * len(curves)
         for at, each in enumerate(curves):
@@ -393,7 +402,7 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
     with page_canvas(name, _height_in(len(groups), 0.62)) as (canvas, axes):
         runs = [run for group in groups for run in group.runs]
         seconds = [run.time_to_accuracy_s if run.reached else run.given_up_s for run in runs]
-        scale, unit = _time_scale([each for each in seconds if each is not None])
+        scale, unit = time_scale([each for each in seconds if each is not None])
         for row, group in enumerate(groups):
             colour = series_colour(row)
             reached = [run.time_to_accuracy_s / scale for run in group.runs if run.time_to_accuracy_s is not None]
@@ -422,7 +431,7 @@ def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
     """A stacked bar a group: mean seconds of each phase. SVG text; its legend is the page's."""
     with page_canvas(name, _height_in(len(groups), 0.5)) as (canvas, axes):
         whole = [sum(sum(run.phases_s.values()) for run in group.runs) / group.n for group in groups]
-        scale, unit = _time_scale(whole)
+        scale, unit = time_scale(whole)
         for row, group in enumerate(groups):
             left = 0.0
             for phase in PHASES:
@@ -465,7 +474,7 @@ def _short(label: str) -> str:
     return "\n".join(shown if len(shown) <= 3 else [*shown[:2], "…"])
 
 
-def _time_scale(seconds: Sequence[float]) -> tuple[float, str]:
+def time_scale(seconds: Sequence[float]) -> tuple[float, str]:
     """The unit of a time axis: its size in seconds and its symbol."""
     from levelbench.report.numbers import TIME, choose_unit
 

@@ -1,0 +1,221 @@
+"""One measure over the revisions of a repository, and where it changed for good.
+
+A point is a revision: the geometric mean over its processes or runs. What varies from one revision to the next without
+being a change (the session, the layout of a binary, the machine's mood) varies between points, so that the points and
+not the processes decide whether something changed.
+
+Changes are found by E-divisive's scheme (Matteson and James 2014, section 3; in benchmarking: Daly and others 2020)
+with the F statistic of two means on logarithms in the place of the energy statistic: the best split of all segments is
+tested by permutations within the segments, and the search ends with the first that is not significant. That a search
+finds one change more than there are has at most the probability 1 - level, however long the history is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from levelbench.measure.environment import machine_of
+from levelbench.measure.statistics import Estimate, Interval, estimate, geometric_mean, t_quantile
+from levelbench.records.commands import CommandRecord
+from levelbench.records.schema import key_of
+from levelbench.records.summary import RunGroup, labels_of
+
+__all__ = ["Change", "History", "Revision", "change_points", "histories_of_commands", "histories_of_runs"]
+
+LEAST_POINTS = 8
+"""With fewer, no arrangement of them is rare enough for a change of three in a row to be significant at 5 %."""
+_LEAST_SEGMENT = 2
+_PERMUTATIONS = 1999
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A revision: its ``commit``, ``edit`` where the folder had changes beside it, and one time each process or run.
+
+    ``missed`` counts runs that have no time, since they failed or did not reach the target: they make the mean of the
+    others say less than it seems to, and no change is looked for in a history that has some.
+    """
+
+    commit: str
+    edit: str
+    label: str
+    started: str
+    times_s: tuple[float, ...]
+    missed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The commit's first ten digits, and a plus where there were changes that are in no commit."""
+        return self.commit[:10] + ("+" if self.edit else "")
+
+    def estimate(self, level: float) -> Estimate | None:
+        """The typical time, where there is one."""
+        return estimate(self.times_s, level) if self.times_s and not self.missed else None
+
+
+@dataclass(frozen=True)
+class Change:
+    """From the point at index ``at`` on the times are ``ratio`` times what they were since the change before.
+
+    ``interval`` is Student's, with the variance of the revisions between changes; the place was chosen by the same
+    points, so that it is a little too narrow where the change is small.
+    """
+
+    at: int
+    ratio: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class History:
+    """One command, or runs of one specification, on one machine; points in the order in which they were measured.
+
+    ``why_none`` says why no change was looked for.
+    """
+
+    name: str
+    measure: str
+    machine: str
+    points: tuple[Revision, ...]
+    changes: tuple[Change, ...]
+    why_none: str = ""
+
+
+def change_points(values: Sequence[float], level: float = 0.95, seed: int = 0) -> list[int]:
+    """The indices at which a series of positive ``values`` changes its level: each begins a new segment.
+
+    A segment has at least two values.
+    """
+    logs = np.log(np.asarray(values, float))
+    cuts: list[int] = []
+    draw = np.random.default_rng(seed)
+    while True:
+        edges = [0, *cuts, len(logs)]
+        segments = [slice(*each) for each in pairwise(edges)]
+        found = [(*_best_split(logs[None, each]), each.start) for each in segments]
+        score, split, start = max(
+            ((float(each[0][0]), int(each[1][0]), each[2]) for each in found), default=(0.0, 0, 0)
+        )
+        if score <= 0:
+            return cuts
+        permuted = np.zeros(_PERMUTATIONS)
+        for each in segments:
+            shuffled = draw.permuted(np.tile(logs[each], (_PERMUTATIONS, 1)), axis=1)
+            permuted = np.maximum(permuted, _best_split(shuffled)[0])
+        # Equal arrangements differ in the last digits.
+        if 1 + int((permuted >= score * (1 - 1e-9)).sum()) > (1 - level) * (1 + _PERMUTATIONS):
+            return cuts
+        cuts = sorted([*cuts, start + split])
+
+
+def _best_split(rows: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[Any, Any]:
+    """The largest F statistic of two means over all splits of each row, and after how many values it is."""
+    count = rows.shape[1]
+    sizes = np.arange(_LEAST_SEGMENT, count - _LEAST_SEGMENT + 1)
+    if not len(sizes):
+        return np.zeros(len(rows)), np.zeros(len(rows), int)
+    centred = rows - rows.mean(1, keepdims=True)
+    sums = np.cumsum(centred, 1)[:, sizes - 1]
+    between = sums**2 * count / (sizes * (count - sizes))
+    within = np.maximum((centred**2).sum(1, keepdims=True) - between, np.finfo(float).tiny)
+    scores = between / within * (count - 2)
+    best = scores.argmax(1)
+    return scores[np.arange(len(rows)), best], sizes[best]
+
+
+def histories_of_commands(records: Iterable[CommandRecord], level: float = 0.95) -> tuple[list[History], int]:
+    """A history of the wall time of each command on each machine, and how many processes were of no known commit.
+
+    Of what failed or was interrupted no time counts. A second copy of a command (``A`` against ``A``) is left out.
+    """
+    found: dict[tuple[str, str], list[CommandRecord]] = {}
+    for record in records:
+        own = record.header.specification
+        failed = record.outcome is None or record.outcome.reason
+        if record.status == "done" and not failed and not own.copy:
+            alike = structs.replace(own, label="", revision="", timeout_s=None)
+            found.setdefault((key_of(alike), machine_of(record.header.environment)), []).append(record)
+    measured = [
+        (
+            (members[0].header.specification.command, machine),
+            [
+                (each.header.environment, each.header.specification.label, each.header.started, _wall_s(each))
+                for each in members
+            ],
+        )
+        for (_, machine), members in found.items()
+    ]
+    return _histories(measured, "wall time", level)
+
+
+def histories_of_runs(groups: Sequence[RunGroup], level: float = 0.95) -> tuple[list[History], int]:
+    """A history of the time to accuracy of each specification on each machine, and how many runs were of no commit."""
+    specifications = {group.key: group.specification for group in groups}
+    labels = dict(zip(specifications, labels_of(list(specifications.values())), strict=True))
+    found: dict[tuple[str, str], list[_Measured]] = {}
+    for group in groups:
+        for run in (*group.runs, *group.repeats):
+            measured = run.environment, "", run.started, run.time_to_accuracy_s
+            found.setdefault((labels[group.key], machine_of(run.environment)), []).append(measured)
+    return _histories(found.items(), "time to accuracy", level)
+
+
+_Measured = tuple[Mapping[str, Any], str, str, float | None]
+"""Environment, label, start and time of a process or run."""
+
+
+def _histories(
+    found: Iterable[tuple[tuple[str, str], Sequence[_Measured]]], measure: str, level: float
+) -> tuple[list[History], int]:
+    histories, unknown = [], 0
+    for (name, machine), measured in found:
+        points: dict[tuple[str, str], Revision] = {}
+        for environment, label, started, time_s in sorted(measured, key=lambda each: each[2]):
+            source = environment.get("git") or {}
+            if not (commit := source.get("commit")):
+                unknown += 1
+                continue
+            which = commit, source.get("changes") or ""
+            point = points.get(which) or Revision(*which, label, started, ())
+            points[which] = replace(
+                point,
+                label=point.label or label,
+                times_s=(*point.times_s, *(() if time_s is None else (time_s,))),
+                missed=point.missed + (time_s is None),
+            )
+        if points:
+            histories.append(_history(name, measure, machine, tuple(points.values()), level))
+    return histories, unknown
+
+
+def _wall_s(record: CommandRecord) -> float | None:
+    wall = record.measurements.get("wall")
+    return None if wall is None else wall.value
+
+
+def _history(name: str, measure: str, machine: str, points: tuple[Revision, ...], level: float) -> History:
+    if len(points) < LEAST_POINTS:
+        why = f"changes are looked for from {LEAST_POINTS} revisions on"
+        return History(name, measure, machine, points, (), why)
+    if any(each.missed for each in points):
+        return History(name, measure, machine, points, (), "some of its runs have no time")
+    logs = np.log([geometric_mean(each.times_s) for each in points])
+    edges = [0, *change_points(np.exp(logs).tolist(), level), len(points)]
+    segments = [logs[slice(*each)] for each in pairwise(edges)]
+    dof = len(logs) - len(segments)
+    deviation = math.sqrt(sum(float(((each - each.mean()) ** 2).sum()) for each in segments) / dof)
+    changes = []
+    for at, (before, after) in zip(edges[1:], pairwise(segments), strict=False):
+        difference = float(after.mean() - before.mean())
+        half = t_quantile((1 + level) / 2, dof) * deviation * math.sqrt(1 / len(before) + 1 / len(after))
+        ends = math.exp(difference - half), math.exp(difference + half)
+        interval = Interval(*ends, level, "Student's t on logarithms, pooled over the segments")
+        changes.append(Change(at, math.exp(difference), interval))
+    return History(name, measure, machine, points, tuple(changes))
