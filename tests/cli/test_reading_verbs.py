@@ -305,3 +305,11 @@ def test_as_json_many_runs_are_shown_without_being_held(call, store, monkeypatch
         shown = json.loads(call("show", *words, "--json", "--store", store)[1])
         assert (len(shown), len(made)) == (10, 10)
         assert most <= 1
+
+
+def test_show_writes_a_trace_of_the_runs_that_are_named(call, store, tmp_path):
+    code, out, _ = call("show", "digits[seed=0]", "--trace", tmp_path / "t.json", "--store", store)
+    assert (code, f"trace: {tmp_path / 't.json'}" in out) == (0, True)
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    code, _, err = call("show", "--trace", tmp_path, "--store", store)
+    assert (code, "it is a folder" in err) == (2, True)

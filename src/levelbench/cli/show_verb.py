@@ -20,12 +20,14 @@ __all__ = ["command"]
 @click.command("show")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--environment", "with_environment", is_flag=True, help="Show the whole environment.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Write the runs as a trace for ui.perfetto.dev.")
 @shared.view_options
 @shared.store_option
 @shared.answer_options
 def command(
     runs: tuple[str, ...],
     with_environment: bool,
+    trace: Path | None,
     store_path: Path,
     as_json: bool,
     **view: Any,
@@ -37,8 +39,9 @@ def command(
       levelbench show 3fa9
       levelbench show 'digits[framework=torch,seed=0]' --clock dawnbench
       levelbench show 'digits[scenario=single-stream]'
+      levelbench show 'digits[seed=0]' --trace digits.json
     """
-    from levelbench.errors import LevelbenchError
+    from levelbench.errors import LevelbenchError, UsageError
     from levelbench.records import read_record, summarise
     from levelbench.records.integrity import require_consistent
 
@@ -49,6 +52,8 @@ def command(
     except LevelbenchError:
         answers = _inference_named(store_path, words)
         if answers:
+            if trace is not None:
+                raise UsageError("show --trace", "measurements of inference have no phases", "give runs") from None
             viewed = any(each is not None for each in view.values())
             return _show_inference(answers, as_json, with_environment, viewed)
         paths = _paths(_with_superseded(store, words))
@@ -63,12 +68,30 @@ def command(
             record = read_record(path)
             yield record, summarise(record, **view)
 
+    if trace is not None:
+        shared.check_writable(trace)
+        _write_trace(trace, [read_record(path) for path, _ in paths])
     if as_json:
         shared.emit_json_list(_as_json(record, run) for record, run in views())
         return 0
     for record, run in views():
         _print(record, run, with_environment)
+    if trace is not None:
+        click.echo(f"trace: {trace}")
     return 0
+
+
+def _write_trace(path: Path, records: list[Record]) -> None:
+    from levelbench.records.summary import labels_of
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.trace import trace_json
+
+    labels = labels_of([each.header.specification for each in records])
+    named = [
+        (f"{label}, seed {each.header.seed}, run {each.header.id[:8]}", each)
+        for label, each in zip(labels, records, strict=True)
+    ]
+    write_whole(path, trace_json(named))
 
 
 def _paths(runs: Iterable[RunSummary]) -> list[tuple[Path, bool]]:

@@ -1,0 +1,106 @@
+"""Runs as a trace for Perfetto or ``chrome://tracing``: phases, the steps of each rank, quality and loss over time.
+
+The format is the JSON of Chrome's Trace Event Format. A record holds the sum of each phase between two evaluations and
+the time of each step, not when it began: within such a stretch phases stand one after another, and steps end where the
+evaluation begins. Lengths and evaluations are measured, the rest is said to be drawn in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+from levelbench.report.markup import PHASES
+
+if TYPE_CHECKING:
+    from levelbench.records.reader import Record
+    from levelbench.records.schema import Samples
+
+__all__ = ["trace_json"]
+
+_PLACED = "lengths are measured; within a stretch between evaluations the order is drawn"
+_FIRST_RANK = 2
+"""The track of the first rank: one is that of phases."""
+
+
+def trace_json(records: Iterable[tuple[str, Record]]) -> str:
+    """The trace of runs, each a process under the name that it comes with; times from the start of each run."""
+    events = [{**event, "pid": at} for at, named in enumerate(records, 1) for event in _run(*named)]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"levelbench": _PLACED}})
+
+
+def _run(name: str, record: Record) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "args": {"name": name}}
+    yield _track(1, "phases, in sums between evaluations")
+    stretches = _stretches(record)
+    for start_ns, end_ns, title, phases, args in stretches:
+        yield _slice(1, title, start_ns, end_ns - start_ns, args)
+        begin_ns = start_ns
+        for phase, took_ns in phases.items():
+            yield _slice(1, phase, begin_ns, took_ns, {})
+            begin_ns += took_ns
+    for each in record.evaluations:
+        values = each.quality | ({} if each.loss is None else {"loss": each.loss})
+        for title, value in values.items():
+            yield {"ph": "C", "tid": 1, "name": title, "ts": each.t_ns / 1e3, "args": {title: value}}
+    ranks = record.ranks or {0: record.samples}
+    for rank, samples in sorted(ranks.items()):
+        if "step_time" in samples:
+            yield _track(_FIRST_RANK + rank, f"steps of rank {rank}" if record.ranks else "steps")
+            yield from _steps(_FIRST_RANK + rank, samples, record)
+
+
+def _stretches(record: Record) -> Iterator[tuple[int, int, str, dict[str, int], dict[str, Any]]]:
+    """From one evaluation to the next: begin and end in ns, a title, what each phase took, and what is told of it."""
+    start_ns, before = 0, dict.fromkeys(PHASES, 0)
+    for at, each in enumerate(record.evaluations, 1):
+        yield (
+            start_ns, each.t_ns, f"to evaluation {at}", _since(before, each.phases_ns),
+            {"step": each.step, "epoch": each.epoch, "samples": each.samples, **each.quality},
+        )  # fmt: skip
+        start_ns, before = each.t_ns, dict(each.phases_ns)
+    if record.end is not None and record.end.t_ns > start_ns:
+        yield start_ns, record.end.t_ns, "to the end", _since(before, record.end.phases_ns), {}
+
+
+def _since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """What each phase took in between, in the order of a step."""
+    names = [*(name for name in PHASES if name in after), *(name for name in after if name not in PHASES)]
+    return {name: took for name in names if (took := after[name] - before.get(name, 0)) > 0}
+
+
+def _steps(track: int, samples: Mapping[str, Samples], record: Record) -> Iterator[dict[str, Any]]:
+    """Its steps, the last of each stretch up to where the evaluation begins; communication at their end."""
+    took_ns = samples["step_time"].values
+    communicated = samples["communicate_time"].values if "communicate_time" in samples else ()
+    for first, last, end_ns in _blocks(len(took_ns), record):
+        own = took_ns[first:last]
+        begins = accumulate(own, initial=end_ns - sum(own))
+        for at, begin_ns, length_ns in zip(range(first, last), begins, own, strict=False):
+            yield _slice(track, f"step {at + 1}", begin_ns, length_ns, {})
+            if at < len(communicated):
+                spent_ns = min(communicated[at], length_ns)
+                yield _slice(track, "communicate", begin_ns + length_ns - spent_ns, spent_ns, {})
+
+
+def _blocks(count: int, record: Record) -> Iterator[tuple[int, int, float]]:
+    """The first and last step of each stretch, and when its evaluation began; all in one, where no step tells it."""
+    steps = [0, *(each.step for each in record.evaluations)]
+    if steps[-1] != count:
+        # Workers of a server make steps of their own; a run that was interrupted has some after its last evaluation.
+        begin_ns = record.evaluations[-1].t_ns if record.evaluations else 0
+        yield 0, count, float(begin_ns)
+        return
+    stretches: Sequence[tuple[Any, ...]] = list(_stretches(record))
+    for (first, last), (_, end_ns, _, phases, _) in zip(pairwise(steps), stretches, strict=False):
+        yield first, last, float(end_ns - phases.get("evaluate", 0))
+
+
+def _track(track: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "tid": track, "name": "thread_name", "args": {"name": name}}
+
+
+def _slice(track: int, name: str, start_ns: float, took_ns: float, args: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "tid": track, "name": name, "ts": start_ns / 1e3, "dur": took_ns / 1e3, "args": dict(args)}
