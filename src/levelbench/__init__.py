@@ -5,12 +5,14 @@ The public names are imported when they are first used, so that ``import levelbe
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
+    from levelbench.analysis.comparison import compare as compare
     from levelbench.errors import LevelbenchError as LevelbenchError
     from levelbench.experiments.request import load_task as load_task
     from levelbench.experiments.track import TrackedRun as TrackedRun
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from levelbench.training.task import Task as Task
 
 _HOMES = {
+    "analysis.comparison": ("compare",),
     "errors": ("LevelbenchError",),
     "measure.clocks": ("FakeClock",),
     "measure.sampling": ("Sample", "sample", "sample_interleaved"),
@@ -67,6 +70,7 @@ __all__ = [
     "TrackedRun",
     "Verdict",
     "autophase",
+    "compare",
     "load_task",
     "predict",
     "read_record",
@@ -88,3 +92,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+if "IPython" in sys.modules:
+    from levelbench.report.notebook import register
+
+    register()

@@ -16,7 +16,7 @@ from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, same_machine
 from levelbench.measure.sequential import seen_at_looks
-from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, verdict
+from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, format_verdict, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.comparable import ended
 
@@ -44,6 +44,31 @@ class Comparison:
     differences: tuple[Difference, ...]
     machines_differ: bool
     caveats: tuple[Caveat, ...] = ()
+
+    def lines(self, said: set[str] | None = None) -> list[str]:
+        """The verdict, then why, then what the gate found; what differs about the machines, where that forbids one.
+
+        ``said`` collects the sentences that were printed: of several comparisons each is said once.
+        """
+        a, b = self.a.label, self.b.label
+        lines = []
+        if self.verdict is None:
+            lines.append(f"no verdict on {b} against {a}")
+        else:
+            lines.append(format_verdict(self.verdict, a, b))
+            if self.attribution is not None:
+                lines += [f"  why: {line}" for line in self.attribution.lines()]
+        lines += [f"  {line}" for line in self.caveat_lines(said)]
+        if self.machines_differ:
+            lines += [f"    {each.path}: {each.a} | {each.b}" for each in self.differences]
+        return lines
+
+    def caveat_lines(self, said: set[str] | None = None) -> list[str]:
+        """What the gate found, a line each; without what is in ``said``, to which the new sentences are added."""
+        said = set() if said is None else said
+        new = [each for each in self.caveats if each.sentence not in said]
+        said.update(each.sentence for each in new)
+        return [str(each) for each in new]
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:

@@ -42,7 +42,7 @@ def command(
       levelbench compare before/ after/ --clock dawnbench
     """
     from levelbench.analysis.comparison import compare
-    from levelbench.cli.reporting import comparison_json, comparison_lines, exit_code, label_apart
+    from levelbench.cli.reporting import comparison_json, exit_code, label_apart
     from levelbench.records import group_runs
     from levelbench.report.runs import groups_table
 
@@ -50,7 +50,7 @@ def command(
     shared.check_writable(csv_path, markdown_path)
     wrong = shared.read_fail_on(fail_on)
     store = shared.open_store(store_path)
-    sides = label_apart(shared.select_group(store, a, view), shared.select_group(store, b, view), a, b)
+    sides = label_apart(store.group(a, **view), store.group(b, **view), a, b)
     comparison = compare(
         *sides,
         margin=margin,
@@ -58,7 +58,7 @@ def command(
         across_machines=across_machines,
         history=lambda: group_runs(store.summaries()),
     )
-    tables, lines = [groups_table(list(sides))], comparison_lines(comparison)
+    tables, lines = [groups_table(list(sides))], comparison.lines()
     given = {"csv_path": csv_path, "markdown_path": markdown_path}
     shared.present(
         tables,

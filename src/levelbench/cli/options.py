@@ -22,13 +22,13 @@ from levelbench.errors import LevelbenchError, MissingError, StoreError, Unknown
 if TYPE_CHECKING:
     from levelbench.experiments.kernel import Looked, UntilClear
     from levelbench.experiments.request import TeamOptions
-    from levelbench.records import RunGroup, RunSummary, Store
+    from levelbench.records import RunSummary, Store
     from levelbench.report.tables import Table
 
 __all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
 __all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
 __all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "open_store", "present", "print_tables"]
-__all__ += ["read_fail_on", "say_error", "say_look", "seconds", "select_group", "select_runs", "spawn_option"]
+__all__ += ["read_fail_on", "say_error", "say_look", "seconds", "select_runs", "spawn_option"]
 __all__ += ["statistics_options", "store_option", "table_options", "team", "team_options", "until_clear"]
 __all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
 
@@ -242,25 +242,6 @@ def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSu
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
     """The same, oldest first."""
     return sorted(each_run(store, words), key=lambda run: run.started)
-
-
-def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:
-    """The runs that one word selects, which must be of one specification, labelled by the word."""
-    from levelbench.records import group_runs
-
-    runs = select_runs(store, [word])
-    # A run that is left out because its record is damaged would change the verdict without a word.
-    store.require_readable(word)
-    groups = group_runs(apply_view(runs, store, **view))
-    if len(groups) > 1:
-        labels = ", ".join(group.label for group in groups)
-        raise UsageError(f"one side {word!r}", f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
-    if not groups:
-        found = (
-            f"none of the {len(runs)} runs that it selects has finished: they are still running, or were interrupted"
-        )
-        raise UsageError(f"one side {word!r}", found, "repeat the command that started them: it finishes them")
-    return groups[0]
 
 
 def error_parts(error: LevelbenchError) -> dict[str, Any]:

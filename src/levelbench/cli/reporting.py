@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attribution_lines",
-    "caveat_lines",
     "comparison_json",
-    "comparison_lines",
     "doubt_lines",
     "exit_code",
     "final_lines",
@@ -27,35 +25,6 @@ __all__ = [
     "scalings_of",
     "write",
 ]
-
-
-def comparison_lines(comparison: Comparison, said: set[str] | None = None) -> list[str]:
-    """The verdict, then why, then what the gate found; what differs about the machines, where that forbids a verdict.
-
-    ``said`` collects the sentences that were printed: of several comparisons each is said once.
-    """
-    from levelbench.measure.verdict import format_verdict
-
-    a, b = comparison.a.label, comparison.b.label
-    lines = []
-    if comparison.verdict is None:
-        lines.append(f"no verdict on {b} against {a}")
-    else:
-        lines.append(format_verdict(comparison.verdict, a, b))
-        if comparison.attribution is not None:
-            lines += [f"  why: {line}" for line in comparison.attribution.lines()]
-    lines += [f"  {line}" for line in caveat_lines(comparison, said)]
-    if comparison.machines_differ:
-        lines += [f"    {each.path}: {each.a} | {each.b}" for each in comparison.differences]
-    return lines
-
-
-def caveat_lines(comparison: Comparison, said: set[str] | None = None) -> list[str]:
-    """What the gate found, a line each; without what is in ``said``, to which the new sentences are added."""
-    said = set() if said is None else said
-    new = [each for each in comparison.caveats if each.sentence not in said]
-    said.update(each.sentence for each in new)
-    return [str(each) for each in new]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -133,7 +102,7 @@ def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) 
     for each in comparisons:
         if each.verdict is None:
             lines.append(f"no verdict on {each.b.label} against {each.a.label}")
-        lines += caveat_lines(each, said)
+        lines += each.caveat_lines(said)
     return [*lines, *refusals]
 
 

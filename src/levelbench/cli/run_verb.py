@@ -287,12 +287,12 @@ def _unkept(plan: RunPlan, store: Store) -> int:
 
 def result_lines(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> list[str]:
     """What is said below the table, with an empty line before each comparison and refusal."""
-    from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
+    from levelbench.cli.reporting import doubt_lines, final_lines
 
     lines = [*final_lines(groups), *doubt_lines(groups, comparisons)]
     said: set[str] = set()
     for comparison in comparisons:
-        lines += ["", *comparison_lines(comparison, said)]
+        lines += ["", *comparison.lines(said)]
     for refusal in refusals:
         lines += ["", refusal]
     return lines

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import filecmp
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +25,7 @@ from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
 from levelbench.records.schema import Specification, Target
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
-from levelbench.records.summary import RunSummary
+from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import path_part
 
 __all__ = ["COLUMNS", "ORDERS", "SUPERSEDED", "TABLES", "Row", "Store", "column_values", "differing", "distinct"]
@@ -349,6 +350,28 @@ class Store:
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
         """The summaries of the runs that are meant, each under its own rules, computed from the records."""
         return [summary for _, summary in self._summarised(self.each(selector))]
+
+    def group(self, selector: str | Selector, **view: Any) -> RunGroup:
+        """The runs that are meant, as one side of a comparison, labelled by ``selector``.
+
+        ``view`` is another ``clock``, ``crossing`` or ``threshold`` than the runs' own, as for :func:`summarise`.
+        Raises ``UsageError`` where they are of several specifications or none of them has finished, and ``RecordError``
+        for a damaged record that may be one of them.
+        """
+        wanted = {name: value for name, value in view.items() if value is not None}
+        found = (summarise(record, **wanted) for record in distinct(self.each_found(selector)))
+        runs = sorted(found, key=lambda run: run.started)
+        # A run that is left out because its record is damaged would change the verdict without a word.
+        self.require_readable(selector)
+        groups = group_runs(runs)
+        asked = f"one side {str(selector)!r}"
+        if len(groups) > 1:
+            labels = ", ".join(group.label for group in groups)
+            raise UsageError(asked, f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
+        if not groups:
+            none = f"none of the {len(runs)} runs that it selects has finished: they are running, or were interrupted"
+            raise UsageError(asked, none, "repeat the command that started them: it finishes them")
+        return replace(groups[0], label=str(selector))
 
     def to_pandas(self, selector: str | Selector | None = None) -> Any:
         """A ``pandas.DataFrame`` of the runs that are meant, a row each; ``MissingError`` without pandas.

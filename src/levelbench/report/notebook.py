@@ -1,0 +1,115 @@
+"""Stores, runs, groups, comparisons and verdicts as a notebook shows them: the tables and figures of reports.
+
+``import levelbench`` registers them where IPython is running, by the names of their types, so that nothing else is
+imported before something is shown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from levelbench.analysis.comparison import Comparison
+    from levelbench.measure.verdict import Verdict
+    from levelbench.records.reader import Record
+    from levelbench.records.store import Store
+    from levelbench.records.summary import RunGroup, RunSummary
+    from levelbench.report.tables import Table
+
+__all__ = ["SHOWN", "register"]
+
+_MOST_ROWS = 30
+
+
+def _page(*parts: str) -> str:
+    """Parts of a page, with the colours that a report's style sheet would give them."""
+    from levelbench.report.markup import LIGHT, Html, tag, variables
+
+    return tag(
+        "div", *(each if isinstance(each, Html) else tag("p", each) for each in parts), style=variables(LIGHT, 0)
+    )
+
+
+def _table(table: Table) -> str:
+    from levelbench.report.markup import to_html
+
+    return _page(to_html(table))
+
+
+def _store(store: Store) -> str:
+    from levelbench.report.markup import to_html
+    from levelbench.report.runs import rows_table
+
+    rows = store.rows(order_by="started", descending=True)
+    more = len(rows) - _MOST_ROWS
+    return _page(to_html(rows_table(rows[:_MOST_ROWS])), *([f"and {more} older runs"] if more > 0 else []))
+
+
+def _run(run: RunSummary) -> str:
+    from levelbench.report.markup import to_html
+    from levelbench.report.runs import phases_table, run_facts
+
+    return _page(to_html(run_facts(run)), to_html(phases_table(run)), *(f"doubt: {each}" for each in run.suspect))
+
+
+def _record(record: Record) -> str:
+    from levelbench.records.summary import group_runs, summarise
+    from levelbench.report.run_figures import figures_of
+
+    run = summarise(record)
+    curves = [each.svg for group in group_runs([run]) for each in figures_of([(group, [record])])[:1]]
+    return _run(run) + _drawings(*curves)
+
+
+def _group(group: RunGroup) -> str:
+    from levelbench.report.markup import to_html
+    from levelbench.report.runs import groups_table
+
+    return _page(to_html(groups_table([group])))
+
+
+def _verdict(verdict: Verdict) -> str:
+    from levelbench.measure.verdict import format_verdict
+
+    said = format_verdict(verdict, "a", "b")
+    return _page(said, *([verdict.reason] if verdict.reason not in said else []))
+
+
+def _comparison(comparison: Comparison) -> str:
+    from levelbench.report.markup import tag, to_html
+    from levelbench.report.run_figures import can_draw, draw_times
+    from levelbench.report.runs import groups_table
+
+    sides = [comparison.a, comparison.b]
+    outcome, *lines = comparison.lines()
+    listed = tag("ul", *(tag("li", line.strip()) for line in lines))
+    drawn = [draw_times("notebook-times", sides)] if can_draw() else []
+    return _page(tag("p", tag("b", outcome)), listed, to_html(groups_table(sides))) + _drawings(*drawn)
+
+
+def _drawings(*drawn: str) -> str:
+    from levelbench.report.markup import Html, tag
+
+    return _page(*(tag("div", Html(each), style="max-width:42em") for each in drawn if each))
+
+
+SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
+    ("levelbench.records.store", "Store"): _store,
+    ("levelbench.records.summary", "RunSummary"): _run,
+    ("levelbench.records.reader", "Record"): _record,
+    ("levelbench.records.summary", "RunGroup"): _group,
+    ("levelbench.analysis.comparison", "Comparison"): _comparison,
+    ("levelbench.measure.verdict", "Verdict"): _verdict,
+    ("levelbench.report.tables", "Table"): _table,
+}
+"""How each type is shown, by its module and name."""
+
+
+def register() -> None:
+    """Tell the running IPython, if there is one, how our types are shown."""
+    if (shell := sys.modules["IPython"].get_ipython()) is not None:
+        html = shell.display_formatter.formatters["text/html"]
+        for (module, name), show in SHOWN.items():
+            html.for_type_by_name(module, name, show)
