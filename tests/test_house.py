@@ -23,7 +23,7 @@ MAY_IMPORT = {
     **{room: set(CHAIN[: CHAIN.index(room)]) for room in CHAIN},
     "frameworks": set(CHAIN),
     "tasks": set(CHAIN),
-    "experiments": {*CHAIN, "frameworks", "tasks"},
+    "experiments": {*CHAIN, "frameworks", "tasks", "importing"},
     "analysis": {"measure", "records"},
     "report": {"measure", "records", "analysis"},
     "importing": {"measure", "records"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import textwrap
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 import levelbench
 from levelbench.cli import main
-from levelbench.errors import UsageError
+from levelbench.errors import MissingError, UsageError
 from levelbench.experiments.commands import make_command
-from levelbench.experiments.programs import Printed, make_arm, read_target
+from levelbench.experiments.programs import Printed, ProgressFile, make_arm, read_target
 from levelbench.records import group_runs, read_record, summarise
 
 ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
@@ -493,3 +494,83 @@ def test_nothing_is_predicted_where_nobody_asks(monkeypatch):
     for name in ("LEVELBENCH_INPUTS", "LEVELBENCH_PREDICTIONS"):
         monkeypatch.delenv(name, raising=False)
     assert levelbench.predict(lambda inputs: pytest.fail("it was called")) is False
+
+
+WRITES = """
+    import json, sys, time
+    with open("log.jsonl", "w") as log:
+        for epoch in range(1, 60):
+            time.sleep(0.02)
+            log.write(json.dumps({"epoch": epoch, "accuracy": 1 - 0.5 ** epoch}) + "\\n")
+            log.flush()
+    time.sleep(60)
+"""
+
+
+def test_qualities_are_read_from_the_file_that_a_program_writes(run, records):
+    words = "--target", "accuracy=0.9", "--progress-file", "log.jsonl", "--prepare", "rm -f log.jsonl", "-n", 2
+    code, _, err = run(WRITES, *words)
+    assert (code, err.count("Traceback")) == (0, 0)
+    first, second = records()
+    for record in (first, second):
+        assert [each.epoch for each in record.evaluations] == [1, 2, 3, 4, 5]
+        # Five epochs of 20 ms, each seen within a hundredth of a second.
+        assert record.evaluations[-1].t_ns * 1e-9 > 0.1
+        assert record.header.specification.settings["progress_file"] == "log.jsonl"
+
+
+def test_a_file_that_is_there_before_the_program_is_refused(run, tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"accuracy": 0.99}\n')
+    code, _, err = run(WRITES, "--target", "accuracy=0.9", "--progress-file", "log.jsonl", "-n", 1)
+    assert code == 2
+    assert "it is there before the program has begun" in err
+
+
+def test_each_seed_may_have_a_file_of_its_own(run, records):
+    program = WRITES.replace('"log.jsonl"', 'f"log-{sys.argv[1]}.jsonl"')
+    run(program, "--target", "accuracy=0.9", "--progress-file", "log-{seed}.jsonl", "-n", 2)
+    assert all(record.status == "done" for record in records())
+
+
+def test_a_program_that_writes_no_quality_has_a_failed_run(run):
+    code, _, err = run("pass", "--target", "accuracy=0.9", "--progress-file", "log.jsonl", "-n", 1)
+    assert code == 1
+    assert "it wrote to log.jsonl no accuracy" in err
+
+
+def test_a_pipe_is_read_as_a_file_is(run, records, tmp_path):
+    os.mkfifo(tmp_path / "log.jsonl")
+    run(WRITES, "--target", "accuracy=0.9", "--progress-file", "log.jsonl", "-n", 1)
+    (record,) = records()
+    assert len(record.evaluations) == 5
+
+
+def test_qualities_that_are_logged_for_tensorboard_are_read_and_those_of_before_are_not(run, records):
+    pytest.importorskip("tensorboard")
+    logs = """
+        import sys, time
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        writer = EventFileWriter("logs")
+        for step in range(1, 60):
+            time.sleep(0.02)
+            for tag, value in (("train/accuracy", 1.0), ("val/accuracy", 1 - 0.5 ** step)):
+                summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+                writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+            writer.flush()
+        time.sleep(60)
+    """
+    code, _, _ = run(logs, "--target", "accuracy=0.9", "--progress-file", "logs", "-n", 2)
+    assert code == 0
+    assert [len(record.evaluations) for record in records()] == [5, 5]
+
+
+def test_of_a_folder_of_tensorboard_without_its_library_it_is_said(tmp_path, monkeypatch):
+    for name in ("tensorboard", "tensorboard.backend.event_processing.event_file_loader"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with ProgressFile(tmp_path) as written:
+        assert written.lines() == []
+        (tmp_path / "a.tfevents.1").write_bytes(b"")
+        with pytest.raises(MissingError, match="takes tensorboard"):
+            written.lines()

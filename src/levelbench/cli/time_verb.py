@@ -44,6 +44,9 @@ _UNCLEAR = 4
     "--progress", help="Regular expression for its lines; its first group is the quality.  [default: the name]"
 )
 @click.option(
+    "--progress-file", help="File, or folder of TensorBoard's, that it writes qualities to.  [default: output]"
+)
+@click.option(
     "--held-out", help="Score its predictions on the test split of a task, or on X.npy,y.npy, as docs/track.md says."
 )
 @click.option(
@@ -144,10 +147,12 @@ def _checked(given: dict[str, Any]) -> frozenset[str]:
         found = "that is no process at all"
         raise UsageError(f"-n {given['processes']}", found, "ask for at least one; three give a verdict")
     shared.check_writable(given["csv_path"], given["markdown_path"])
-    for name in ("progress", "task", "held_out", "direction"):
+    for name in ("progress", "progress_file", "task", "held_out", "direction"):
         if given[name] is not None and given["target"] is None:
             raise UsageError(
-                f"--{name} without --target", "it has no effect", "add --target, as in --target accuracy=0.9"
+                f"--{name.replace('_', '-')} without --target",
+                "it has no effect",
+                "add --target, as in --target accuracy=0.9",
             )
     return wrong
 
@@ -197,6 +202,7 @@ def _to_target(
             budget_s=timeout_s,
             pattern=given["progress"],
             setup=given["setup"],
+            progress_file=given["progress_file"],
         )
         for each in commands
     ]
@@ -211,6 +217,7 @@ def _to_target(
         show=given["show_output"],
         setup=given["setup"],
         prepare=given["prepare"],
+        progress_file=given["progress_file"],
     )
     given |= {"no_report": False, "report_path": None, "debug": False}
 

@@ -7,6 +7,7 @@ is thrown away, but for the last of its errors, which are shown where it fails a
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import resource
@@ -52,6 +53,8 @@ __all__ += ["numbered", "peak_memory", "revisions"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_LOOK_MS = 10.0
+"""How often a file that a program writes is looked at."""
 _TAIL_BYTES = 4096
 _LINES = re.compile(rb"(?<=\r)(?!\n)|\r?\n")
 """Where a line ends; a carriage return that does not belong to a new line stays with it, and says what it is."""
@@ -139,13 +142,14 @@ def carry_out_command(
     show: bool = False,
     environment: Mapping[str, str] | None = None,
     read: Callable[[str], bool] | None = None,
+    written: Callable[[], Iterable[str]] | None = None,
     on_end: Callable[[], object] = lambda: None,
 ) -> EndedCommand:
     """Start it, wait until it has ended, and end what it leaves behind.
 
-    With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and ends it where it returns
-    true; ``on_end`` is called when it has ended. ``environment`` is added to ours. Raises ``MissingError`` for a
-    program that cannot be started.
+    With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and those that ``written``
+    gives, which is asked every hundredth of a second, and ends it where it returns true; ``on_end`` is called when it
+    has ended. ``environment`` is added to ours. Raises ``MissingError`` for a program that cannot be started.
     """
     output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
     errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
@@ -167,7 +171,7 @@ def carry_out_command(
         if read is None:
             timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
         else:
-            stopped, timed_out, last = _follow(process, read, timeout_s, show)
+            stopped, timed_out, last = _follow(process, read, timeout_s, show, written)
         if timed_out or stopped:
             _end_group(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
@@ -249,7 +253,11 @@ class _Tail:
 
 
 def _follow(
-    process: subprocess.Popen[bytes], read: Callable[[str], bool], timeout_s: float | None, show: bool
+    process: subprocess.Popen[bytes],
+    read: Callable[[str], bool],
+    timeout_s: float | None,
+    show: bool,
+    written: Callable[[], Iterable[str]] | None,
 ) -> tuple[bool, bool, str]:
     """Read what a process prints until it ends, whoever else holds its output, or ``read`` returns true, or time is up.
 
@@ -264,8 +272,13 @@ def _follow(
     pending, last, reading = b"", "", True
     try:
         while True:
-            left_ms = None if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
-            ready = {descriptor for descriptor, _ in poll.poll(left_ms)}
+            left_ms = math.inf if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
+            wait_ms = min(left_ms, math.inf if written is None else _LOOK_MS)
+            ready = {descriptor for descriptor, _ in poll.poll(None if math.isinf(wait_ms) else wait_ms)}
+            if written is not None and any(read(line) for line in written()):
+                return True, False, last
+            if not ready and wait_ms < left_ms:
+                continue
             if not ready:
                 return False, True, last
             # Once it has ended, what it has printed is read, and nothing is waited for.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,11 +21,12 @@ from typing import Any, Literal, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
+from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UsageError
 from levelbench.experiments.commands import Command, Preparation, carry_out_command, failure_of, peak_memory
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.request import Arm
 from levelbench.experiments.track import Outside, TrackedRun, target_of
+from levelbench.importing.runs import scalars
 from levelbench.measure.clocks import HOST
 from levelbench.records import Record, Specification, read_record
 from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
@@ -32,7 +34,7 @@ from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.writer import path_part
 
-__all__ = ["HeldOut", "Printed", "ProgramRuns", "make_arm", "read_held_out", "read_target"]
+__all__ = ["HeldOut", "Printed", "ProgramRuns", "ProgressFile", "make_arm", "read_held_out", "read_target"]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
@@ -131,6 +133,68 @@ class Printed:
             return None
 
 
+@final
+class ProgressFile:
+    """What a program writes to a file, or logs for TensorBoard into a folder, from now on, as lines.
+
+    Raises ``UsageError`` for a file that is there already: nobody could tell whose lines those are; ``MissingError``
+    for a folder of TensorBoard's files without its library.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._asked = f"--progress-file {place}"
+        if place.is_file():
+            do = "remove it before each run, as by --prepare 'rm -f FILE', or name one for each seed: log-{seed}.jsonl"
+            raise UsageError(self._asked, "it is there before the program has begun", do)
+        self._place, self._rest = place, b""
+        self._descriptor: int | None = None
+        self._old = set(self._events())
+        self._loaders: dict[Path, Any] = {}
+
+    def __enter__(self) -> ProgressFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def lines(self) -> list[str]:
+        """Those that are new."""
+        if self._place.is_dir():
+            return self._logged()
+        if self._descriptor is None:
+            try:
+                # A FIFO that nobody writes to yet is no reason to wait.
+                self._descriptor = os.open(self._place, os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
+                return []
+        read = b""
+        with suppress(BlockingIOError):
+            while part := os.read(self._descriptor, 1 << 16):
+                read += part
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        return [each.decode("utf-8", "replace") for each in lines]
+
+    def _events(self) -> Iterator[Path]:
+        return (each for each in self._place.rglob("*.tfevents.*") if each.is_file())
+
+    def _logged(self) -> list[str]:
+        for path in self._events():
+            if path not in self._old and path not in self._loaders:
+                try:
+                    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+                except ImportError as error:
+                    do = 'pip install "levelbench[tensorboard]"'
+                    raise MissingError(self._asked, "to read these files takes tensorboard", do) from error
+                self._loaders[path] = EventFileLoader(str(path))
+        return [
+            f"{tag}: {value!r} step {event.step}"
+            for loader in self._loaders.values()
+            for event in loader.Load()
+            for tag, value in scalars(event)
+        ]
+
+
 _TRAINED = "levelbench: trained"
 _MOST_BYTES = 1 << 30
 _FAR = 0.05
@@ -225,10 +289,11 @@ def make_arm(
     budget_s: float | None = None,
     pattern: str | None = None,
     setup: str = "",
+    progress_file: str | None = None,
 ) -> Arm:
     """The runs of a command: its program's text is their source; the command, as it is typed, is their setting.
 
-    So is what is done before it, off its clock, and the ``pattern`` that finds its quality.
+    So is what is done before it, off its clock, and the ``pattern`` and file that its quality is found by and in.
     """
     said = command.specification
     settings: dict[str, int | float | str | bool] = {"command": said.command}
@@ -236,7 +301,7 @@ def make_arm(
         settings["revision"] = f"{said.label} {said.revision[:12]}"
     if said.copy:
         settings["copy"] = said.copy + 1
-    also = {"progress": pattern, "setup": setup, "prepare": said.prepare}
+    also = {"progress": pattern, "progress_file": progress_file, "setup": setup, "prepare": said.prepare}
     settings |= {name: redact(value) for name, value in also.items() if value}
     source = _source_of(command)
     specification = Specification(
@@ -302,15 +367,16 @@ class _Settings:
     effect: float | None
     show: bool
     held_out: HeldOut | None
+    progress_file: str | None
 
 
 @final
 class ProgramRuns(Kind[Arm, Record]):
     """Runs of programs; ``commands`` are those of the plan's arms, in their order.
 
-    ``pattern`` finds the quality in what they print, ``effect`` is what looks at the comparison are planned for, if
-    they are; the programs are scored on ``held_out``, if there are any; ``setup`` and ``prepare`` as for
-    ``CommandBenchmarks``. A program that fails ends the plan.
+    ``pattern`` finds the quality in what they print, or write to ``progress_file``; ``effect`` is what looks at the
+    comparison are planned for, if they are; the programs are scored on ``held_out``, if there are any; ``setup`` and
+    ``prepare`` as for ``CommandBenchmarks``. A program that fails ends the plan.
     """
 
     processes = False
@@ -326,10 +392,11 @@ class ProgramRuns(Kind[Arm, Record]):
         held_out: HeldOut | None = None,
         setup: str = "",
         prepare: str = "",
+        progress_file: str | None = None,
     ) -> None:
         self._store, self._commands = store, tuple(commands)
         self._preparation = Preparation(setup, prepare, show)
-        self._settings = _Settings(pattern, effect, show, held_out)
+        self._settings = _Settings(pattern, effect, show, held_out, progress_file)
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -422,7 +489,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 read_ns = HOST.now_ns()
             return run.over
 
-        with TemporaryDirectory(prefix="levelbench-") as folder, run:
+        with TemporaryDirectory(prefix="levelbench-") as folder, self._written(command, turn) as written, run:
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
             environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
             if held_out is not None:
@@ -438,6 +505,7 @@ class ProgramRuns(Kind[Arm, Record]):
                     show=self._settings.show,
                     environment=environment,
                     read=read,
+                    written=None if written is None else written.lines,
                     on_end=run.hold if held_out is not None and not held_out.after else lambda: None,
                 )
             if trained_ns:
@@ -449,7 +517,8 @@ class ProgramRuns(Kind[Arm, Record]):
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside)
             elif not gaps_ns and not outside.failed:
-                outside.failed = f"it printed no {arm.specification.target.metric}"
+                where = "printed" if written is None else f"wrote to {self._settings.progress_file}"
+                outside.failed = f"it {where} no {arm.specification.target.metric}"
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
@@ -458,8 +527,12 @@ class ProgramRuns(Kind[Arm, Record]):
         if not outside.failed:
             return record, None
         found = f"{outside.failed}{': ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
-        do = "see --show-output; --progress says how the quality is printed"
+        do = "see --show-output; --progress says how the quality is printed, --progress-file where"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+
+    def _written(self, command: Command, turn: Turn) -> ProgressFile | nullcontext[None]:
+        name = self._settings.progress_file
+        return nullcontext() if name is None else ProgressFile(command.folder / name.replace("{seed}", str(turn.seed)))
 
 
 def _save(path: Path, held_out: HeldOut) -> None:

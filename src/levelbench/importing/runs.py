@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from levelbench import __version__
 from levelbench.errors import DataError, LevelbenchError, MissingError, UsageError
@@ -36,7 +36,7 @@ from levelbench.records.schema import (
 )
 from levelbench.records.writer import RecordWriter, path_part
 
-__all__ = ["Point", "RunLog", "import_run", "read_runs"]
+__all__ = ["Point", "RunLog", "import_run", "read_runs", "scalars"]
 
 Setting = int | float | str | bool
 _TIMELESS = {"metrics.csv": "Lightning's CSV logger", "trainer_state.json": "Hugging Face's Trainer"}
@@ -217,24 +217,30 @@ def _guarded(asked: str, path: Path, read: Callable[[], RunLog]) -> RunLog:
         raise DataError(asked, found, "restore it from a copy, or leave it out") from error
 
 
+def scalars(event: Any) -> Iterator[tuple[str, float]]:
+    """The numbers in an event of TensorBoard's, as its ``EventFileLoader`` gives it: tag and value."""
+    from tensorboard.util.tensor_util import make_ndarray
+
+    for value in event.summary.value:
+        if value.metadata.plugin_data.plugin_name in ("", "scalars") and value.HasField("tensor"):
+            array = make_ndarray(value.tensor)
+            if array.size == 1 and array.dtype.kind in "fiub":
+                yield value.tag, float(array.reshape(()))
+
+
 def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunLog:
     _need("tensorboard", asked)
 
     def read() -> RunLog:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-        from tensorboard.util.tensor_util import make_ndarray
 
         metrics: dict[str, list[Point]] = {}
         times = []
         for path in files:
             for event in EventFileLoader(str(path)).Load():
                 times.append(event.wall_time)
-                for value in event.summary.value:
-                    if value.metadata.plugin_data.plugin_name in ("", "scalars") and value.HasField("tensor"):
-                        array = make_ndarray(value.tensor)
-                        if array.size == 1 and array.dtype.kind in "fiub":
-                            point = Point(event.wall_time, event.step, float(array.reshape(())))
-                            metrics.setdefault(value.tag, []).append(point)
+                for tag, value in scalars(event):
+                    metrics.setdefault(tag, []).append(Point(event.wall_time, event.step, value))
         if not times:
             raise DataError(asked, f"there is no event in {folder}", "give the folder of a run that has logged")
         name = folder.name if folder == top else str(folder.relative_to(top))
