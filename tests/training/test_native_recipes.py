@@ -114,6 +114,89 @@ def test_a_function_of_jax_and_a_chain_of_optax_train_as_in_a_loop_by_hand(jax, 
         np.testing.assert_allclose(weights(found)[name], value, rtol=1e-5, atol=1e-6)
 
 
+def normalised(jax, seed):
+    """A function that normalises its inputs by the batch, keeps the running mean of them, and draws a mask."""
+    momentum = 0.9
+
+    def call(parameters, state, x, training):
+        mean = x.mean(0) if training else state["mean"]
+        key, used = jax.random.split(state["key"])
+        mask = jax.random.bernoulli(used, 0.8, x.shape) if training else 1.0
+        fresh = {"mean": momentum * state["mean"] + (1 - momentum) * x.mean(0), "key": key}
+        return ((x - mean) * mask) @ parameters["w"], fresh
+
+    weights = jax.random.normal(jax.random.key(seed), (FEATURES, CLASSES))
+    state = {"mean": np.zeros(FEATURES, "f4"), "key": jax.random.PRNGKey(seed)}
+    return call, {"w": weights}, state
+
+
+def test_the_state_of_a_function_of_jax_is_that_of_a_loop_by_hand(jax):
+    optax = pytest.importorskip("optax")
+    found = trained("jax", recipe(lambda seed: normalised(jax, seed), optax.sgd(0.1)))
+    with jax.enable_x64(False):
+        call, parameters, state = normalised(jax, 0)
+
+        def loss(parameters, state, x, labels):
+            scores, fresh = call(parameters, state, x, training=True)
+            return optax.softmax_cross_entropy_with_integer_labels(scores, labels).mean(), fresh
+
+        for x, labels in batches(found):
+            gradients, state = jax.grad(loss, has_aux=True)(parameters, state, x, labels.astype("i4"))
+            parameters = jax.tree.map(lambda value, gradient: value - 0.1 * gradient, parameters, gradients)
+        x = batches(found)[0][0]
+        expected = call(parameters, state, x, training=False)[0]
+    buffers = {name: np.asarray(each) for name, each in found.executor.buffers.items()}
+    np.testing.assert_allclose(weights(found)["w"], parameters["w"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(buffers["state.mean"], state["mean"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(buffers["state.key"], state["key"])
+    # What is measured is the function with its running mean, and measuring it changes nothing.
+    (scores,) = found.executor.infer(found.backend.array(x))
+    np.testing.assert_allclose(np.asarray(scores), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(found.executor.buffers["state.mean"]), buffers["state.mean"])
+
+
+class KerasLike:
+    """What a recipe asks of a Keras model on JAX, whose variables are lists."""
+
+    class Variable:
+        def __init__(self, name, value):
+            self.name, self.value = name, value
+
+    def __init__(self):
+        ones = np.ones((FEATURES, CLASSES), "f4")
+        self.trainable_variables = [self.Variable("kernel", ones), self.Variable("bias", np.zeros(CLASSES, "f4"))]
+        self.non_trainable_variables = [self.Variable("count", np.float32(0))]
+
+    def __call__(self, x):
+        raise AssertionError("it is called without its state")
+
+    def stateless_call(self, trained, rest, x, training):
+        kernel, bias = trained
+        return x @ kernel + bias, [rest[0] + training]
+
+
+def test_a_keras_model_on_jax_is_trained_with_its_variables_that_are_not(jax):
+    found = trained("jax", recipe(KerasLike))
+    assert sorted(weights(found)) == ["0/kernel", "1/bias"]
+    assert not np.array_equal(weights(found)["0/kernel"], np.ones((FEATURES, CLASSES)))
+    assert float(found.executor.buffers["state.0/count"]) == len(batches(found))
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "found"),
+    [
+        (lambda p, s, x, training: x @ p, {"n": np.zeros(1, "f4")}, "it is no pair"),
+        (lambda p, s, x, training: (x @ p, {}), {"n": np.zeros(1, "f4")}, "its new state is"),
+        (lambda p, s, x, training: (x @ p, s), "typed", "typed random key"),
+    ],
+)
+def test_a_state_that_cannot_be_kept_is_refused(jax, answer, state, found):
+    kept = {"key": jax.random.key(0)} if state == "typed" else state
+    build = lambda: (answer, np.ones((FEATURES, CLASSES), "f4"), kept)  # noqa: E731
+    with pytest.raises(DefinitionError, match=found):
+        trained("jax", recipe(build))
+
+
 def test_a_schedule_multiplies_the_updates_of_an_optax_chain(function):
     optax = pytest.importorskip("optax")
     schedule = Polynomial()

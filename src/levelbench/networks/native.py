@@ -68,6 +68,12 @@ class NativeModel:
     inputs: tuple[Value, ...] = ()
     parameters: Any = None
     """JAX's: a nest of arrays, the function's first argument; ``None`` where it takes none. A module has its own."""
+    state: Any = None
+    """JAX's: a nest of arrays that are not trained, such as running statistics and random keys.
+
+    With one the function is ``f(parameters, state, *inputs, training=...)`` and returns its outputs and the new state,
+    which counts after a training step alone.
+    """
     draw: Callable[[int], _Arrays] | None = None
     fills: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -106,10 +112,10 @@ class NativeModel:
 class NativeNetwork:
     """What builds a network in a framework's own words, as a recipe holds it: no array, and no framework yet.
 
-    ``build`` returns a ``torch.nn.Module``, or for JAX ``(f, parameters)`` with ``f(parameters, *inputs)``. It is
-    called with the run's seed where it has a parameter ``seed``, and otherwise without arguments, with PyTorch's
-    generators seeded. ``loss`` is a function of the network's outputs and the labels; ``None`` is the recipe's
-    cross-entropy.
+    ``build`` returns a ``torch.nn.Module``, for JAX ``(f, parameters)`` with ``f(parameters, *inputs)`` or
+    ``(f, parameters, state)`` as :class:`NativeModel` has it, or a Keras model on JAX. It is called with the run's seed
+    where it has a parameter ``seed``, and otherwise without arguments, with PyTorch's generators seeded. ``loss`` is a
+    function of the network's outputs and the labels; ``None`` is the recipe's cross-entropy.
     """
 
     build: Callable[..., Any]
@@ -142,15 +148,42 @@ class NativeNetwork:
             takes = False
         what = f"the network {self.name}"
         made = _attempt(what, (lambda: self.build(seed=seed)) if takes else self.build)
+        if hasattr(made, "stateless_call") and not _is_torch(made):
+            made = _keras(made)
         model, *rest = made if isinstance(made, tuple) and made else (made,)
         torch = _is_torch(model)
-        if not callable(model) or len(rest) > (0 if torch else 1) or isinstance(model, type):
+        if not callable(model) or len(rest) > (0 if torch else 2) or isinstance(model, type):
             found = f"its function returns {'nothing' if made is None else f'a {type(made).__name__}'}"
             raise DefinitionError(what, found, "return a torch.nn.Module, or (function, parameters) of JAX")
-        parameters = rest[0] if rest else None
-        loss = self.loss or "cross-entropy"
-        framework = "torch" if torch else "jax"
-        return NativeModel(self.name, framework, model, parameters=parameters, loss=loss, smoothing=self.smoothing)
+        parameters, state = (*rest, None, None)[:2]
+        return NativeModel(
+            self.name,
+            "torch" if torch else "jax",
+            model,
+            parameters=parameters,
+            state=state,
+            loss=self.loss or "cross-entropy",
+            smoothing=self.smoothing,
+        )
+
+
+def _keras(model: Any) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
+    """A Keras model as a function of its variables: those that are trained, and the others.
+
+    They are named by their places, since the paths of a second model of the same layers differ.
+    """
+    kept = [
+        {f"{at}/{each.name}": each.value for at, each in enumerate(some)}
+        for some in (model.trainable_variables, model.non_trainable_variables)
+    ]
+
+    def call(parameters: Mapping[str, Any], state: Mapping[str, Any], *inputs: Any, training: bool) -> tuple[Any, Any]:
+        # JAX sorts the keys of dictionaries.
+        lists = ([values[name] for name in own] for values, own in zip((parameters, state), kept, strict=True))
+        outputs, fresh = model.stateless_call(*lists, *inputs, training=training)
+        return outputs, dict(zip(kept[1], fresh, strict=True))
+
+    return call, kept[0], kept[1]
 
 
 def is_module(value: object) -> bool:

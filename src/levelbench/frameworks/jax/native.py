@@ -34,8 +34,9 @@ class JaxFunction(Executor):
     """``f(parameters, *inputs)``, or ``f(*inputs)`` without parameters. Mode ``jit`` or ``eager``.
 
     ``parameters`` has the floating-point leaves of the user's nest of arrays, by their paths (``layers.0.w``), and
-    ``buffers`` the others. If a leaf has 64 bits the function runs in JAX's 64-bit mode, otherwise in its usual one,
-    in which inputs of 64 bits are narrowed to 32.
+    ``buffers`` the others and those of the state, which a training step replaces by what the function returns. If a
+    leaf has 64 bits the function runs in JAX's 64-bit mode, otherwise in its usual one, in which inputs of 64 bits are
+    narrowed to 32.
     """
 
     network = None
@@ -48,18 +49,29 @@ class JaxFunction(Executor):
         self.mode, self._model, self._backend = mode, model, backend
         leaves, self._tree = jax.tree_util.tree_flatten_with_path(model.parameters)
         names = [jax.tree_util.keystr(path, simple=True, separator=".") or "parameters" for path, _ in leaves]
+        kept, self._state_tree = jax.tree_util.tree_flatten_with_path(model.state)
+        self._count = len(leaves)
+        names += [f"state.{jax.tree_util.keystr(path, simple=True, separator='.')}" for path, _ in kept]
+        leaves += kept
         strange = [name for name, (_, each) in zip(names, leaves, strict=True) if not _is_array(each)]
         if strange:
             found = f"{strange[0]} is no array"
             raise DefinitionError(f"the parameters of {model.name!r}", found, "return arrays in lists and dictionaries")
+        kinds = [str(getattr(each, "dtype", "")) for _, each in leaves]
+        typed = [name for name, kind in zip(names, kinds, strict=True) if kind.startswith("key<")]
+        if typed:
+            found = f"{typed[0]} is a typed random key, which no checkpoint can hold"
+            raise DefinitionError(f"the state of {model.name!r}", found, "use jax.random.PRNGKey, which is an array")
         self._slots = [backend.array(np.asarray(each)) for _, each in leaves]
-        trained = {name: at for at, name in enumerate(names) if is_differentiable(self._slots[at].dtype)}
+        trained = {name: at for at, name in enumerate(names[: self._count]) if is_differentiable(self._slots[at].dtype)}
         self.parameters = ReplaceableArrays(self._slots, trained, backend.array)
         rest = {name: at for at, name in enumerate(names) if name not in trained}
         self.buffers = ReplaceableArrays(self._slots, rest, backend.array)
         self._trained = trained
         self._narrow = not any(each.dtype.name in _WIDE for each in self._slots)
-        self._infer = self._ready(lambda inputs, leaves: tuple(_arrays(self._answer(inputs, leaves), model.name)))
+        self._infer = self._ready(
+            lambda inputs, leaves: tuple(_arrays(self._answer(inputs, leaves, training=False)[0], model.name))
+        )
         self._step = self._ready(self._loss_and_gradients)
         self._gradients: Sequence[Any] | None = None
 
@@ -73,7 +85,7 @@ class JaxFunction(Executor):
 
         The gradients are computed along with it: in mode ``jit`` by the same program.
         """
-        loss, self._gradients = self._call(self._step, inputs)
+        (loss, self._slots[self._count :]), self._gradients = self._call(self._step, inputs)
         return loss
 
     def backward(self) -> Mapping[str, Array]:
@@ -113,27 +125,39 @@ class JaxFunction(Executor):
         wide = _WIDE.get(array.dtype.name) if self._narrow else None
         return array if wide is None else array.astype(wide)
 
-    def _answer(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> Array:
+    def _answer(self, inputs: Sequence[Array], leaves: Sequence[Array], *, training: bool) -> tuple[Any, list[Array]]:
+        """What the function returns, and the leaves of its state from then on."""
         if self._model.parameters is None:
-            return self._model.model(*inputs)
-        return self._model.model(jax.tree_util.tree_unflatten(self._tree, leaves), *inputs)
+            return self._model.model(*inputs), []
+        parameters = jax.tree_util.tree_unflatten(self._tree, leaves[: self._count])
+        if self._model.state is None:
+            return self._model.model(parameters, *inputs), []
+        state = jax.tree_util.tree_unflatten(self._state_tree, leaves[self._count :])
+        found = self._model.model(parameters, state, *inputs, training=training)
+        what = f"the answer of {self._model.name!r}"
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise DefinitionError(what, "it is no pair", "return the outputs and the new state")
+        fresh, tree = jax.tree_util.tree_flatten(found[1])
+        if training and tree != self._state_tree:
+            raise DefinitionError(what, f"its new state is {tree}, not {self._state_tree}", "return all of the state")
+        return found[0], fresh
 
-    def _loss_and_gradients(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> tuple[Array, Sequence[Array]]:
+    def _loss_and_gradients(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> Any:
+        """The loss with the leaves of the new state, then the gradients."""
         places = list(self._trained.values())
 
-        def objective(trained: Sequence[Array]) -> Array:
+        def objective(trained: Sequence[Array]) -> tuple[Array, list[Array]]:
             full = list(leaves)
             for at, value in zip(places, trained, strict=True):
                 full[at] = value
             return self._loss(inputs, full)
 
-        found: tuple[Any, Sequence[Any]] = jax.value_and_grad(objective)([leaves[at] for at in places])
-        return found
+        return jax.value_and_grad(objective, has_aux=True)([leaves[at] for at in places])
 
-    def _loss(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> Array:
+    def _loss(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> tuple[Array, list[Array]]:
         # A model that draws its own inputs does not say how many there are: all but the labels.
         count = len(self._model.inputs) or len(inputs) - 1
-        found, rest = self._answer(inputs[:count], leaves), inputs[count:]
+        (found, fresh), rest = self._answer(inputs[:count], leaves, training=True), inputs[count:]
         own = self._model.loss
         if callable(own):
             loss = own(found, *rest)
@@ -141,7 +165,7 @@ class JaxFunction(Executor):
             loss = _cross_entropy(_arrays(found, self._model.name)[0], self._model.smoothing, *rest)
         if not hasattr(loss, "shape") or loss.shape:
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is no scalar array", "return the mean")
-        return loss
+        return loss, fresh
 
 
 def _is_array(leaf: Any) -> bool:
