@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DefinitionError
-from levelbench.training.datasets.base import Split
+from levelbench.training.datasets.base import SomeRows, Split
 from levelbench.training.samplers import (
     Bucketed,
     Partitioned,
     Repeated,
     Sequential,
     Shuffled,
-    SomeRows,
     Stratified,
     Subset,
     Weighted,

@@ -23,7 +23,7 @@ from levelbench.measure.stopping import StoppingRule
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.datasets.base import Split
 from levelbench.training.input import Loader
-from levelbench.training.samplers import Epoch, Sampler, labels_of, promised_shares, promises_random_order
+from levelbench.training.samplers import Epoch, Sampler, labels_of
 
 _EXPECTED = 10.0
 _MOST_BINS = 10
@@ -75,7 +75,7 @@ def sampling_bias(sampler: Sampler, split: Split, *, seed: int = 0, epochs: int 
     drawn = [sampler.epoch(split, seed, epoch) for epoch in range(epochs)]
     tests: list[BiasTest] = []
     left_out: list[str] = []
-    shares = promised_shares(sampler, split)
+    shares = sampler.expected_shares(split)
     if shares is None:
         left_out.append("visits and labels are not tested: the sampler has no formula for its shares")
     else:
@@ -85,7 +85,7 @@ def sampling_bias(sampler: Sampler, split: Split, *, seed: int = 0, epochs: int 
             tests.append(BiasTest("labels", label_test(drawn, shares, labels, exact=sampler.exact)))
         else:
             left_out.append("labels are not tested: they are no classes")
-    if promises_random_order(sampler):
+    if sampler.random_order:
         tests.append(BiasTest("order", order_test(drawn, len(split))))
     else:
         left_out.append("order is not tested: the sampler promises none by chance")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
-from levelbench.training.datasets.base import Column, Split, rows_of
+from levelbench.training.datasets.base import SomeRows, Split, rows_of
 
 Indices = NDArray[np.int64]
 
@@ -49,6 +49,8 @@ class Sampler(ABC):
     batch: int
     exact: ClassVar[bool] = True
     """Whether an epoch visits every example exactly once."""
+    random_order: ClassVar[bool] = True
+    """Whether every example is as likely to come early in an epoch as late."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -62,28 +64,16 @@ class Sampler(ABC):
         """Batches an epoch, the same in every epoch."""
         return -(-len(split) // self.batch)
 
+    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
+        """Each example's expected share of the visits, shape (n,); ``None`` where there is no formula for it."""
+        return np.full(len(split), 1.0 / len(split))
+
     def batched(self, order: Indices) -> Epoch:
         """An order cut into batches, the last one smaller where it does not come out even."""
         return Epoch(order, np.append(np.arange(0, len(order), self.batch, dtype=np.int64), len(order)))
 
 
 _BLOCK = 4096
-
-
-class SomeRows:
-    """Some rows of a column, in an order of their own; nothing is copied until they are taken."""
-
-    def __init__(self, column: Column, chosen: NDArray[np.int64]) -> None:
-        self._column, self._chosen = column, chosen
-        self.shape = (len(chosen), *column.shape[1:])
-        self.dtype = column.dtype
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
-        """The rows at ``indices`` of the chosen ones."""
-        return rows_of(self._column, self._chosen[indices], seeds)
 
 
 def some_of(split: Split, chosen: NDArray[np.int64]) -> Split:
@@ -122,20 +112,6 @@ def lengths_of(split: Split, column: int, padding: int) -> NDArray[np.int64]:
         used = (rows != padding).reshape(len(rows), rows.shape[1], -1).any(axis=2)
         lengths[start : start + len(rows)] = np.where(used.any(axis=1), used.shape[1] - used[:, ::-1].argmax(axis=1), 0)
     return lengths
-
-
-def promised_shares(sampler: Sampler, split: Split) -> NDArray[np.float64] | None:
-    """Each example's expected share of the visits, shape (n,); ``None`` where the sampler has no formula for it."""
-    own: Any = getattr(sampler, "expected_shares", None)
-    if own is None:
-        return np.full(len(split), 1.0 / len(split))
-    found: NDArray[np.float64] | None = own(split)
-    return found
-
-
-def promises_random_order(sampler: Sampler) -> bool:
-    """Whether every example is as likely to come early in an epoch as late."""
-    return bool(getattr(sampler, "random_order", True))
 
 
 @dataclass(frozen=True)
@@ -277,10 +253,10 @@ class Weighted(EvenSampler):
         return _normalised(weights)
 
     def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """What each example's share of the visits is to be; ``None`` for a part of an urn, which has no formula."""
+        """``None`` for a part of an urn."""
         if self.replacement:
             return self.probabilities(split)
-        return np.full(len(split), 1.0 / len(split)) if self.visits(split) == len(split) else None
+        return super().expected_shares(split) if self.visits(split) == len(split) else None
 
     def visits(self, split: Split) -> int:
         """Draws an epoch. ``DefinitionError`` for more than there are examples, where nothing comes twice."""
@@ -398,12 +374,11 @@ class _Around(Sampler):
         # The dataclass is frozen, and these are not for the caller to choose.
         object.__setattr__(self, "batch", batch)
         object.__setattr__(self, "exact", exact and self.sampler.exact)
-        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
+        object.__setattr__(self, "random_order", self.sampler.random_order)
         super().__post_init__()
 
     def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """What each example's share of the visits is to be, shape (n,)."""
-        return promised_shares(self.sampler, split)
+        return self.sampler.expected_shares(split)
 
 
 @dataclass(frozen=True)
@@ -455,7 +430,7 @@ class Subset(_Around):
 
     def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
         chosen, shares = self.chosen(split), np.zeros(len(split))
-        inner = promised_shares(self.sampler, some_of(split, chosen))
+        inner = self.sampler.expected_shares(some_of(split, chosen))
         if inner is None:
             return None
         shares[chosen] = inner

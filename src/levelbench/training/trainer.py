@@ -7,7 +7,6 @@ the calls that a hand-written loop makes, and nothing else; what observers want 
 from __future__ import annotations
 
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice, pairwise
@@ -36,87 +35,57 @@ from levelbench.training.stopping import Outcome, Stopping
 T = TypeVar("T")
 
 
-class Team(ABC):
-    """The processes that train one network, as one of them sees it: whatever a trainer settles with others."""
+class Team:
+    """The processes that train one network, as one of them sees it: whatever a trainer settles with others.
 
-    @abstractmethod
+    Each method answers for a process that has no others.
+    """
+
     def recipe(self, recipe: Recipe) -> Recipe:
         """The recipe that all train together, given what the user wrote down."""
-
-    @abstractmethod
-    def sampler(self, sampler: Sampler) -> Sampler:
-        """What this process has of each batch."""
-
-    @abstractmethod
-    def seed(self, seed: int) -> int:
-        """The seed of this process's own random draws, such as dropout's."""
-
-    @abstractmethod
-    def start(
-        self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
-    ) -> tuple[Stepper, Executor]:
-        """The optimizer at work, and the executor to train with."""
-
-    @abstractmethod
-    def examples(self, trainer: Trainer) -> int:
-        """Training examples an epoch, of all together."""
-
-    @abstractmethod
-    def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
-        """Steps ``start`` to ``end`` (exclusive) of an epoch, as :meth:`Trainer.steps` makes them."""
-
-    @abstractmethod
-    def meet(self, trainer: Trainer) -> None:
-        """Come together before an evaluation."""
-
-    @abstractmethod
-    def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
-        """The weights to evaluate with, where they are not those that are trained."""
-
-    @abstractmethod
-    def decide(self, work: Callable[[], T]) -> T:
-        """What ``work`` answers in the one process that decides, told to all. Of JSON's types."""
-
-    @abstractmethod
-    def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
-        """The mean training loss of all, of each one's losses a step."""
-
-
-@final
-class Alone(Team):
-    """One process."""
-
-    def recipe(self, recipe: Recipe) -> Recipe:
         return recipe
 
     def sampler(self, sampler: Sampler) -> Sampler:
+        """What this process has of each batch."""
         return sampler
 
     def seed(self, seed: int) -> int:
+        """The seed of this process's own random draws, such as dropout's."""
         return seed
 
     def start(
         self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
     ) -> tuple[Stepper, Executor]:
+        """The optimizer at work, and the executor to train with."""
         return recipe.optimizer.start(backend, executor.parameters), executor
 
     def examples(self, trainer: Trainer) -> int:
+        """Training examples an epoch, of all together."""
         return int(trainer.loader.sizes(0).sum())
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
+        """Steps ``start`` to ``end`` (exclusive) of an epoch, as :meth:`Trainer.steps` makes them."""
         trainer.steps(epoch, start, end, planned)
 
     def meet(self, trainer: Trainer) -> None:
-        """Nobody else is there."""
+        """Come together before an evaluation."""
 
     def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
+        """The weights to evaluate with, where they are not those that are trained."""
         return stepper.averaged()
 
     def decide(self, work: Callable[[], T]) -> T:
+        """What ``work`` answers in the one process that decides, told to all. Of JSON's types."""
         return work()
 
     def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
+        """The mean training loss of all, of each one's losses a step."""
         return backend.mean(losses)
+
+
+@final
+class Alone(Team):
+    """One process."""
 
 
 _VALUES = 64

@@ -41,9 +41,9 @@ def test_a_class_is_a_folder_and_both_come_in_the_order_of_their_names(put):
     assert len(index.read(1, 3)) == 4
 
 
-def test_other_files_are_counted_and_hidden_ones_are_not_looked_at(put):
+def test_other_files_and_hidden_ones_are_left_out(put):
     index = index_folder(put("a/x.jpg", "a/notes.txt", "a/.hidden.jpg", ".git/x.jpg", "readme.md"))
-    assert (index.names, index.others) == (["a/x.jpg"], 1)
+    assert index.names == ["a/x.jpg"]
 
 
 def test_the_digest_is_of_names_and_sizes(put, tmp_path):

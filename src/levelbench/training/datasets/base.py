@@ -58,6 +58,23 @@ def rows_of(
 
 
 @final
+class SomeRows:
+    """Some rows of a column, in an order of their own; nothing is copied until they are taken."""
+
+    def __init__(self, column: Column, chosen: npt.NDArray[np.int64]) -> None:
+        self._column, self._chosen = column, chosen
+        self.shape = (len(chosen), *column.shape[1:])
+        self.dtype = column.dtype
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def take(self, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None) -> npt.NDArray[Any]:
+        """The rows at ``indices`` of the chosen ones."""
+        return rows_of(self._column, self._chosen[indices], seeds)
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Split:
     """Examples as columns: arrays with a row an example, in the order of the inputs of the network that is trained.

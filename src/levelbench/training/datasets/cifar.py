@@ -17,11 +17,11 @@ from typing import Final, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from levelbench.errors import DataError, MissingError, StoreError, UsageError
+from levelbench.errors import MissingError, StoreError, UsageError
 from levelbench.training.datasets.base import Dataset, Normalisation, Progress, Split, stratified_split
 from levelbench.training.datasets.pickles import read_pickle
-from levelbench.training.datasets.places import FileSource, Found, folders_of, readable
-from levelbench.training.datasets.reading import bad, members, read_whole, require_digest, unpacked
+from levelbench.training.datasets.places import FileSource, folders_of, readable
+from levelbench.training.datasets.reading import bad, members, read_whole, require_content, require_digest, unpacked
 
 
 @final
@@ -242,12 +242,19 @@ class Cifar(FileSource):
         )
 
     def load(self, folder: Path | None = None) -> Dataset:
-        found, whole = self._read(folder)
-        files, rows = zip(*whole, strict=True)
-        names = [file.name for file in self._edition.versions[0].files]
+        found = self.located(folder)
+        try:
+            rows = list(self._rows(found.held))
+        except MissingError:
+            if not found.held.packed:
+                raise
+            # Another process may have unpacked the archive and removed it since it was found.
+            found = self.located(folder)
+            rows = list(self._rows(found.held))
+        files = self._edition.versions[0].files
         # A binary file has been held against its digest; a pickle has one of its own, and another of its rows.
         digests = map(digest_of_rows, rows) if found.held.version.pickled else (file.digest for file in files)
-        checksums = dict(zip(names, digests, strict=True))
+        checksums = {file.name: digest for file, digest in zip(files, digests, strict=True)}
         images, labels = images_and_labels(rows[:-1], self._edition.classes)
         test = Split.of(*images_and_labels(rows[-1:], self._edition.classes))
         train, validation = Split.of(images, labels), test
@@ -277,9 +284,9 @@ class Cifar(FileSource):
         folder = archive.with_name(version.folder)
         try:
             folder.mkdir(exist_ok=True)
-            for file, content, _ in self._rows(CifarFiles(version, archive, packed=True)):
+            for file, rows in zip(version.files, self._rows(CifarFiles(version, archive, packed=True)), strict=True):
                 part = folder / f"{file.name}.{os.getpid()}.part"
-                part.write_bytes(content)
+                part.write_bytes(rows.data)
                 part.replace(folder / file.name)
             archive.unlink(missing_ok=True)
         except OSError as error:
@@ -288,20 +295,8 @@ class Cifar(FileSource):
             ) from error
         return CifarFiles(version, folder, packed=False)
 
-    def _read(self, folder: Path | None) -> tuple[Found, list[tuple[File, npt.NDArray[np.uint8]]]]:
-        """Where the files are, and the rows of each."""
-        found = self.located(folder)
-        try:
-            return found, [(file, rows) for file, _, rows in self._rows(found.held)]
-        except MissingError:
-            if not found.held.packed:
-                raise
-        # Another process may have unpacked the archive and removed it since it was found.
-        found = self.located(folder)
-        return found, [(file, rows) for file, _, rows in self._rows(found.held)]
-
-    def _rows(self, held: CifarFiles) -> Iterator[tuple[File, bytes, npt.NDArray[np.uint8]]]:
-        """Of each file of a version, in order, its content, checked, and its rows."""
+    def _rows(self, held: CifarFiles) -> Iterator[Rows]:
+        """The rows of each file of a version, in order, its content checked; of a binary file they are its content."""
         read = rows_of_pickle if held.version.pickled else rows_of_binary
         paths = [held.path / file.name for file in held.version.files]
         contents = (
@@ -313,7 +308,7 @@ class Cifar(FileSource):
             path, content = contents[file.name]
             digest = hashlib.new("md5" if len(file.digest) == 32 else "sha256", content, usedforsecurity=False)
             require_digest(path, digest.hexdigest(), file.digest)
-            yield file, content, read(content, self._edition.classes, file.images, path)
+            yield read(content, self._edition.classes, file.images, path)
 
 
 def cifar10(validation: Validation = "held-out") -> Cifar:
@@ -328,16 +323,8 @@ def cifar100(validation: Validation = "held-out") -> Cifar:
 
 def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
     """The wanted files of an archive whose checksum is right; nothing is written."""
-    from levelbench.training.datasets.download import file_digest
-
     version, path = held.version, held.path
-    try:
-        digest = file_digest(path)
-    except FileNotFoundError:
-        raise MissingError(f"reading {path}", "it was removed meanwhile", "Run again") from None
-    except OSError as error:
-        raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
-    require_digest(path, digest, version.archive_sha256)
+    require_content(path, version.archive_sha256)
     wanted = {f"{version.folder}/{file.name}": file.name for file in version.files}
     contents: dict[str, tuple[Path, bytes]] = {}
     with unpacked(path, "a tar archive", MOST_ARCHIVE_BYTES) as stream:

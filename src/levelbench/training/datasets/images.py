@@ -12,7 +12,7 @@ import hashlib
 import io
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.training.augmentation.base import random
-from levelbench.training.datasets.base import Dataset, Normalisation, Split
+from levelbench.training.datasets.base import Dataset, Normalisation, SomeRows, Split
 from levelbench.training.datasets.places import FileSource
 from levelbench.training.datasets.reading import GZIP_MAGIC, BoundedFile, members, unpacked
 
@@ -224,8 +224,6 @@ class FolderIndex:
     classes: tuple[str, ...]
     names: Sequence[str]
     labels: npt.NDArray[np.int64]
-    others: int
-    """Files that are no images by their names, and were left out."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -241,10 +239,14 @@ class FolderIndex:
 
     def digest(self) -> str:
         """SHA-256 of the listing: a line a file, of its name and its size, in order. No image is read for it."""
-        hashed = hashlib.sha256()
-        for name in self.names:
-            hashed.update(f"{name} {(self.root / name).stat().st_size}\n".encode("utf-8", "surrogateescape"))
-        return hashed.hexdigest()
+        return _listing_digest((name, (self.root / name).stat().st_size) for name in self.names)
+
+
+def _listing_digest(files: Iterable[tuple[str, int]]) -> str:
+    hashed = hashlib.sha256()
+    for name, size in files:
+        hashed.update(f"{name} {size}\n".encode("utf-8", "surrogateescape"))
+    return hashed.hexdigest()
 
 
 def index_folder(root: Path) -> FolderIndex:
@@ -258,36 +260,30 @@ def index_folder(root: Path) -> FolderIndex:
     """
     try:
         classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
-        found = {name: sorted(_files(root / name, name, 0)) for name in classes}
+        images = {name: sorted(_images(root / name, name, 0)) for name in classes}
     except FileNotFoundError:
         raise MissingError(f"reading {root}", "there is no such folder", "Name one that exists") from None
     except OSError as error:
         raise DataError(f"reading the image folder {root}", str(error), "Make it readable") from error
     if not classes:
         raise _bad(root, "it has no folders, and each class is one")
-    images = {name: [each for each in files if each.lower().endswith(SUFFIXES)] for name, files in found.items()}
     for name, listed in images.items():
         if not listed:
             raise _bad(root, f"its class {name!r} has no image ({', '.join(SUFFIXES)})")
-    counts = [len(images[name]) for name in classes]
-    return FolderIndex(
-        root,
-        tuple(classes),
-        [each for name in classes for each in images[name]],
-        np.repeat(np.arange(len(classes), dtype=np.int64), counts),
-        sum(map(len, found.values())) - sum(counts),
-    )
+    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(listed) for listed in images.values()])
+    return FolderIndex(root, tuple(classes), [each for listed in images.values() for each in listed], labels)
 
 
-def _files(folder: Path, below: str, depth: int) -> Iterator[str]:
-    """Regular files by their names relative to the root. Depth is bounded: a link may lead back up."""
+def _images(folder: Path, below: str, depth: int) -> Iterator[str]:
+    """Files that are images by their names, relative to the root. Depth is bounded: a link may lead back up."""
     for entry in os.scandir(folder):
         if entry.name.startswith("."):
             continue
         if entry.is_file():
-            yield f"{below}/{entry.name}"
+            if entry.name.lower().endswith(SUFFIXES):
+                yield f"{below}/{entry.name}"
         elif entry.is_dir(follow_symlinks=False) and depth < _MOST_DEPTH:
-            yield from _files(folder / entry.name, f"{below}/{entry.name}", depth + 1)
+            yield from _images(folder / entry.name, f"{below}/{entry.name}", depth + 1)
 
 
 def _bad(root: Path, found: str) -> DataError:
@@ -329,10 +325,7 @@ class ShardIndex:
 
     def digest(self) -> str:
         """SHA-256 of the listing: a line an image, of its key and its size, in order. No image is read for it."""
-        hashed = hashlib.sha256()
-        for key, size in zip(self.keys, self.sizes.tolist(), strict=True):
-            hashed.update(f"{key} {size}\n".encode())
-        return hashed.hexdigest()
+        return _listing_digest(zip(self.keys, self.sizes.tolist(), strict=True))
 
 
 def index_shards(paths: Sequence[Path]) -> ShardIndex:
@@ -405,31 +398,8 @@ CONSTANTS: Final = Normalisation(
 Index = FolderIndex | ShardIndex
 
 
-@final
-@dataclass(frozen=True)
-class ImagenetFiles:
-    """The class folders ``train`` and ``val``, or the shards of both."""
-
-    train: Path | tuple[Path, ...]
-    test: Path | tuple[Path, ...]
-
-
-@final
-@dataclass(frozen=True)
-class _Part:
-    """Some of the images of an index."""
-
-    index: Index
-    rows: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def name(self, index: int) -> str:
-        return self.index.name(int(self.rows[index]))
-
-    def read(self, index: int, most_bytes: int) -> bytes:
-        return self.index.read(int(self.rows[index]), most_bytes)
+Part = Path | tuple[Path, ...]
+"""A folder of class folders, or shards."""
 
 
 @final
@@ -479,10 +449,10 @@ class Imagenet(FileSource):
     def load(self, folder: Path | None = None) -> Dataset:
         """The three splits. Lists the images, and reads none; ``MissingError`` also where Pillow is not installed."""
         found = self.located(folder)
-        train, test = self._index(found.held.train), self._index(found.held.test)
+        train, test = map(self._index, found.held)
         if isinstance(train, FolderIndex) and isinstance(test, FolderIndex) and train.classes != test.classes:
             other = ", ".join(sorted(set(train.classes) ^ set(test.classes))[:3])
-            raise _unfit(found.held.test, f"its classes are not those of the training images ({other}, ...)")
+            raise _unfit(found.held[1], f"its classes are not those of the training images ({other}, ...)")
         kept, held = _parts(train, self._held_out)
         tested = self._split(test, np.arange(len(test), dtype=np.int64))
         splits = (self._split(train, kept), self._split(train, held) if self._held_out else tested, tested)
@@ -490,18 +460,18 @@ class Imagenet(FileSource):
         checksums = {"listing of train": train.digest(), "listing of val": test.digest()}
         return self.assembled(splits, self._classes, checksums, found.label, normalisation=CONSTANTS)
 
-    def held(self, folder: Path) -> ImagenetFiles | None:
-        """``folder``, or ``imagenet`` in it: class folders before shards."""
+    def held(self, folder: Path) -> tuple[Part, Part] | None:
+        """What trains and what tests, of ``folder`` or ``imagenet`` in it: class folders before shards."""
         for each in (folder, folder / "imagenet"):
             if os.access(each / "train", os.R_OK) and os.access(each / "val", os.R_OK):
-                return ImagenetFiles(each / "train", each / "val")
+                return each / "train", each / "val"
             if os.access(each, os.R_OK) and each.is_dir():
                 train, test = (tuple(sorted(each.glob(f"{part}-*.tar"))) for part in ("train", "val"))
                 if train and test:
-                    return ImagenetFiles(train, test)
+                    return train, test
         return None
 
-    def _index(self, part: Path | tuple[Path, ...]) -> Index:
+    def _index(self, part: Part) -> Index:
         index: Index = index_folder(part) if isinstance(part, Path) else index_shards(part)
         highest = int(index.labels.max(initial=0))
         if highest >= self._classes:
@@ -512,8 +482,7 @@ class Imagenet(FileSource):
         return index
 
     def _split(self, index: Index, rows: npt.NDArray[np.int64]) -> Split:
-        images: EncodedImages = _Part(index, rows)
-        return Split.of(ImageColumn(images, self._seen, self._threads), index.labels[rows])
+        return Split.of(SomeRows(ImageColumn(index, self._seen, self._threads), rows), index.labels[rows])
 
 
 def _parts(index: Index, held_out: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -528,7 +497,7 @@ def _parts(index: Index, held_out: int) -> tuple[npt.NDArray[np.int64], npt.NDAr
     return np.sort(order[rank >= held_out]), np.sort(order[rank < held_out])
 
 
-def _unfit(part: Path | tuple[Path, ...], found: str) -> DataError:
+def _unfit(part: Part, found: str) -> DataError:
     where = part if isinstance(part, Path) else part[0].parent
     return DataError(
         f"reading imagenet in {where}", found, "Give it the official images, one folder a class in train and val"

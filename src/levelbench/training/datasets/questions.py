@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError
 from levelbench.training.datasets.base import Dataset, Progress, Split, split_by_digest
 from levelbench.training.datasets.places import DataFile, FileSource, cache_folder, readable
-from levelbench.training.datasets.reading import read_text, require_digest
+from levelbench.training.datasets.reading import read_text, require_content
 from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
 
 VERSION = "1.1"
@@ -200,7 +200,9 @@ class Squad(FileSource):
 
     def load(self, folder: Path | None = None) -> Dataset:
         found = self.located(folder)
-        train, dev = (_checked(found.held, file) for file in self._files)
+        for file in self._files:
+            require_content(found.held / file.name, file.content_sha256)
+        train, dev = (read_squad(found.held / file.name) for file in self._files)
         titles = sorted({each.article for each in train})
         _, held = split_by_digest((each.encode() for each in titles), None, lambda count: (max(1, count // 10),))
         held_out = {titles[at] for at in held.tolist()}
@@ -310,15 +312,3 @@ def _spelled(words: Sequence[str]) -> NDArray[np.uint8]:
         letters = np.frombuffer(word.encode()[:LETTERS], np.uint8)
         table[at, : len(letters)] = np.minimum(letters, CHARACTERS - 1)
     return table
-
-
-def _checked(folder: Path, file: DataFile) -> list[Question]:
-    from levelbench.training.datasets.download import file_digest
-
-    path = folder / file.name
-    try:
-        digest = file_digest(path)
-    except OSError as error:
-        raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
-    require_digest(path, digest, file.content_sha256)
-    return read_squad(path)

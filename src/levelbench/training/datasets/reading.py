@@ -9,6 +9,7 @@ member is a name, an offset and a size, and anything but files and folders under
 from __future__ import annotations
 
 import gzip
+import hashlib
 import math
 import re
 import zlib
@@ -88,6 +89,21 @@ def require_digest(path: Path, found: str, expected: str) -> None:
             f"its content has {kind} {found}, and {expected} is expected",
             "Remove the file and fetch it again",
         )
+
+
+def require_content(path: Path, sha256: str) -> None:
+    """``DataError`` where a file cannot be read, or its SHA-256 is not the one that is expected.
+
+    :raises MissingError: when there is no such file any more.
+    """
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise MissingError(f"reading {path}", "it was removed meanwhile", "Run again") from None
+    except OSError as error:
+        raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
+    require_digest(path, found, sha256)
 
 
 @final

@@ -27,7 +27,8 @@ KINDS = MappingProxyType(
 )
 """What may be asked for, and what stands after the equals sign."""
 
-_PACKAGES: Final = ("tensorboard", "wandb", "mlflow")
+_FILES: Final = {"csv": "Tables", "mistakes": "Mistakes", "statistics": "Statistics"}
+_TRACKERS: Final = {"tensorboard": "TensorBoard", "wandb": "WeightsAndBiases", "mlflow": "MLflow"}
 
 
 def read(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -48,10 +49,10 @@ def read(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
                 raise UsageError(f"--observe {part}", "it says no place", f"write --observe {kind}=PLACE")
             if (kind, place) in found:
                 raise UsageError(f"--observe {part}", "it is asked for twice", "ask for it once")
-            if kind in _PACKAGES:
+            if kind in _TRACKERS:
                 from levelbench.training.observers.trackers import require
 
-                require(kind, kind, f"--observe {part}")
+                require(kind, f"--observe {part}")
             found.append((kind, place))
     return tuple(found)
 
@@ -62,23 +63,13 @@ def make(words: Sequence[str], specification: Specification, identity: str) -> t
     Raises what :func:`read` raises.
     """
     name = run_name(specification, identity)
-    return tuple(_made(kind, place, name, specification) for kind, place in read(words))
-
-
-_OBSERVERS = {
-    "csv": ("files", "Tables"),
-    "mistakes": ("files", "Mistakes"),
-    "statistics": ("files", "Statistics"),
-    "tensorboard": ("trackers", "TensorBoard"),
-    "wandb": ("trackers", "WeightsAndBiases"),
-    "mlflow": ("trackers", "MLflow"),
-}
-
-
-def _made(kind: str, place: str, name: str, specification: Specification) -> Observer:
-    # Each is imported where it is wanted: a run that observes nothing pays for nothing.
-    module, observer = _OBSERVERS[kind]
-    make = getattr(import_module(f"levelbench.training.observers.{module}"), observer)
-    where = place if kind in ("wandb", "mlflow") else Path(place)
-    made: Observer = make(where, name) if module == "files" else make(where, name, specification)
-    return made
+    found: list[Observer] = []
+    for kind, place in read(words):
+        # Each is imported where it is wanted: a run that observes nothing pays for nothing.
+        if kind in _FILES:
+            files = import_module("levelbench.training.observers.files")
+            found.append(getattr(files, _FILES[kind])(Path(place), name))
+        else:
+            trackers = import_module("levelbench.training.observers.trackers")
+            found.append(getattr(trackers, _TRACKERS[kind])(place, name, specification))
+    return tuple(found)

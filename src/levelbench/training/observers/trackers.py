@@ -14,7 +14,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import msgspec
 
@@ -34,9 +34,14 @@ class Exporter(Observer):
     is not lost because a disk or a server of somebody else's is full.
     """
 
-    def __init__(self, asked: str, name: str, specification: Specification) -> None:
-        self.asked, self.name, self.specification = asked, name, specification
+    package: ClassVar[str]
+    """What has to be installed; also the name by which it is asked for, and of the extra that brings it."""
+
+    def __init__(self, place: str | Path, name: str, specification: Specification) -> None:
+        self.place, self.name, self.specification = place, name, specification
+        self.asked = f"--observe {self.package}={place}"
         self._gone = False
+        require(self.package, self.asked)
 
     def on_prepared(self, context: Context) -> None:
         try:
@@ -91,28 +96,25 @@ def figures(evaluation: Evaluation, step_times_ns: list[int]) -> dict[str, float
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-def require(package: str, extra: str, asked: str) -> None:
+def require(package: str, asked: str) -> None:
     """``MissingError`` unless the package is here; it is not imported to find out."""
     if importlib.util.find_spec(package) is None:
-        raise MissingError(asked, f"the package {package} is not here", f'pip install "levelbench[{extra}]"')
+        raise MissingError(asked, f"the package {package} is not here", f'pip install "levelbench[{package}]"')
 
 
 @final
 class TensorBoard(Exporter):
     """Event files in ``FOLDER/RUN``, to be seen with ``tensorboard --logdir FOLDER``."""
 
-    def __init__(self, folder: Path, name: str, specification: Specification) -> None:
-        super().__init__(f"--observe tensorboard={folder}", name, specification)
-        require("tensorboard", "tensorboard", self.asked)
-        self._folder = folder
-        self._writer: Any = None
+    package = "tensorboard"
+    _writer: Any
 
     def _open(self, name: str, specification: Mapping[str, object]) -> None:
         from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        folder = ready(self._folder / name)
+        folder = ready(Path(self.place) / name)
         self._writer = EventFileWriter(str(folder))
         text = tensor_pb2.TensorProto(
             dtype=types_pb2.DT_STRING,
@@ -142,17 +144,14 @@ class TensorBoard(Exporter):
 class WeightsAndBiases(Exporter):
     """A run in the project of that name: ``--observe wandb=PROJECT``."""
 
-    def __init__(self, project: str, name: str, specification: Specification) -> None:
-        super().__init__(f"--observe wandb={project}", name, specification)
-        require("wandb", "wandb", self.asked)
-        self._project = project
-        self._run: Any = None
+    package = "wandb"
+    _run: Any
 
     def _open(self, name: str, specification: Mapping[str, object]) -> None:
         import wandb
 
         mode = os.environ.get("WANDB_MODE") or "offline"
-        self._run = wandb.init(project=self._project, name=name, config=specification, mode=mode)
+        self._run = wandb.init(project=self.place, name=name, config=specification, mode=mode)
 
     def _send(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
@@ -168,17 +167,14 @@ class MLflow(Exporter):
     The experiment is named after the task. The specification's entries are parameters of the run, settings among them.
     """
 
-    def __init__(self, address: str, name: str, specification: Specification) -> None:
-        super().__init__(f"--observe mlflow={address}", name, specification)
-        require("mlflow", "mlflow", self.asked)
-        self._address = address
-        self._client: Any = None
-        self._run = ""
+    package = "mlflow"
+    _client: Any
+    _run: str
 
     def _open(self, name: str, specification: Mapping[str, object]) -> None:
         from mlflow.tracking import MlflowClient
 
-        self._client = MlflowClient(tracking_uri=self._address)
+        self._client = MlflowClient(tracking_uri=self.place)
         experiment = self._client.get_experiment_by_name(specification["task"])
         identity = experiment.experiment_id if experiment else self._client.create_experiment(specification["task"])
         self._run = self._client.create_run(identity, run_name=name).info.run_id

@@ -3,71 +3,65 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from levelbench.errors import DefinitionError
 
 
-def _refuse_unless(holds: bool, rule: object, name: str, found: str, do: str) -> None:
-    if not holds:
-        raise DefinitionError(f"{type(rule).__name__} with {name}={getattr(rule, name)}", found, do)
+def _require(rule: object, names: Iterable[str], holds: Callable[[Any], bool], found: str, choose: str) -> None:
+    """Refuse the first setting that does not hold; ``{}`` in the advice is its name."""
+    for name in names:
+        value = getattr(rule, name)
+        if not holds(value):
+            raise DefinitionError(f"{type(rule).__name__} with {name}={value}", found, f"choose {choose.format(name)}")
 
 
 def positive(rule: object, *names: str) -> None:
     """Each is a finite number above 0."""
-    for name in names:
-        value = getattr(rule, name)
-        _refuse_unless(math.isfinite(value) and value > 0, rule, name, "it is not positive", f"choose {name} > 0")
+    _require(rule, names, lambda value: math.isfinite(value) and value > 0, "it is not positive", "{} > 0")
 
 
 def not_negative(rule: object, *names: str) -> None:
     """Each is a finite number, 0 or above."""
-    for name in names:
-        value = getattr(rule, name)
-        _refuse_unless(math.isfinite(value) and value >= 0, rule, name, "it is not >= 0", f"choose {name} >= 0")
+    _require(rule, names, lambda value: math.isfinite(value) and value >= 0, "it is not >= 0", "{} >= 0")
 
 
 def below_zero(rule: object, *names: str) -> None:
     """Each is a finite number below 0."""
-    for name in names:
-        value = getattr(rule, name)
-        _refuse_unless(math.isfinite(value) and value < 0, rule, name, "it is not below 0", f"choose {name} < 0")
+    _require(rule, names, lambda value: math.isfinite(value) and value < 0, "it is not below 0", "{} < 0")
 
 
 def share(rule: object, *names: str, above_zero: bool = False) -> None:
     """Each lies in [0, 1), or in (0, 1): a share of what was before that is kept."""
-    for name in names:
-        value = getattr(rule, name)
-        holds = 0 < value < 1 if above_zero else 0 <= value < 1
-        least = "0 <" if above_zero else "0 <="
-        _refuse_unless(holds, rule, name, "what is kept of the past is a share", f"choose {least} {name} < 1")
+    choose = "0 < {} < 1" if above_zero else "0 <= {} < 1"
+    found = "what is kept of the past is a share"
+    _require(rule, names, lambda value: 0 <= value < 1 and not (above_zero and value == 0), found, choose)
 
 
 def at_least(rule: object, least: int, *names: str) -> None:
     """Each is a whole number, ``least`` or above."""
-    for name in names:
-        value = getattr(rule, name)
-        holds = isinstance(value, int) and value >= least
-        _refuse_unless(holds, rule, name, f"it is no whole number >= {least}", f"choose {name} >= {least}")
+    found = f"it is no whole number >= {least}"
+    _require(rule, names, lambda value: isinstance(value, int) and value >= least, found, f"{{}} >= {least}")
 
 
 def one_of(rule: object, choices: tuple[str, ...], *names: str) -> None:
     """Each is one of these words."""
-    for name in names:
-        listed = ", ".join(choices)
-        _refuse_unless(getattr(rule, name) in choices, rule, name, f"there are: {listed}", f"choose one of {listed}")
+    listed = ", ".join(choices)
+    _require(rule, names, lambda value: value in choices, f"there are: {listed}", f"one of {listed}")
 
 
-_SHARES = ("momentum", "beta1", "beta2", "rho", "alpha")
-_POSITIVE = ("trust", "clip", "diameter", "bound")
-_NOT_NEGATIVE = ("epsilon", "weight_decay", "initial", "lr_decay", "momentum_decay", "weight_power")
-_COUNTS = ("every", "largest", "iterations")
+_BY_NAME: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
+    (share, ("momentum", "beta1", "beta2", "rho", "alpha", "decay")),
+    (positive, ("trust", "clip", "diameter", "bound", "norm", "value")),
+    (not_negative, ("epsilon", "weight_decay", "initial", "lr_decay", "momentum_decay", "weight_power")),
+    (below_zero, ("beta2_decay",)),
+    (lambda rule, *names: at_least(rule, 1, *names), ("every", "largest", "iterations")),
+)
 
 
 def by_name(rule: object) -> None:
-    """Each setting is what one of its name is in all rules of ours; others are the rule's own to check."""
+    """Each setting is what one of its name is in all optimizers of ours; others are the optimizer's own to check."""
     has = vars(rule)
-    share(rule, *(name for name in _SHARES if name in has))
-    positive(rule, *(name for name in _POSITIVE if name in has))
-    not_negative(rule, *(name for name in _NOT_NEGATIVE if name in has))
-    below_zero(rule, *(name for name in ("beta2_decay",) if name in has))
-    at_least(rule, 1, *(name for name in _COUNTS if name in has))
+    for check, names in _BY_NAME:
+        check(rule, *(name for name in names if name in has))

@@ -32,6 +32,7 @@ class _Around(Optimizer):
     def __post_init__(self) -> None:
         # The dataclass is frozen, and the rate is not for the caller to choose.
         object.__setattr__(self, "lr", self.optimizer.lr)
+        checks.by_name(self)
 
 
 Before = Callable[[Mapping[str, Array], float], Mapping[str, Array]]
@@ -63,10 +64,6 @@ class Decay(_Around):
 
     weight_decay: float = 0.01
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.not_negative(self, "weight_decay")
-
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         rate = self.lr * self.weight_decay
 
@@ -80,8 +77,8 @@ class Decay(_Around):
         return _AroundStepper(self.optimizer.start(backend, parameters), decay)
 
 
-def clipped(gradients: Mapping[str, Array], limit: float, epsilon: float = 1e-6) -> dict[str, Array]:
-    """All gradients times limit / (norm + epsilon) where the norm of all of them together is larger than that.
+def clipped(gradients: Mapping[str, Array], limit: float) -> dict[str, Array]:
+    """All gradients times limit / (norm + 1e-6) where the norm of all of them together is larger than that.
 
     As PyTorch's ``clip_grad_norm_`` (Pascanu et al. 2013); nothing is read to the host. They may be overwritten.
     """
@@ -91,7 +88,7 @@ def clipped(gradients: Mapping[str, Array], limit: float, epsilon: float = 1e-6)
     squares = norms[0] * norms[0]
     for each in norms[1:]:
         squares = squares + each * each
-    scale = minimum(limit / (squares**0.5 + epsilon), 1.0)
+    scale = minimum(limit / (squares**0.5 + 1e-6), 1.0)
     result = {}
     for name, gradient in gradients.items():
         gradient *= scale
@@ -105,10 +102,6 @@ class Clip(_Around):
 
     norm: float = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.positive(self, "norm")
-
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         inside = self.optimizer.start(backend, parameters)
         return _AroundStepper(inside, lambda gradients, factor: clipped(gradients, self.norm))
@@ -119,10 +112,6 @@ class ClipValue(_Around):
     """Each element of each gradient cut off at ``-value`` and ``value``."""
 
     value: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.positive(self, "value")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         limit = self.value
@@ -144,10 +133,6 @@ class EMA(_Around):
 
     decay: float = 0.999
     warm_up: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.share(self, "decay")
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         """Go to work on these live parameters; the average starts from their values."""
@@ -335,14 +320,8 @@ class Native(Optimizer):
         if name not in NATIVE:
             alike = next((each for each in NATIVE if each.lower() == name.lower()), "")
             raise UnknownNameError("native optimizer", name, NATIVE, f"it is called {alike}" if alike else "")
-        if not (math.isfinite(lr) and lr > 0):
-            raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")
-        made = tuple(
-            (key, tuple(value) if isinstance(value, list) else value) for key, value in sorted(settings.items())
-        )
-        for key, value in (("name", name), ("lr", lr), ("settings", made), ("made", None)):
-            # The dataclass is frozen, and its settings are keywords of their own.
-            object.__setattr__(self, key, value)
+        made = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+        self._hold(name, lr, made, None)
 
     @classmethod
     def of(cls, given: object) -> Native:
@@ -351,7 +330,7 @@ class Native(Optimizer):
         ``DefinitionError`` for anything else, and for an optimizer that evaluates the loss itself, as LBFGS does.
         """
         if callable(getattr(given, "init", None)) and callable(getattr(given, "update", None)):
-            return cls._holding("an optax transformation", 1.0, {}, given)
+            return object.__new__(cls)._hold("an optax transformation", 1.0, {}, given)
         maker, words = getattr(given, "func", given), dict(getattr(given, "keywords", None) or {})
         asked = f"the optimizer {getattr(given, '__name__', type(given).__name__)}"
         if not (isinstance(maker, type) and _is_torch_optimizer(maker)):
@@ -372,16 +351,15 @@ class Native(Optimizer):
         lr = words.pop("lr", takes["lr"].default if "lr" in takes else inspect.Parameter.empty)
         if not isinstance(lr, int | float):
             raise DefinitionError(asked, "it has no rate", "give a number: functools.partial(..., lr=1e-3)")
-        return cls._holding(f"{maker.__module__.partition('.')[0]}'s {maker.__name__}", lr, words, maker)
+        return object.__new__(cls)._hold(f"{maker.__module__.partition('.')[0]}'s {maker.__name__}", lr, words, maker)
 
-    @classmethod
-    def _holding(cls, name: str, lr: float, settings: Mapping[str, Any], made: object) -> Native:
+    def _hold(self, name: str, lr: float, settings: Mapping[str, Any], made: object) -> Native:
         if not (math.isfinite(lr) and lr > 0):
             raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")
-        found = object.__new__(cls)
         for key, value in (("name", name), ("lr", lr), ("settings", tuple(sorted(settings.items()))), ("made", made)):
-            object.__setattr__(found, key, value)
-        return found
+            # The dataclass is frozen, and its settings are keywords of their own.
+            object.__setattr__(self, key, value)
+        return self
 
     @property
     def framework(self) -> str:

@@ -22,12 +22,11 @@ from levelbench.checks.findings import Finding, failed, passed
 from levelbench.errors import LevelbenchError
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.native import NativeNetwork
-from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.datasets.base import Dataset, SomeRows, Split
 from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
-from levelbench.training.samplers import SomeRows
 
 # Examples of training and of a held split, and a batch, by the operations of one example: a step takes a second or so.
 _SIZES = ((5e7, (2048, 512, 32)), (5e8, (1024, 128, 16)), (4e9, (256, 32, 8)), (math.inf, (64, 8, 4)))

@@ -8,7 +8,6 @@ study of Adam.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -36,22 +35,8 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
 """A parameter of each kind that networks have, and of two kinds that are seldom thought of."""
 
 
-class TestProblem(ABC):
-    """Parameters to start from, and their gradients at each step."""
-
-    name: str
-
-    @abstractmethod
-    def start(self) -> dict[str, NDArray[np.float64]]:
-        """The parameters before the first step, new each time."""
-
-    @abstractmethod
-    def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The gradient of a parameter at a step (from 1), where it stands."""
-
-
 @dataclass(frozen=True)
-class Quadratic(TestProblem):
+class Quadratic:
     """½ Σ a (w - c)², with a from 0.1 to 1 by element, and noise in the gradients; all times ``scale``.
 
     ``zero_after`` is the last step with a gradient; ``centre`` is the spread of c, 0 puts the minimum at the origin.
@@ -66,10 +51,11 @@ class Quadratic(TestProblem):
     zero_after: int | None = None
 
     def start(self) -> dict[str, NDArray[np.float64]]:
+        """The parameters before the first step, new each time."""
         return {name: self._drawn(at, 0, shape).copy() for at, (name, shape) in enumerate(self.shapes.items())}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
-        """That of the function, and noise of this step alone."""
+        """That of the function at a step (from 1), where the parameter stands, and noise of this step alone."""
         if self.zero_after is not None and step > self.zero_after:
             return np.zeros_like(parameter)
         at, shape = list(self.shapes).index(name), parameter.shape
@@ -91,7 +77,7 @@ def _normal(seeds: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float6
 
 
 @dataclass(frozen=True)
-class Recorded(TestProblem):
+class Recorded:
     """Gradients that were recorded before, whatever the parameters are: ``gradients[step - 1][name]``."""
 
     name: str
@@ -99,11 +85,16 @@ class Recorded(TestProblem):
     gradients: Sequence[Mapping[str, NDArray[np.float64]]]
 
     def start(self) -> dict[str, NDArray[np.float64]]:
+        """The parameters before the first step, new each time."""
         return {name: each.astype(np.float64) for name, each in self.parameters.items()}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
         """As recorded; from the beginning again after the last."""
         return self.gradients[(step - 1) % len(self.gradients)][name]
+
+
+TestProblem = Quadratic | Recorded
+"""Parameters to start from, and their gradients at each step."""
 
 
 @dataclass(frozen=True)

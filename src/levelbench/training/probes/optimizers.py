@@ -489,9 +489,9 @@ def check_optimizer(
     backend = open_backend(first)
     other = reference_of(optimizer, reference)
     shapes, findings = _shapes(optimizer, backend, seed)
-    beside = other if other is None else _Reference(other, open_backend(framework_of(other, first)))
+    beside = None if other is None else (other, open_backend(framework_of(other, first)))
     if beside is not None:
-        taken, _ = _shapes(beside.optimizer, beside.backend, seed)
+        taken, _ = _shapes(*beside, seed)
         shapes = {each: shapes[each] for each in shapes if each in taken}
     if not shapes:
         if not any(each.status == "failed" for each in findings):
@@ -502,27 +502,19 @@ def check_optimizer(
     subject = OptimizerTrial(optimizer, backend, seed, steps, shapes)
     seen: list[Divergence] = []
     rest = [] if isinstance(optimizer, Native) else [each for each in dict.fromkeys(frameworks) if each != first]
-    report = run_probes(title, _probes(subject, beside, rest, seen), tell)
+    both = None if beside is None else _BesideReference(subject, *beside, seen)
+    report = run_probes(title, _probes(subject, both, rest), tell)
     return Checked(replace(report, findings=(*findings, *report.findings)), tuple(seen))
 
 
-@dataclass(frozen=True)
-class _Reference:
-    optimizer: Optimizer
-    backend: Backend
-
-
-def _probes(
-    subject: OptimizerTrial, reference: _Reference | None, frameworks: Sequence[str], seen: list[Divergence]
-) -> Iterator[Probe]:
+def _probes(subject: OptimizerTrial, both: _BesideReference | None, frameworks: Sequence[str]) -> Iterator[Probe]:
     for name, probe in _ALONE.items():
         yield name, partial(probe, subject)
-    if reference is None:
+    if both is None:
         found = "no reference was named, so whether the formula is right was not looked at"
         do = 'name one: reference = "adam", or --reference torch.optim.Adam'
         yield "reference", lambda: [not_tried(found, do)]
     else:
-        both = _BesideReference(subject, reference.optimizer, reference.backend, seen)
         yield "first step", both.first_step
         yield "reference", both.trajectories
         yield "reference: long", both.long
