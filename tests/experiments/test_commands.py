@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.experiments.commands import carry_out_command, make_command, numbered, revisions
+from levelbench.experiments.commands import carry_out_command, doubts_of, make_command, numbered
 from levelbench.records.commands import CommandRecord, summarise_commands
 
 PYTHON = sys.executable
@@ -156,53 +156,18 @@ def test_secrets_of_a_command_are_not_in_its_record():
     assert "--lr 0.1" in said.command
 
 
+@pytest.mark.parametrize(
+    ("text", "doubted"),
+    [("false | true", True), ("false || true", True), ("echo '|' && true", False), ("cd .; true", False)],
+)
+def test_a_shell_that_ends_well_whatever_fails_is_a_doubt(text, doubted):
+    command = make_command(text, Path.cwd())
+    assert any("nobody notices" in each for each in doubts_of(command, carry_out_command(command))) is doubted
+
+
 def test_arms_that_are_alike_are_told_apart_by_a_number():
     a, b, c = numbered(make_command(text, Path.cwd()) for text in ("true", "false", "true"))
     assert [each.specification.name for each in (a, b, c)] == ["true", "false", "true (2)"]
-
-
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """A repository with two commits, of which the second sleeps longer; this is its folder ``part``."""
-    folder = tmp_path / "repository" / "part"
-    folder.mkdir(parents=True)
-    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
-        monkeypatch.delenv(name, raising=False)
-
-    def git(*words):
-        named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-        subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
-
-    git("init", "..")
-    for seconds in (0.0, 0.2):
-        (folder / "run.sh").write_text(f"sleep {seconds}\n")
-        git("add", ".")
-        git("commit", "-m", str(seconds))
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def test_each_revision_is_checked_out_beside_the_others_and_removed_at_the_end(repository):
-    with revisions(["HEAD~1", "HEAD"]) as found:
-        names, commits, folders = zip(*found, strict=True)
-        assert names == ("HEAD~1", "HEAD")
-        assert len(set(commits)) == 2
-        assert [(each / "run.sh").read_text() for each in folders] == ["sleep 0.0\n", "sleep 0.2\n"]
-    assert not any(each.exists() for each in folders)
-    listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
-    assert len(listed.splitlines()) == 1
-
-
-def test_what_is_no_revision_is_refused_and_leaves_nothing(repository):
-    with pytest.raises(UsageError, match="no revision"), revisions(["HEAD", "nowhere"]):
-        pass
-
-
-def test_outside_of_a_repository_there_are_no_revisions(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match="not a git repository"), revisions(["a", "b"]):
-        pass
 
 
 def test_a_command_that_is_interrupted_leaves_no_process_behind(tmp_path):

@@ -242,33 +242,36 @@ def _to_target(
 @contextmanager
 def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Command]]:
     """One for each command at each revision, while these are checked out."""
-    from levelbench.experiments.commands import make_command, numbered, revisions
+    from levelbench.experiments.commands import make_command, numbered
+    from levelbench.experiments.revisions import Checkout, TreeReads, revisions
 
     texts = [words[0] if len(words) == 1 else shlex.join(words), *given["others"]]
     timeout_s = None if given["timeout"] is None else shared.seconds("--timeout", given["timeout"])
 
-    def make(text: str, folder: Path, label: str = "", revision: str = "") -> Command:
+    def make(text: str, place: Checkout, reads: TreeReads | None = None) -> Command:
         return make_command(
             text,
-            folder,
+            place.folder,
             shell=given["shell"],
-            label=label,
-            revision=revision,
+            label=place.name,
+            revision=place.commit,
             prepare=given["prepare"],
             timeout_s=timeout_s,
+            reads=reads,
         )
 
+    here = [make(text, Checkout("", "", Path.cwd())) for text in texts]
     if given["revisions"] is None:
-        yield numbered(make(text, Path.cwd()) for text in texts)
+        yield numbered(here)
         return
     names = [each.strip() for each in given["revisions"].split(",") if each.strip()]
     if len(names) < 2:
         found = f"it names {len(names)}"
         raise UsageError(f"--revisions {given['revisions']}", found, "name two, the first to compare with: main,HEAD")
-    for text in texts:
-        make(text, Path.cwd())
-    with revisions(names) as places:
-        yield numbered(make(text, folder, name, commit) for text in texts for name, commit, folder in places)
+    with revisions(names) as (places, reads, remarks):
+        for remark in remarks:
+            click.echo(f"note: {remark}", err=True)
+        yield numbered(make(text, place, reads) for text in texts for place in places)
 
 
 def _remark(record: CommandRecord) -> str:

@@ -20,10 +20,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from types import FrameType
 from typing import IO, Any, final
 
@@ -32,6 +31,7 @@ from msgspec import structs
 from levelbench.errors import CheckFailedError, MissingError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.processes import need_folder
+from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.records import Measurement, key_of, new_id
@@ -46,13 +46,16 @@ __all__ = [
     "EndedCommand",
     "Preparation",
     "carry_out_command",
+    "doubts_of",
     "failure_of",
     "make_command",
 ]
-__all__ += ["numbered", "peak_memory", "revisions"]
+__all__ += ["numbered", "peak_memory"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_LAST_ALONE = re.compile(r"\|")
+"""Pipes and alternatives: a shell ends well though a program in them has failed."""
 _LOOK_MS = 10.0
 """How often a file that a program writes is looked at."""
 _TAIL_BYTES = 4096
@@ -62,7 +65,6 @@ _LINE_BYTES = 1 << 16
 _GRACE_S, _GONE_S = 2.0, 1.0
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
-_GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Command:
     folder: Path
     specification: CommandSpecification
     text: str = ""
+    reads: TreeReads | None = None
+    """Sees what is read of the working tree that its revision was checked out of."""
 
     def with_seed(self, seed: int) -> Command:
         """The same with the number in place of ``{seed}``."""
@@ -97,6 +101,7 @@ class EndedCommand:
     left: bool = False
     timed_out: bool = False
     stopped: bool = False
+    strays: tuple[str, ...] = ()
 
 
 def make_command(
@@ -108,6 +113,7 @@ def make_command(
     revision: str = "",
     prepare: str = "",
     timeout_s: float | None = None,
+    reads: TreeReads | None = None,
 ) -> Command:
     """The command that ``text`` is, in words as a shell would split it; with what only a shell knows, by a shell.
 
@@ -132,7 +138,7 @@ def make_command(
         prepare=redact(prepare),
         timeout_s=timeout_s,
     )
-    return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification, text)
+    return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification, text, reads)
 
 
 def carry_out_command(
@@ -153,6 +159,8 @@ def carry_out_command(
     """
     output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
     errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
+    if command.reads is not None:
+        command.reads.take()
     own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began_ns = HOST.now_ns()
     process, tail, stopped, last = None, None, False, ""
@@ -203,6 +211,7 @@ def carry_out_command(
         left and not timed_out and not stopped,
         timed_out,
         stopped,
+        () if command.reads is None else tuple(command.reads.take()),
     )
 
 
@@ -473,8 +482,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             writer.add(peak_memory(ended.peak_memory_b))
             writer.add(CommandOutcome(ended.exit_code, reason))
             suspect = list(doubts(environment, after))
-            if ended.left:
-                suspect.append("it left processes running when it ended: they were ended, and their time is not in its")
+            suspect += doubts_of(command, ended)
             if ended.wall_ns * 1e-9 < _LEAST_FLOORS * self._floor_s:
                 suspect.append(
                     f"to start a process that does nothing takes {self._floor_s * 1e3:.2g} ms of this: let it do more "
@@ -499,6 +507,22 @@ def peak_memory(found_b: int | None) -> Measurement:
     return Measurement("peak_memory", "B", float(found_b), "ru_maxrss: the largest of these processes")
 
 
+def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
+    """Reasons to doubt that the time of a process is that of the work that is meant."""
+    found = []
+    if ended.left:
+        found.append("it left processes running when it ended: they were ended, and their time is not in its")
+    if ended.strays:
+        more = f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
+        found.append(
+            f"it read {ended.strays[0]}{more} of the working tree, which is neither revision: if it is installed from "
+            "there (pip install -e), all revisions ran the same code; docs/track.md says what to do"
+        )
+    if command.specification.shell and _LAST_ALONE.search(_QUOTED.sub("", command.text)):
+        found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
+    return found
+
+
 def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:
     """Why it failed; empty where it did not."""
     if ended.timed_out:
@@ -506,45 +530,6 @@ def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:
     if ended.exit_code < 0:
         return f"it was killed by {signal.Signals(-ended.exit_code).name}"
     return f"it ended with exit code {ended.exit_code}" if ended.exit_code else ""
-
-
-@contextmanager
-def revisions(names: Sequence[str]) -> Iterator[list[tuple[str, str, Path]]]:
-    """The git revisions ``names``, each checked out in a folder of its own until this is left.
-
-    Gives for each its name, its commit and the folder there that the current one is. Raises ``UsageError`` outside of a
-    git repository or for what is no revision.
-    """
-    asked = f"--revisions {','.join(names)}"
-    top = _git(asked, "rev-parse", "--show-toplevel")
-    inside = Path.cwd().resolve().relative_to(Path(top).resolve())
-    commits = [_git(asked, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names]
-    with ExitStack() as stack:
-        base = Path(mkdtemp(prefix="levelbench-"))
-        stack.callback(base.rmdir)
-        found = []
-        for at, (name, commit) in enumerate(zip(names, commits, strict=True)):
-            folder = base / f"{at}"
-            _git(asked, "worktree", "add", "--detach", "--quiet", str(folder), commit)
-            stack.callback(_git, asked, "worktree", "remove", "--force", str(folder))
-            if not (folder / inside).is_dir():
-                raise UsageError(asked, f"{name} has no folder {inside}", "start from one that all of them have")
-            found.append((name, commit, folder / inside))
-        yield found
-
-
-def _git(asked: str, *words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, check=False, env={**os.environ, **_GIT_SETTINGS}
-        )
-    except OSError as error:
-        raise MissingError(asked, "git is not installed", "install git") from error
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        found = said[-1] if said else f"{words[-1].removesuffix('^{commit}')!r} is no revision of this repository"
-        raise UsageError(asked, found, "name branches, tags or commits of the repository in this folder")
-    return done.stdout.strip()
 
 
 def numbered(commands: Iterable[Command]) -> list[Command]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UsageError
-from levelbench.experiments.commands import Command, Preparation, carry_out_command, failure_of, peak_memory
+from levelbench.experiments.commands import Command, Preparation, carry_out_command, doubts_of, failure_of, peak_memory
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.request import Arm
 from levelbench.experiments.track import Outside, TrackedRun, target_of
@@ -522,7 +522,7 @@ class ProgramRuns(Kind[Arm, Record]):
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
-            outside.suspect += _doubts(gaps_ns, ended.left)
+            outside.suspect += [*_kept_back(gaps_ns), *doubts_of(command, ended)]
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -553,14 +553,11 @@ def _after(trained_ns: int, whole_ns: int) -> list[str]:
     ]
 
 
-def _doubts(gaps_ns: Sequence[int], left: bool) -> list[str]:
+def _kept_back(gaps_ns: Sequence[int]) -> list[str]:
     together = sum(1 for gap_ns in gaps_ns[1:] if gap_ns < _TOGETHER_NS)
-    found = []
-    if together:
-        found.append(
-            f"{together} of {len(gaps_ns)} evaluations arrived together with the one before: the program keeps back "
-            "what it prints, so that their times are too late: let it flush"
-        )
-    if left:
-        found.append("it left processes running when it ended: they were ended, and their time is not in its")
-    return found
+    if not together:
+        return []
+    return [
+        f"{together} of {len(gaps_ns)} evaluations arrived together with the one before: the program keeps back "
+        "what it prints, so that their times are too late: let it flush"
+    ]

@@ -1,0 +1,144 @@
+"""Git revisions that are checked out beside each other, and what their programs read of the working tree nevertheless.
+
+A program that is installed from the working tree (``pip install -e``) is that one in every checkout: two revisions are
+the same program, and a comparison of them says SAME. What a process opens there is seen by inotify(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
+from typing import NamedTuple, final
+
+from levelbench.errors import MissingError, UsageError
+
+__all__ = ["Checkout", "TreeReads", "revisions"]
+
+_GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
+_IN_OPEN, _IN_ISDIR = 0x20, 0x40000000
+_EVENT = struct.Struct("iIII")
+_BYTECODE = re.compile(r"([^.]+)\..*\.pyc")
+
+
+class Checkout(NamedTuple):
+    """A revision: what the user calls it, its commit, and the folder of it that the current one is."""
+
+    name: str
+    commit: str
+    folder: Path
+
+
+@final
+class TreeReads:
+    """The files of a working tree that some program opens: those that git tracks, their bytecode, and libraries.
+
+    Where the system has no inotify, or no more room for it, none is seen. A context manager.
+    """
+
+    def __init__(self, top: Path, tracked: Sequence[str]) -> None:
+        self._tracked = frozenset(tracked)
+        self._folders: dict[int, PurePosixPath] = {}
+        self._descriptor = -1
+        with suppress(OSError, AttributeError):
+            libc = ctypes.CDLL(None)
+            self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            folders = dict.fromkeys(PurePosixPath(each).parent for each in tracked)
+            for folder in (place for each in folders for place in (each, each / "__pycache__")):
+                number = libc.inotify_add_watch(self._descriptor, os.fsencode(top / folder), _IN_OPEN)
+                if number >= 0:
+                    self._folders[number] = folder
+
+    def __enter__(self) -> TreeReads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def take(self) -> list[str]:
+        """Those that were opened since this was asked last, by their paths in the working tree."""
+        found: dict[str, None] = {}
+        while data := self._events():
+            at = 0
+            while at < len(data):
+                number, mask, _, length = _EVENT.unpack_from(data, at)
+                at += _EVENT.size + length
+                name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
+                if name and not mask & _IN_ISDIR and (path := self._path(self._folders.get(number), name)):
+                    found[path] = None
+        return list(found)
+
+    def _events(self) -> bytes:
+        if self._descriptor < 0:
+            return b""
+        try:
+            return os.read(self._descriptor, 1 << 16)
+        except BlockingIOError:
+            return b""
+
+    def _path(self, folder: PurePosixPath | None, name: str) -> str:
+        """The file of the working tree that it is or was made of; empty for what is no code of a revision."""
+        if folder is None:
+            return ""
+        if folder.name == "__pycache__":
+            source = _BYTECODE.fullmatch(name)
+            folder, name = folder.parent, f"{source[1]}.py" if source else name
+        path = str(folder / name)
+        return path if path in self._tracked or ".so" in PurePosixPath(name).suffixes else ""
+
+
+@contextmanager
+def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads, list[str]]]:
+    """The git revisions ``names``, each checked out in a folder of its own until this is left.
+
+    Gives them, what is read of the working tree meanwhile, and what a user may not expect of them, in words. Raises
+    ``UsageError`` outside of a git repository or for what is no revision.
+    """
+    asked = f"--revisions {','.join(names)}"
+    top = _git(asked, "rev-parse", "--show-toplevel")
+    inside = Path.cwd().resolve().relative_to(Path(top).resolve())
+    commits = [_git(asked, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names]
+    with ExitStack() as stack:
+        base = Path(mkdtemp(prefix="levelbench-"))
+        stack.callback(base.rmdir)
+        found = []
+        for at, (name, commit) in enumerate(zip(names, commits, strict=True)):
+            folder = base / f"{at}"
+            _git(asked, "worktree", "add", "--detach", "--quiet", str(folder), commit)
+            stack.callback(_git, asked, "worktree", "remove", "--force", str(folder))
+            if not (folder / inside).is_dir():
+                raise UsageError(asked, f"{name} has no folder {inside}", "start from one that all of them have")
+            found.append(Checkout(name, commit, folder / inside))
+        tracked = [each for each in _git(asked, "-C", top, "ls-files", "-z").split("\0") if each]
+        yield found, stack.enter_context(TreeReads(Path(top), tracked)), _remarks(asked, Path(top))
+
+
+def _remarks(asked: str, top: Path) -> list[str]:
+    found = []
+    if _git(asked, "status", "--porcelain", "--untracked-files=no"):
+        found.append("the working tree has changes that are in no revision: they are not measured")
+    if (top / ".gitmodules").exists():
+        found.append("submodules are not checked out: --setup 'git submodule update --init'")
+    return found
+
+
+def _git(asked: str, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, text=True, check=False, env={**os.environ, **_GIT_SETTINGS}
+        )
+    except OSError as error:
+        raise MissingError(asked, "git is not installed", "install git") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        found = said[-1] if said else f"{words[-1].removesuffix('^{commit}')!r} is no revision of this repository"
+        raise UsageError(asked, found, "name branches, tags or commits of the repository in this folder")
+    return done.stdout.strip()

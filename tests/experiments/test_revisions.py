@@ -1,0 +1,125 @@
+"""Git revisions beside each other, and what is read of the working tree all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from levelbench.errors import UsageError
+from levelbench.experiments import revisions as room
+from levelbench.experiments.commands import carry_out_command, doubts_of, make_command
+from levelbench.experiments.revisions import TreeReads, revisions
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with two commits, of which the second sleeps longer; this is its folder ``part``."""
+    folder = tmp_path / "repository" / "part"
+    folder.mkdir(parents=True)
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def git(*words):
+        named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
+
+    git("init", "..")
+    for seconds in (0.0, 0.2):
+        (folder / "run.sh").write_text(f"sleep {seconds}\n")
+        git("add", ".")
+        git("commit", "-m", str(seconds))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_each_revision_is_checked_out_beside_the_others_and_removed_at_the_end(repository):
+    with revisions(["HEAD~1", "HEAD"]) as (found, _, remarks):
+        assert remarks == []
+        names, commits, folders = zip(*found, strict=True)
+        assert names == ("HEAD~1", "HEAD")
+        assert len(set(commits)) == 2
+        assert [(each / "run.sh").read_text() for each in folders] == ["sleep 0.0\n", "sleep 0.2\n"]
+    assert not any(each.exists() for each in folders)
+    listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
+    assert len(listed.splitlines()) == 1
+
+
+def test_what_is_no_revision_is_refused_and_leaves_nothing(repository):
+    with pytest.raises(UsageError, match="no revision"), revisions(["HEAD", "nowhere"]):
+        pass
+
+
+def test_outside_of_a_repository_there_are_no_revisions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match="not a git repository"), revisions(["a", "b"]):
+        pass
+
+
+def test_changes_that_are_in_no_revision_and_submodules_are_told(repository):
+    (repository / "run.sh").write_text("sleep 9")
+    (repository.parent / ".gitmodules").write_text("")
+    with revisions(["HEAD~1", "HEAD"]) as (_, _, remarks):
+        assert ["changes" in remarks[0], "submodules" in remarks[1]] == [True, True]
+
+
+needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A working tree with a package, in which git tracks ``pkg/a.py`` and ``data.txt``."""
+    (tmp_path / "tree" / "pkg").mkdir(parents=True)
+    (tmp_path / "tree" / "pkg" / "a.py").write_text("")
+    (tmp_path / "tree" / "data.txt").write_text("1")
+    return tmp_path / "tree"
+
+
+@needs_inotify
+def test_what_is_imported_from_the_working_tree_is_seen_with_and_without_bytecode(tree):
+    code = [sys.executable, "-c", "import pkg.a"]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
+    with TreeReads(tree, ["pkg/a.py", "data.txt"]) as reads:
+        subprocess.run(code, env=environment, check=True)
+        assert reads.take() == ["pkg/a.py"]
+        assert reads.take() == []
+    assert (tree / "pkg" / "__pycache__").is_dir()
+    with TreeReads(tree, ["pkg/a.py", "data.txt"]) as reads:
+        subprocess.run(code, env=environment, check=True)
+        assert reads.take() == ["pkg/a.py"]
+
+
+@needs_inotify
+def test_libraries_that_were_built_there_are_seen_and_other_files_are_not(tree):
+    with TreeReads(tree, ["pkg/a.py"]) as reads:
+        for name in ("fast.cpython-311-x86_64-linux-gnu.so", "lib.so.1", "results.csv", "so.txt"):
+            (tree / "pkg" / name).write_text("")
+        assert sorted(reads.take()) == ["pkg/fast.cpython-311-x86_64-linux-gnu.so", "pkg/lib.so.1"]
+
+
+@needs_inotify
+def test_to_list_a_folder_is_not_to_read_it(tree):
+    with TreeReads(tree, ["pkg/a.py"]) as reads:
+        assert list((tree / "pkg").iterdir())
+        assert reads.take() == []
+
+
+def test_without_inotify_nothing_is_seen(tree, monkeypatch):
+    monkeypatch.setattr(room.ctypes, "CDLL", lambda name: object())
+    with TreeReads(tree, ["pkg/a.py"]) as reads:
+        (tree / "pkg" / "a.py").read_text()
+        assert reads.take() == []
+
+
+@needs_inotify
+def test_revisions_that_run_what_is_installed_from_the_working_tree_are_doubted(repository):
+    with revisions(["HEAD~1", "HEAD"]) as (places, reads, _):
+        own, installed = (
+            make_command(f"sh {script}", places[0].folder, reads=reads) for script in ("run.sh", repository / "run.sh")
+        )
+        assert doubts_of(own, carry_out_command(own)) == []
+        (doubt,) = doubts_of(installed, carry_out_command(installed))
+    assert "it read part/run.sh of the working tree" in doubt
