@@ -71,7 +71,7 @@ def test_show_as_json_is_a_measurement_each(call, measured):
 def test_a_view_of_training_is_refused_of_inference(call, measured):
     code, _, err = call("show", "[scenario=offline]", "--clock", "wall", "--store", measured)
     assert code == 2
-    assert "has neither clock nor crossing nor target" in err
+    assert "neither phases, clock, crossing nor target" in err
 
 
 def test_runs_come_first_and_what_is_neither_is_told_as_before(call, store):

@@ -189,3 +189,38 @@ def test_revisions_are_compared_side_by_side(time, commit):
     assert "sh run.sh at HEAD/sh run.sh at HEAD~1" in out
     listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
     assert len(listed.splitlines()) == 1
+
+
+def test_processes_of_commands_are_listed_by_program_command_or_revision(time, still):
+    time(FAST, "--vs", SLOW, "-n", 3)
+    rows = json.loads(time("commands", "sleep", "--sort", "wall_s", "--json", verb="list")[1])
+    assert len(rows) == 6
+    assert [row["command"] for row in rows] == [FAST] * 3 + [SLOW] * 3
+    assert len(json.loads(time("commands", FAST, "--json", verb="list")[1])) == 3
+    assert len(json.loads(time("commands", rows[0]["id"], "--json", verb="list")[1])) == 1
+    assert "levelbench time" in time("commands", "make", verb="list")[1]
+    assert "begun" in time("commands", "latest", verb="list")[1]
+
+
+def test_show_prints_of_commands_what_was_printed_of_them(time, still):
+    _, printed, _ = time(FAST, "--vs", SLOW, "-n", 3)
+    code, shown, _ = time(FAST, SLOW, verb="show")
+    (verdict,) = (line for line in printed.splitlines() if line.startswith("SLOWER"))
+    assert code == 0
+    assert verdict in shown
+    assert shown.count("record (done)") == 6
+    assert len(json.loads(time(FAST, "--json", verb="show")[1])[0]["entries"]) == 1
+
+
+def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
+    time(FAST, "-n", 3)
+    time(FAST, "-n", 3)
+    assert "n = 3." in time("sleep", verb="show")[1]
+
+
+@pytest.mark.parametrize("words", [("--clock", "wall"), ("--trace", "t.json")])
+def test_commands_have_neither_clock_nor_trace(time, still, words):
+    time(FAST, "-n", 1)
+    code, _, err = time("sleep", *words, verb="show")
+    assert code == 2
+    assert "neither phases, clock" in err

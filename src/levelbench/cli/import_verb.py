@@ -101,9 +101,9 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
 def _timings(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, Any]) -> int:
     from dataclasses import asdict
 
-    from levelbench.cli.time_verb import summary_lines, summary_table
     from levelbench.importing.timings import import_timings, read_timings
     from levelbench.records.commands import summarise_commands
+    from levelbench.report.commands import summary_lines, summary_table
 
     if given["target"] is not None:
         raise UsageError("--target with a benchmark of commands", "it has no quality", "leave it out")

@@ -13,7 +13,8 @@ from levelbench.errors import LevelbenchError, UnknownNameError
 
 __all__ = ["command"]
 
-KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks", "runs", "inference")
+_WHAT_THERE_IS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks")
+KINDS = (*_WHAT_THERE_IS, "runs", "inference", "commands")
 # Long, or slow to find out: listed where they are asked for.
 _ASKED_FOR = ("networks", "transforms", "schemes", "engines")
 _COUNTS = ("parameters", "published parameters", "published multiply-adds")
@@ -47,13 +48,14 @@ def command(
       levelbench list networks
       levelbench list runs 'digits[framework=torch]' --sort time_to_accuracy_s --limit 10
       levelbench list inference 'digits[scenario=offline]' --sort samples_per_s
+      levelbench list commands 'python train.py' --sort wall_s
     """
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("list", kind, KINDS)
     if kind == "runs":
         return _runs(store_path, selection, sort, limit, as_json, with_superseded)
-    if kind == "inference":
-        return _inference(store_path, selection, sort, limit, as_json)
+    if kind in ("inference", "commands"):
+        return _processes(kind, store_path, selection, sort, limit, as_json)
     makers = {
         "tasks": _tasks,
         "frameworks": _frameworks,
@@ -275,28 +277,44 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
         )
     else:
         shared.print_tables(rows_table(rows))
-    if (store_path / "inference").is_dir():
-        click.echo("\nlevelbench list inference shows the measurements of inference")
+    for kind, (what, _) in _OF_PROCESSES.items():
+        if (store_path / kind).is_dir():
+            click.echo(f"\nlevelbench list {kind} shows the {what}")
     return 0
 
 
-def _inference(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
+_OF_PROCESSES = {
+    "inference": ("measurements of inference", "levelbench infer digits measures some"),
+    "commands": ("commands that were timed", "levelbench time 'python train.py' times one"),
+}
+"""Kinds of which a record is one process: what they are, and how to get some."""
+
+
+def _processes(kind: str, store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
     """One row a process; a figure that one has not stands last, whichever way they are sorted."""
-    from levelbench.records.inference_selection import select_inference
+    from levelbench.records.commands import CommandRecord
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.process_selection import select_processes
+    from levelbench.report.commands import command_row, command_rows_table
     from levelbench.report.inference import inference_row, inference_rows_table
 
     name, descending = sort.removeprefix("-"), sort.startswith("-")
-    newest = (name, descending) == ("started", True)
-    rows = [inference_row(each) for each in select_inference(store_path, selection or "", limit if newest else None)]
+    most = limit if (name, descending) == ("started", True) else None
+    if kind == "inference":
+        found = select_processes(InferenceRecord, store_path, selection or "", most)
+        rows, make = [inference_row(each) for each in found], inference_rows_table
+    else:
+        timed = select_processes(CommandRecord, store_path, selection or "", most)
+        rows, make = [command_row(each) for each in timed], command_rows_table
     if rows and name not in rows[0]:
-        raise UnknownNameError("column of inference", name, list(rows[0]))
+        raise UnknownNameError(f"column of {kind}", name, list(rows[0]))
     known = sorted((row for row in rows if row[name] is not None), key=lambda row: row[name], reverse=descending)
     rows = [*known, *(row for row in rows if row[name] is None)][:limit]
     if as_json:
         shared.emit_json(rows)
     elif not rows:
         of = f" of {selection}" if selection else ""
-        click.echo(f"no inference{of} in {store_path}: levelbench infer digits measures some")
+        click.echo(f"no {kind}{of} in {store_path}: {_OF_PROCESSES[kind][1]}")
     else:
-        shared.print_tables(inference_rows_table(rows))
+        shared.print_tables(make(rows))
     return 0

@@ -1,8 +1,8 @@
-"""``levelbench show``: one run or several: phases, curve, warnings, environment; or a measurement of inference."""
+"""``levelbench show``: one run or several: phases, curve, warnings, environment; or what infer and time measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,9 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.records import Record, RunSummary, Store
+    from levelbench.records.commands import CommandRecord
     from levelbench.records.inference import InferenceRecord
+    from levelbench.report.tables import Table
 
 __all__ = ["command"]
 
@@ -32,30 +34,34 @@ def command(
     as_json: bool,
     **view: Any,
 ) -> int:
-    """Show runs, or what infer measured; without an argument the latest run.
+    """Show runs, or what infer or time measured; without an argument the latest run.
 
     \b
       levelbench show
       levelbench show 3fa9
       levelbench show 'digits[framework=torch,seed=0]' --clock dawnbench
       levelbench show 'digits[scenario=single-stream]'
+      levelbench show 'python train.py'
       levelbench show 'digits[seed=0]' --trace digits.json
     """
-    from levelbench.errors import LevelbenchError, UsageError
+    from levelbench.errors import LevelbenchError
     from levelbench.records import read_record, summarise
+    from levelbench.records.commands import CommandRecord
+    from levelbench.records.inference import InferenceRecord
     from levelbench.records.integrity import require_consistent
+    from levelbench.records.process_selection import named_processes
 
     store = shared.open_store(store_path)
     words = runs or ("latest",)
     try:
         paths = _paths(shared.each_run(store, words))
     except LevelbenchError:
-        answers = _inference_named(store_path, words)
-        if answers:
-            if trace is not None:
-                raise UsageError("show --trace", "measurements of inference have no phases", "give runs") from None
-            viewed = any(each is not None for each in view.values())
-            return _show_inference(answers, as_json, with_environment, viewed)
+        answers = named_processes(InferenceRecord, store_path, words)
+        timed = [] if answers else named_processes(CommandRecord, store_path, words)
+        if answers or timed:
+            _refuse_view(trace, view)
+            shown = _show_inference(answers, as_json) if answers else _show_commands(timed, as_json)
+            return shown if as_json else _show_files([*answers, *timed], with_environment)
         paths = _paths(_with_superseded(store, words))
         if not paths:
             raise
@@ -119,45 +125,56 @@ def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
     return sorted(found.values(), key=lambda run: run.started)
 
 
-def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecord]:
-    """The records of inference that the words mean, each once, oldest first; none where a word means none."""
-    from levelbench.errors import LevelbenchError
-    from levelbench.records.inference_selection import select_inference
-
-    found: dict[Path, InferenceRecord] = {}
-    for word in words:
-        try:
-            meant = select_inference(store, word)
-        except LevelbenchError:
-            return []
-        if not meant:
-            return []
-        found |= {each.path: each for each in meant}
-    return sorted(found.values(), key=lambda record: (record.header.started, str(record.path)))
-
-
-def _show_inference(records: list[InferenceRecord], as_json: bool, with_environment: bool, viewed: bool) -> int:
-    """What ``levelbench infer`` printed of them: one table for all that differ in the framework alone."""
+def _refuse_view(trace: Path | None, view: dict[str, Any]) -> None:
     from levelbench.errors import UsageError
-    from levelbench.records.inference_selection import arms_among
+
+    if trace is not None or any(each is not None for each in view.values()):
+        asked = "show --trace" if trace is not None else "show --clock, --crossing or --target"
+        found = "these are processes that were timed, which have neither phases, clock, crossing nor target"
+        raise UsageError(asked, found, "leave it out")
+
+
+def _show_inference(records: list[InferenceRecord], as_json: bool) -> int:
+    """What ``levelbench infer`` printed of them: one table for all that differ in the framework alone."""
     from levelbench.records.inference_summary import summarise_inference
+    from levelbench.records.process_selection import arms_among
     from levelbench.report.inference import inference_lines, inference_table
 
-    if viewed:
-        found = "these are measurements of inference, which has neither clock nor crossing nor target"
-        raise UsageError("show --clock, --crossing or --target", found, "leave it out")
     measurements = arms_among(records)
     summaries = [summarise_inference(arms) for arms in measurements]
     if as_json:
         from levelbench.cli.as_json import inference_json
 
         shared.emit_json([inference_json(each, arms) for each, arms in zip(summaries, measurements, strict=True)])
-        return 0
-    for each in summaries:
-        shared.print_tables(inference_table(each))
-        for line in ("", *inference_lines(each)):
-            click.echo(shared.visible(line))
-        click.echo()
+    for each in () if as_json else summaries:
+        _print_all(inference_table(each), inference_lines(each))
+    return 0
+
+
+def _show_commands(records: list[CommandRecord], as_json: bool) -> int:
+    """What ``levelbench time`` printed of them: the last process of each number of each command, on each machine."""
+    from dataclasses import asdict
+
+    from levelbench.records.commands import summarise_commands
+    from levelbench.records.process_selection import arms_among
+    from levelbench.report.commands import summary_lines, summary_table
+
+    summaries = [summarise_commands(arms) for arms in arms_among(records)]
+    if as_json:
+        shared.emit_json([asdict(each) for each in summaries])
+    for each in () if as_json else summaries:
+        _print_all(summary_table(each), summary_lines(each))
+    return 0
+
+
+def _print_all(table: Table, lines: list[str]) -> None:
+    shared.print_tables(table)
+    for line in ("", *lines):
+        click.echo(shared.visible(line))
+    click.echo()
+
+
+def _show_files(records: Sequence[InferenceRecord | CommandRecord], with_environment: bool) -> int:
     if with_environment:
         shared.emit_json(records[0].header.environment)
     for record in records:

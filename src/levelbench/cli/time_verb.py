@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record
     from levelbench.records.commands import CommandRecord, CommandSpecification, CommandSummary
-    from levelbench.report.tables import Table
 
     CommandPlan = Plan[CommandSpecification, CommandRecord]
     Made = tuple[Plan[Arm, Record], dict[Place, Record]]
 
-__all__ = ["command", "summary_lines", "summary_table"]
+__all__ = ["command"]
 
 _UNCLEAR = 4
 
@@ -278,46 +277,10 @@ def _remark(record: CommandRecord) -> str:
     return record.outcome.reason if record.outcome is not None else ""
 
 
-def summary_table(summary: CommandSummary) -> Table:
-    """A row a command, with the geometric means and their intervals."""
-    from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
-
-    notes = []
-    for count in sorted({len(each.times_s) for each in summary.entries}):
-        shown = f"{summary.level * 100:.3g} % interval" if count > 5 else "lowest to highest: too few for an interval"
-        notes.append(f"geometric mean [{shown}], n = {count}.")
-    return Table.of(
-        "commands",
-        "Commands",
-        summary.entries,
-        (Column("command", "command"), lambda each: each.name),
-        (Column("time_s", "time", ColumnKind.TIME_S), lambda each: estimate_cell(each.wall.estimate)),
-        (Column("user_s", "user", ColumnKind.TIME_S), lambda each: estimate_cell(each.user.estimate)),
-        (Column("system_s", "system", ColumnKind.TIME_S), lambda each: estimate_cell(each.system.estimate)),
-        (
-            Column("peak_memory_b", "peak memory", ColumnKind.BYTES),
-            lambda each: estimate_cell(each.memory.estimate, each.memory.reason),
-        ),
-        (Column("failed", "failed", ColumnKind.NUMBER), lambda each: each.failed or None),
-        notes=notes,
-    ).without_empty()
-
-
-def summary_lines(summary: CommandSummary) -> list[str]:
-    """The verdicts with their reasons, then the doubts."""
-    from levelbench.measure.verdict import format_verdict
-
-    first, *others = summary.entries
-    lines = []
-    for each in others:
-        if each.verdict is not None:
-            lines.append(format_verdict(each.verdict, first.name, each.name))
-            lines += [f"  why: {each.why}"] * bool(each.why)
-    return [*lines, *(f"doubt: {each}" for each in summary.suspect)]
-
-
 def _show(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
     from dataclasses import asdict
+
+    from levelbench.report.commands import summary_lines, summary_table
 
     tables, lines = [summary_table(summary)], summary_lines(summary)
     shared.present(

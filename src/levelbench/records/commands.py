@@ -92,6 +92,11 @@ class CommandRecord(ProcessRecord[CommandHeader]):
             "outcome": found.last(CommandOutcome),
         }
 
+    @classmethod
+    def names(cls, header: CommandHeader) -> tuple[str, ...]:
+        """Its program, and the whole of it."""
+        return header.specification.title, header.specification.command
+
 
 class CommandWriter(ProcessWriter[CommandHeader, CommandEvent]):
     """An open record of a command's process."""

@@ -21,6 +21,7 @@ from levelbench.measure.statistics import (
     Estimate,
     Interval,
     estimate,
+    estimate_median,
     estimate_signed,
     geometric_mean,
     holm,
@@ -60,14 +61,16 @@ def figure_of(
 ) -> Figure:
     """The figure of ``values``; without any, one that gives ``reason``.
 
-    A difference (``signed``) has a mean; a cost, which is positive, a median or geometric mean. By default the values
-    decide which it is.
+    A difference (``signed``) has a mean; a cost, which is positive, a median or geometric mean, and a median where some
+    are zero. By default the values decide which it is.
     """
     if not values:
         return Figure({}, None, reason, unit, method)
+    least = min(values.values())
     if signed is None:
-        signed = any(value <= 0 for value in values.values())
-    choose = estimate_signed if signed else estimate
+        signed = least < 0
+    # Zero has no logarithm: a processor time below the kernel's tick, an error of exact results.
+    choose = estimate_signed if signed else estimate if least > 0 else estimate_median
     return Figure(values, choose(list(values.values()), level), "", unit, method)
 
 

@@ -25,6 +25,7 @@ from levelbench.records.processes import (
     ProcessWriter,
 )
 from levelbench.records.schema import Count, Measurement, Samples, key_of
+from levelbench.records.selection import Value
 from levelbench.records.writer import path_part
 
 if TYPE_CHECKING:
@@ -262,6 +263,31 @@ class InferenceRecord(ProcessRecord[InferenceHeader]):
             "audits": found.all(Audit),
             "outcome": found.last(InferenceOutcome),
         }
+
+    @classmethod
+    def names(cls, header: InferenceHeader) -> tuple[str, ...]:
+        """The task and the model."""
+        return header.specification.model.task, header.specification.model.name
+
+    @classmethod
+    def words(cls, header: InferenceHeader) -> dict[str, Value]:
+        """The settings of the model, too."""
+        specification = header.specification
+        arm = specification.arm
+        return {
+            **specification.model.settings,
+            "scenario": specification.scenario.name,
+            "framework": arm.framework,
+            "mode": arm.mode,
+            "device": arm.device,
+            "recipe": specification.model.recipe,
+            "preprocessing": specification.preprocessing,
+        }
+
+    @classmethod
+    def measurement(cls, header: InferenceHeader) -> str:
+        """All but the arm."""
+        return key_of(msgspec.structs.replace(header.specification, arm=InferenceArm("")))
 
     def seconds(self, name: str) -> NDArray[np.float64]:
         """The raw values of that name in seconds; none where there are none."""

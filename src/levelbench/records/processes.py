@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from levelbench import __version__
 from levelbench.errors import RecordError, StoreError
@@ -22,6 +22,7 @@ from levelbench.measure.clocks import utc_now
 from levelbench.records import lines
 from levelbench.records.reader import FileLines, read_header, read_lines
 from levelbench.records.schema import SCHEMA, Count, key_of
+from levelbench.records.selection import Value
 from levelbench.records.writer import RecordWriter, path_part
 
 __all__ = ["ENDING", "FileLines", "ProcessEnd", "ProcessFormat", "ProcessHeader", "ProcessRecord", "ProcessWriter"]
@@ -89,6 +90,22 @@ class ProcessRecord(ABC, Generic[H]):
     @abstractmethod
     def _parts(cls, found: FileLines[Any, Any], asked: str) -> dict[str, Any]:
         """What this kind has besides a header and an end, by the names of its fields."""
+
+    @classmethod
+    def names(cls, header: H) -> tuple[str, ...]:
+        """The words that mean it."""
+        return (header.specification.title,)
+
+    @classmethod
+    def words(cls, header: H) -> dict[str, Value]:
+        """What it can be chosen by, besides its id, key and number."""
+        found: dict[str, Any] = structs.asdict(header.specification)
+        return {name: each for name, each in found.items() if isinstance(each, str | int | float)}
+
+    @classmethod
+    def measurement(cls, header: H) -> str:
+        """What it has in common with the other arms of its measurement."""
+        return ""
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -7,7 +7,8 @@ from msgspec import structs
 from tests.records.inference_records import OFFLINE, SINGLE, specification, write
 
 from levelbench.errors import RecordError, UnknownNameError
-from levelbench.records.inference_selection import arms_among, select_inference
+from levelbench.records.inference import InferenceRecord
+from levelbench.records.process_selection import arms_among, named_processes, select_processes
 
 
 @pytest.fixture
@@ -36,37 +37,37 @@ def store(tmp_path):
     ],
 )
 def test_a_word_means_a_task_the_latest_or_what_has_these_parts(store, word, seeds):
-    assert [each.header.seed for each in select_inference(store, word)] == seeds
+    assert [each.header.seed for each in select_processes(InferenceRecord, store, word)] == seeds
 
 
 def test_a_file_a_folder_and_the_beginning_of_an_id_are_meant(store):
-    first = select_inference(store)[-1]
-    assert [each.path for each in select_inference(store, str(first.path))] == [first.path]
-    assert len(select_inference(store / "elsewhere", f"{store}/inference")) == 4
+    first = select_processes(InferenceRecord, store)[-1]
+    assert [each.path for each in select_processes(InferenceRecord, store, str(first.path))] == [first.path]
+    assert len(select_processes(InferenceRecord, store / "elsewhere", f"{store}/inference")) == 4
     write(store, specification("jax"), 12345, n=100)
-    assert [each.header.id for each in select_inference(store, "id12")] == ["id12345"]
-    assert select_inference(store, "id1") == []
+    assert [each.header.id for each in select_processes(InferenceRecord, store, "id12")] == ["id12345"]
+    assert select_processes(InferenceRecord, store, "id1") == []
 
 
 def test_at_most_so_many_are_read(store):
-    assert [each.header.seed for each in select_inference(store, "digits", 2)] == [3, 2]
+    assert [each.header.seed for each in select_processes(InferenceRecord, store, "digits", 2)] == [3, 2]
 
 
 def test_a_filter_by_what_no_record_has_is_refused(store):
     with pytest.raises(UnknownNameError, match="close: scenario"):
-        select_inference(store, "[scenari=offline]")
+        select_processes(InferenceRecord, store, "[scenari=offline]")
 
 
 def test_a_damaged_record_is_passed_over_unless_it_is_named(store):
-    path = select_inference(store)[0].path
+    path = select_processes(InferenceRecord, store)[0].path
     path.write_text("{}\n")
-    assert len(select_inference(store)) == 3
+    assert len(select_processes(InferenceRecord, store)) == 3
     with pytest.raises(RecordError):
-        select_inference(store, str(path))
+        select_processes(InferenceRecord, store, str(path))
 
 
 def test_arms_that_differ_in_the_framework_alone_are_of_one_measurement(store):
-    measurements = arms_among(select_inference(store))
+    measurements = arms_among(named_processes(InferenceRecord, store, ["digits"]))
     seeds = [[[each.header.seed for each in arm] for arm in arms] for arms in measurements]
     assert seeds == [[[0], [2]], [[3]]]
 

@@ -1,0 +1,110 @@
+"""Which records of processes are meant: the grammar of runs, with what each kind of them has.
+
+Headers are read first and whole records only of what is meant, since one may hold a million latencies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError
+from levelbench.measure.environment import machine_of
+from levelbench.records.processes import ENDING, ProcessHeader, ProcessRecord
+from levelbench.records.selection import Selector, Value, parse_selector, parse_value
+
+__all__ = ["arms_among", "named_processes", "select_processes"]
+
+Kind = TypeVar("Kind", bound=ProcessRecord[Any])
+_AFTERWARDS = ("status",)
+_PREFIXES = ("id", "key", "revision")
+
+
+def select_processes(kind: type[Kind], store: Path, word: str = "", limit: int | None = None) -> list[Kind]:
+    """The records of ``kind`` that ``word`` means, newest first, at most ``limit``; all of the store for an empty word.
+
+    ``digits``, an id's beginning, ``latest:3``, a file or a folder, with filters such as ``[scenario=offline]``. Raises
+    ``UnknownNameError`` for a filter by what no record has, ``RecordError`` for a file that is named and damaged.
+    """
+    if word.endswith(ENDING):
+        return [kind.read(word)]
+    chosen = parse_selector(word) if word else Selector("")
+    place = chosen.path or store / kind.form.folder
+    headers = list(kind.headers(place))
+    _require_known(kind, chosen, [header for _, header in headers])
+    meant = [(header.started, str(path)) for path, header in headers if _meant(kind, chosen, header)]
+    found: list[Kind] = []
+    most = chosen.latest or limit
+    for _, path in sorted(meant, reverse=True):
+        if most is not None and len(found) == most:
+            break
+        with suppress(RecordError, StoreError):
+            record = kind.read(path)
+            if all(record.status == text for name, text in chosen.filters if name in _AFTERWARDS):
+                found.append(record)
+    return found[:limit]
+
+
+def named_processes(kind: type[Kind], store: Path, words: Iterable[str]) -> list[Kind]:
+    """The records that the words mean, each once, those of a word oldest first; none where a word means none."""
+    found: dict[Path, Kind] = {}
+    for word in words:
+        try:
+            meant = select_processes(kind, store, word)
+        except LevelbenchError:
+            return []
+        if not meant:
+            return []
+        for each in reversed(meant):
+            found.setdefault(each.path, each)
+    return list(found.values())
+
+
+def arms_among(records: Sequence[Kind]) -> list[list[list[Kind]]]:
+    """The whole ones by measurement, arm and process: as summaries take them, one measurement at a time.
+
+    Arms of one measurement were on one machine, and come in the order of the records; of a process that was made anew
+    the newest record counts.
+    """
+    found: dict[tuple[str, str], dict[str, dict[int, Kind]]] = {}
+    for record in records:
+        if record.status == "done":
+            header = record.header
+            arms = found.setdefault((record.measurement(header), machine_of(header.environment)), {})
+            own = arms.setdefault(header.key, {})
+            before = own.get(header.seed)
+            own[header.seed] = record if before is None or before.header.started <= header.started else before
+    return [[list(processes.values()) for processes in arms.values()] for arms in found.values()]
+
+
+def _words(kind: type[Kind], header: ProcessHeader[Any]) -> dict[str, Value]:
+    """What filters may name."""
+    return {**kind.words(header), "id": header.id, "key": header.key, "seed": header.seed}
+
+
+def _meant(kind: type[Kind], chosen: Selector, header: ProcessHeader[Any]) -> bool:
+    if chosen.word and chosen.word not in kind.names(header) and not _begins(header.id, chosen.word):
+        return False
+    words = _words(kind, header)
+    return all(_agrees(words.get(name), name, text) for name, text in chosen.filters if name not in _AFTERWARDS)
+
+
+def _begins(identity: str, word: str) -> bool:
+    return re.fullmatch("[0-9a-z]{4,}", word) is not None and identity.startswith(word)
+
+
+def _agrees(value: Value | None, name: str, text: str) -> bool:
+    if name in _PREFIXES:
+        return str(value).startswith(text)
+    wanted = parse_value(text)
+    return value is not None and (value == wanted and isinstance(value, bool) == isinstance(wanted, bool))
+
+
+def _require_known(kind: type[Kind], chosen: Selector, headers: list[ProcessHeader[Any]]) -> None:
+    known = {name for header in headers for name in _words(kind, header)} | set(_AFTERWARDS)
+    for name, _ in chosen.filters if headers else ():
+        if name not in known:
+            raise UnknownNameError(f"filter of {kind.form.folder}", name, sorted(known))
