@@ -231,7 +231,7 @@ def test_a_ceiling_that_was_exceeded_is_doubted(tmp_path):
 
 def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):
     summary = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [1.0]], suspect=("others kept a core busy",))])
-    assert summary.suspect == ("torch, 2 of 2 processes: others kept a core busy",)
+    assert summary.suspect == ("2 of 2 processes of torch: others kept a core busy",)
 
 
 def test_frameworks_that_were_measured_one_after_the_other_get_no_verdict(tmp_path):

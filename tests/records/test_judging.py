@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from levelbench.records.doubts import told_doubts
 from levelbench.records.figures import pair, planned_effect, verdicts
 
 
@@ -30,3 +31,14 @@ def test_the_smallest_effect_of_any_record_counts():
     records = [SimpleNamespace(header=SimpleNamespace(planned_effect=each)) for each in (None, 0.1, 0.05)]
     assert planned_effect(records) == 0.05
     assert planned_effect(records[:1]) is None
+
+
+def test_every_reason_to_doubt_is_told_once_with_the_processes_of_each_arm():
+    suspects = [
+        [["others kept 0.2 cores busy"], ["others kept 0.9 cores busy", "its clock went back"]],
+        [[], ["its clock went back"]],
+    ]
+    assert told_doubts(["a", "b"], suspects) == [
+        "2 of 2 processes of a: others kept 0.9 cores busy",
+        "1 of 2 processes of a and 1 of 2 processes of b: its clock went back",
+    ]

@@ -82,7 +82,7 @@ def test_arms_that_were_measured_one_after_the_other_are_doubted(tmp_path):
 
 def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):
     summary = summarise_networks([[arm(tmp_path, "torch", [1.0] * 2, suspect=("others kept a core busy",))]])
-    assert summary.suspect == ("torch, 2 of 2 processes: others kept a core busy",)
+    assert summary.suspect == ("2 of 2 processes of torch: others kept a core busy",)
 
 
 def test_a_transformed_network_is_an_arm_of_its_own(tmp_path):

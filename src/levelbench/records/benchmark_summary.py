@@ -15,6 +15,7 @@ import numpy as np
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Problem
+from levelbench.records.doubts import told_doubts
 from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
@@ -24,7 +25,6 @@ from levelbench.records.figures import (
     planned_effect,
     share_of,
     starts_of,
-    told_doubts,
     total_of,
     unlike,
     worst_status,
@@ -106,7 +106,7 @@ def summarise_benchmark(
         level=level,
         margin=margin,
         suspect=(
-            *(doubt for name, arm in zip(names, arms, strict=True) for doubt in told_doubts(name, _suspects(arm))),
+            *told_doubts(names, [_suspects(arm) for arm in arms]),
             *unlike(names, threads, [list(each.values()) for each in starts]),
             *exceeded(columns),
         ),

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict
-from levelbench.records.figures import Figure, judged, measured, planned_effect, starts_of, told_doubts, unlike
+from levelbench.records.doubts import told_doubts
+from levelbench.records.figures import Figure, judged, measured, planned_effect, starts_of, unlike
 from levelbench.records.processes import (
     FileLines,
     ProcessEnd,
@@ -152,7 +153,7 @@ def summarise_commands(
     columns = judged([[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect)
     names = [each.name for each in entries]
     suspects = [[[] if each.end is None else each.end.suspect for each in records] for records in arms]
-    doubts = [doubt for name, own in zip(names, suspects, strict=True) for doubt in told_doubts(name, own)]
+    doubts = told_doubts(names, suspects)
     again = unlike(names, [None] * len(arms), [list(each.values()) for each in starts])
     first, *others = [column[0] for column in columns]
     explained = [_explained(first, each) for each in others]

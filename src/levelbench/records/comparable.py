@@ -7,7 +7,6 @@ verdict. A check is a small function over both sides; a new one is added to ``_C
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +17,9 @@ from msgspec.structs import replace
 from levelbench.errors import IncomparableError, RecordError
 from levelbench.measure.crossing import RULES
 from levelbench.measure.policies import POLICIES
+from levelbench.records.doubts import told_doubts
 from levelbench.records.schema import DatasetFacts, key_of
-from levelbench.records.summary import RunGroup, RunSummary, without_figures
+from levelbench.records.summary import RunGroup, RunSummary
 
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference
@@ -31,7 +31,6 @@ _ORDER: tuple[Weight, ...] = ("refuse", "no verdict", "doubt", "note")
 _SHOWN = 4
 _FINE = 5
 """So many phases with nanoseconds in them are never the same by chance."""
-_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -546,19 +545,10 @@ def _doubts(sides: Sides) -> Iterator[Caveat]:
 
 def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     """Each reason to doubt the runs of ``groups``, once, with how many runs of which group it concerns."""
-    found: dict[str, dict[int, list[str]]] = {}
-    for at, group in enumerate(groups):
-        for run in ended(group):
-            # Sentences that differ in their figures only are one reason; a run counts once for it.
-            for kind, doubt in {without_figures(each): each for each in run.suspect}.items():
-                found.setdefault(kind, {}).setdefault(at, []).append(doubt)
-    caveats = []
-    for by_group in found.values():
-        counts = [
-            f"{len(same)} of {len(ended(groups[at]))} runs of {groups[at].label}" for at, same in by_group.items()
-        ]
-        worst = max((each for same in by_group.values() for each in same), key=_figures)
-        caveats.append(Caveat("doubts", "doubt", f"{' and '.join(counts)}: {worst}"))
+    suspects = [[run.suspect for run in ended(group)] for group in groups]
+    caveats = [
+        Caveat("doubts", "doubt", each) for each in told_doubts([each.label for each in groups], suspects, "runs")
+    ]
     return [*caveats, *(caveat for group in groups for caveat in _repeated(group))]
 
 
@@ -572,10 +562,6 @@ def _repeated(group: RunGroup) -> Iterator[Caveat]:
     if count := sum(len(each) for each in seeds.values() if len(each) > 1):
         text = f"{count} of {len(runs)} runs of {group.label} have other seeds and the same losses to the last digit"
         yield Caveat("copies", "doubt", f"{text}: the seed changes nothing, or they are copies of one run")
-
-
-def _figures(text: str) -> list[float]:
-    return [float(each) for each in _FIGURE.findall(text)]
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -32,7 +32,7 @@ from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, Verdic
 from levelbench.records.schema import Measurement
 
 __all__ = ["PAIRS_NEED", "ArmTotal", "CeilingShare", "Figure", "Pair", "exceeded", "figure_of", "judged"]
-__all__ += ["largest_ceilings", "measured", "pair", "planned_effect", "rate", "share_of", "told_doubts", "total_of"]
+__all__ += ["largest_ceilings", "measured", "pair", "planned_effect", "rate", "share_of", "total_of"]
 __all__ += ["unlike", "verdicts", "worst_status"]
 
 
@@ -273,13 +273,6 @@ def largest_ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 if name not in limits or limit["value"] > limits[name]["value"]:
                     limits[name] = limit
     return best
-
-
-def told_doubts(name: str, suspects: Sequence[Sequence[str]]) -> list[str]:
-    """The first process's doubts, and in how many of them there were any: their figures differ, not their sense."""
-    doubtful = [each for each in suspects if each]
-    shown = doubtful[0] if doubtful else []
-    return [f"{name}, {len(doubtful)} of {len(suspects)} processes: {doubt}" for doubt in shown]
 
 
 def share_of(

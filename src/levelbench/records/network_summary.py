@@ -21,6 +21,7 @@ import numpy as np
 from levelbench.measure.statistics import Estimate, arithmetic_mean, estimate, estimate_signed
 from levelbench.measure.statistics.intervals import quantile_estimate, values_needed
 from levelbench.measure.verdict import Verdict
+from levelbench.records.doubts import told_doubts
 from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
@@ -34,7 +35,6 @@ from levelbench.records.figures import (
     rate,
     share_of,
     starts_of,
-    told_doubts,
     total_of,
     unlike,
     worst_status,
@@ -256,7 +256,9 @@ def summarise_networks(
         level=level,
         margin=margin,
         suspect=(
-            *_doubts(titles, measured_by),
+            *told_doubts(
+                titles, [[each.end.suspect for each in records if each.end is not None] for records in measured_by]
+            ),
             *unlike(
                 titles,
                 [_threads(records) for records in measured_by],
@@ -388,13 +390,6 @@ def overhead(records: Sequence[NetworkRecord], level: float = 0.95) -> tuple[Fig
 
 def _measured(records: Sequence[NetworkRecord], name: str, unit: str, level: float) -> Figure:
     return measured(((each.header.seed, each.measurements) for each in records), name, unit, level)
-
-
-def _doubts(titles: Sequence[str], columns: Sequence[Sequence[NetworkRecord]]) -> list[str]:
-    found = []
-    for title, records in zip(titles, columns, strict=True):
-        found += told_doubts(title, [record.end.suspect for record in records if record.end is not None])
-    return found
 
 
 def _threads(records: Sequence[NetworkRecord]) -> int | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.records.doubts import without_figures
 from levelbench.records.integrity import contradictions
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import (
@@ -36,11 +36,10 @@ from levelbench.records.schema import (
 from levelbench.records.selection import Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["RunGroup", "RunSummary", "group_runs", "labels_of", "summarise", "without_figures"]
+__all__ = ["RunGroup", "RunSummary", "group_runs", "labels_of", "summarise"]
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
 class RunSummary(Struct, frozen=True):
@@ -242,11 +241,6 @@ def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
         f"its {target.metric} was at the target when it was first told, and {target.direction} is taken for better: "
         "look whether it is, or evaluate more often"
     ]
-
-
-def without_figures(doubt: str) -> str:
-    """A sentence with its figures taken out: those that differ in nothing else are one reason."""
-    return _FIGURE.sub("#", doubt)
 
 
 def _given(record: Record) -> dict[str, Any]:
