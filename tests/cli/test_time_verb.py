@@ -224,3 +224,9 @@ def test_commands_have_neither_clock_nor_trace(time, still, words):
     code, _, err = time("sleep", *words, verb="show")
     assert code == 2
     assert "neither phases, clock" in err
+
+
+def test_what_was_ended_at_its_time_limit_has_no_time_to_count(time):
+    code, _, err = time("sleep 9", "--timeout", "0.05", "--ignore-failure", "-n", 2)
+    assert code == 1
+    assert "did not end within" in err

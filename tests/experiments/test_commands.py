@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.experiments.commands import carry_out_command, doubts_of, make_command, numbered
+from levelbench.experiments.commands import carry_out_command, doubts_of, failure_of, make_command, numbered
 from levelbench.records.commands import CommandRecord, summarise_commands
 
 PYTHON = sys.executable
@@ -70,6 +70,11 @@ def test_a_program_smaller_than_we_are_has_no_known_peak():
 @pytest.mark.parametrize(("text", "code"), [("true", 0), ("sh -c 'exit 7'", 7), (r"sh -c 'kill -9 $$'", -9)])
 def test_its_exit_code_is_told_and_a_signals_number_below_zero(text, code):
     assert carried_out(text).exit_code == code
+
+
+def test_a_signal_without_a_name_is_told_by_its_number():
+    ended = carried_out("sh -c 'kill -40 $$'")
+    assert failure_of(ended, None) == "it was killed by signal 40"
 
 
 def test_what_outlives_its_time_is_ended_with_all_that_it_started():

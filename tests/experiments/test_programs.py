@@ -19,6 +19,8 @@ from levelbench.errors import MissingError, UsageError
 from levelbench.experiments.commands import make_command
 from levelbench.experiments.programs import Printed, ProgressFile, make_arm, read_target
 from levelbench.records import group_runs, read_record, summarise
+from levelbench.report.runs import curve_table
+from levelbench.report.tables import to_text
 
 ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
 
@@ -41,6 +43,13 @@ ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
         (LOSS, "step:125/1480 val_loss:4.3719 train_time:29736ms", 4.3719, None),
         (LOSS, "epoch=1 val_loss=3.1", 3.1, 1),
         (LOSS, "val_loss: 91%", 91, None),
+        (ACCURACY, "Epoch 3 train_loss: 0.1 accuracy: 0.91", 0.91, 3),
+        (ACCURACY, "epoch 2 train/acc=0.99, train_time: 3, accuracy=0.91", 0.91, 2),
+        (ACCURACY, "Train | loss 0.1 | acc 0.99 || Val | loss 0.3 | accuracy 0.91", 0.91, None),
+        (ACCURACY, "accuracy: 0.91 (train loss 0.2)", 0.91, None),
+        (ACCURACY, "accuracy 0.91, best 0.95", 0.91, None),
+        (ACCURACY, '{"split": "validation", "accuracy": 0.91, "best": 0.95}', 0.91, None),
+        (ACCURACY, "accuracy: 0.91 on test, trained 3 epochs", 0.91, None),
         (ACCURACY, ':::MLLOG {"key": "accuracy", "value": 0.7, "metadata": {"epoch_num": 4}}', 0.7, 4),
     ],
 )
@@ -59,6 +68,16 @@ def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
         "accuracy: 1/10",
         "train/accuracy: 0.95",
         "target accuracy: 0.94",
+        "Train | loss 0.1 | accuracy 0.98",
+        "[train] accuracy: 0.98",
+        '{"split": "train", "accuracy": 0.98}',
+        '{"accuracy": 0.98, "split": "train"}',
+        "accuracy: 0.98 (train)",
+        "New best model saved (accuracy: 0.951)",
+        "top-5 accuracy: 0.99",
+        "batch 30 accuracy: 0.95",
+        "running accuracy 0.95",
+        "Val done. Training: accuracy 0.98",
         "Namespace(lr=0.1, accuracy=0.95)",
         "accuracy: 0.9.1",
         ':::MLLOG {"key": "loss", "value": 0.7}',
@@ -176,6 +195,23 @@ def test_lines_are_cut_at_returns_of_the_carriage_which_stay_with_them(run, reco
     assert "markdown: out.md" in out
     (found,) = records()
     assert [each.quality["validation"] for each in found.evaluations] == [0.5, 0.95, 0.96]
+
+
+def test_what_a_program_does_not_tell_is_not_made_up(run, records):
+    program = """
+        import time
+        for epoch in range(1, 60):
+            time.sleep(0.01)
+            print(f"accuracy: {1 - 0.5 ** epoch}", flush=True)
+    """
+    _, out, _ = run(program, "--target", "accuracy=0.9", "-n", 1)
+    found = summarise(records()[0])
+    assert (found.epochs_to_target, found.samples_to_target, found.steps_to_target, found.time_per_step_s) == (
+        None,
+    ) * 4
+    assert "0 epochs" not in out
+    curve = to_text(curve_table(records()[0], found)).splitlines()
+    assert [line for line in curve if "target reached" in line] == curve[-1:]
 
 
 def test_a_program_that_misses_its_target_has_tried_until_its_end(run, records):

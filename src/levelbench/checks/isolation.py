@@ -28,7 +28,7 @@ from levelbench import errors
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.measure.forking import die_with_parent
 
-__all__ = ["JsonLine", "Say", "run_isolated"]
+__all__ = ["JsonLine", "Say", "run_isolated", "signal_name"]
 
 JsonLine = dict[str, Any]
 Say = Callable[[JsonLine], None]
@@ -95,7 +95,7 @@ def run_isolated(
         printed.seek(0)
         said = printed.read()
     code = process.returncode
-    ended = signal.Signals(-code).name if code < 0 else f"exit code {code}" if code else ""
+    ended = signal_name(-code) if code < 0 else f"exit code {code}" if code else ""
     error = _again(failure, said) if failure else None
     return Ended(timed_out[0], said, None, error) if timed_out else Ended(ended, said, code, error)
 
@@ -203,3 +203,11 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL``; ``signal 40`` for one without a name, as real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -150,7 +150,8 @@ class LiveWatcher(Watcher[Record]):
             self._note(turn.arm, record)
             run = summarise(record, clock=self._arms[turn.arm].specification.clock)
             outcome = (
-                f"reached in {run.time_to_accuracy_s:.3g} s, {run.epochs_to_target:.3g} epochs"
+                f"reached in {run.time_to_accuracy_s:.3g} s"
+                + ("" if run.epochs_to_target is None else f", {run.epochs_to_target:.3g} epochs")
                 if run.time_to_accuracy_s is not None
                 else f"missed after {run.given_up_s or 0:.3g} s"
             )

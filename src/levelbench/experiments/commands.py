@@ -28,6 +28,7 @@ from typing import IO, Any, final
 
 from msgspec import structs
 
+from levelbench.checks.isolation import signal_name
 from levelbench.errors import CheckFailedError, MissingError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.processes import need_folder
@@ -490,7 +491,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
                 )
             writer.add(ProcessEnd(suspect, after))
         record = CommandRecord.read(writer.path)
-        if not reason or self._ignore:
+        # What was ended at its time limit has no time of its own.
+        if not reason or (self._ignore and not ended.timed_out):
             return record, None
         said = ended.errors.splitlines()
         found = f"{reason}{': ' + said[-1] if said else ''}"
@@ -528,7 +530,7 @@ def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:
     if ended.timed_out:
         return f"it did not end within {timeout_s:g} s"
     if ended.exit_code < 0:
-        return f"it was killed by {signal.Signals(-ended.exit_code).name}"
+        return f"it was killed by {signal_name(-ended.exit_code)}"
     return f"it ended with exit code {ended.exit_code}" if ended.exit_code else ""
 
 

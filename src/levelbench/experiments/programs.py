@@ -38,14 +38,37 @@ __all__ = ["HeldOut", "Printed", "ProgramRuns", "ProgressFile", "make_arm", "rea
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
-_NOT_IT = re.compile(r"(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?)[\s_/:-]*$", re.IGNORECASE)
-"""What before a metric's name says that the number after it is another quality."""
+_OTHER = re.compile(
+    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?|batch|running|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
+    # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
+    rf"(?![_/-]\w+[\"']?\s*[:=]\s*(?:{_NUMBER}))",
+    re.IGNORECASE,
+)
+"""What before a metric's name says that the number after it is another quality: one of training, or the best so far."""
+_HELD_OUT = re.compile(
+    r"(?<![a-z])(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|held[\s_-]?out)(?![a-z])", re.I
+)
+"""What says that it is the one that is meant."""
+_OF_TRAINING = re.compile(rf"(?<![a-z])train(?:ing)?(?![a-z])(?![\s_/-]*\w+[\"']?[\s:=]+(?:{_NUMBER}))", re.IGNORECASE)
+"""What says so behind it, as in ``accuracy: 0.98 (train)``."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
 _INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
 _MLLOG = ":::MLL"
 _TOGETHER_NS = 100_000
 _TEXT_BYTES = 1 << 20
+
+
+def _is_another(line: str, found: re.Match[str]) -> bool:
+    """Whether the number is another quality than that on held-out data, as far as the words around it tell."""
+    # A name such as val_accuracy says it itself.
+    before = line[: found.start() + len(found[0].split(found["quality"])[0])]
+    other, own = ([each.end() for each in words.finditer(before)] for words in (_OTHER, _HELD_OUT))
+    if other or own:
+        return max(other, default=-1) > max(own, default=-1)
+    after = line[found.end() :]
+    told = _OF_TRAINING.search(after)
+    return told is not None and not _HELD_OUT.search(after[: told.start()])
 
 
 class Printed:
@@ -96,7 +119,7 @@ class Printed:
         line = _COLOURS.sub("", line)
         found = list(self._quality.finditer(line))
         if self._guessed:
-            found = [] if "Namespace(" in line else [each for each in found if not _NOT_IT.search(line[: each.start()])]
+            found = [] if "Namespace(" in line else [each for each in found if not _is_another(line, each)]
         if not found:
             return None
         texts = {each.groupdict().get("quality") or each[1] for each in found}
@@ -198,7 +221,7 @@ class ProgressFile:
 _TRAINED = "levelbench: trained"
 _MOST_BYTES = 1 << 30
 _FAR = 0.05
-_PREDICTING_S, _PREDICTING_SHARE = 1.0, 0.2
+_PREDICTING_S, _PREDICTING_SHARE = 0.1, 0.2
 """Predictions may take so many seconds, or this share of the training, before they are a doubt."""
 
 

@@ -36,7 +36,7 @@ from levelbench.records.schema import (
 from levelbench.records.selection import Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["RunGroup", "RunSummary", "group_runs", "labels_of", "summarise"]
+__all__ = ["RunGroup", "RunSummary", "group_runs", "labels_of", "summarise", "tells_steps"]
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -149,6 +149,17 @@ class _Point(Struct, frozen=True):
     evaluation: Evaluation | None
 
 
+def tells_steps(record: Record) -> bool:
+    """Whether it is known what was done between evaluations; of a program that tells none each stretch counts as one.
+
+    A step, and an example, is then what nobody has counted.
+    """
+    counted = ((each.step, each.samples) for each in record.evaluations)
+    return record.header.specification.scored_by is None or any(
+        found != (number, number) for number, found in enumerate(counted, 1)
+    )
+
+
 def summarise(
     record: Record, *, clock: str | None = None, crossing: str | None = None, threshold: float | None = None
 ) -> RunSummary:
@@ -175,6 +186,7 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
+    told = tells_steps(record)
     return RunSummary(
         **_given(record),
         reached=point is not None,
@@ -185,11 +197,11 @@ def summarise(
         given_up_s=None if point else score.seconds,
         hopeless=point is None and _hopeless(record, crossing),
         excluded_s=score.excluded_s,
-        epochs_to_target=at.epoch if at else None,
-        # A program that is watched from outside does not tell them.
-        samples_to_target=at.samples or None if at else None,
-        steps_to_target=at.step or None if at else None,
-        time_per_step_s=_median_s(record.samples.get("step_time")),
+        # A program need not tell how far it is.
+        epochs_to_target=at.epoch or None if at else None,
+        samples_to_target=at.samples or None if at and told else None,
+        steps_to_target=at.step or None if at and told else None,
+        time_per_step_s=_median_s(record.samples.get("step_time")) if told else None,
         phases_s={name: ns * 1e-9 for name, ns in last.phases_ns.items()},
         quality=_final_quality(record),
         peak_memory_bytes=memory.value,
@@ -235,7 +247,7 @@ def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
     from levelbench.measure.crossing import sign_of
 
     first = record.evaluations[0].quality.get("validation")
-    if first is None or sign_of(target.direction) * (first - target.threshold) < 0:
+    if first is None or math.isnan(first) or sign_of(target.direction) * (first - target.threshold) < 0:
         return []
     return [
         f"its {target.metric} was at the target when it was first told, and {target.direction} is taken for better: "

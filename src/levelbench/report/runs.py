@@ -18,7 +18,7 @@ from levelbench.records.reader import Record
 from levelbench.records.schema import Distribution
 from levelbench.records.selection import format_item, format_value, parse_item
 from levelbench.records.store import Row
-from levelbench.records.summary import RunSummary, labels_of
+from levelbench.records.summary import RunSummary, labels_of, tells_steps
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.remarks import Remarks, lint_words
@@ -26,7 +26,7 @@ from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, R
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
-    from levelbench.records.schema import Target
+    from levelbench.records.schema import Evaluation, Target
     from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = ["Spread", "curve_table", "groups_table", "mean_and_range", "phase_seconds", "phases_by_group"]
@@ -358,8 +358,8 @@ def _outcome(run: RunSummary) -> str:
     if run.time_to_accuracy_s is None:
         return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
     samples = f", {run.samples_to_target:,} samples" if run.samples_to_target else ""
-    epochs = f"{run.epochs_to_target:.4g} epochs{samples}"
-    return f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock, {epochs}{left_out}"
+    epochs = f", {run.epochs_to_target:.4g} epochs" if run.epochs_to_target is not None else ""
+    return f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock{epochs}{samples}{left_out}"
 
 
 def _time(seconds: float) -> str:
@@ -383,14 +383,18 @@ def phases_table(run: RunSummary) -> Table:
 def curve_table(record: Record, run: RunSummary) -> Table:
     """The evaluations: when, after how much, how good; the one that counts is marked."""
     clock, target = policy(run.clock), run.target
-    at_epoch = run.epochs_to_target or 0.0
-    counted = next((each for each in record.evaluations if each.epoch >= at_epoch), None) if run.reached else None
+    told = tells_steps(record)
+
+    def counts(each: Evaluation) -> bool:
+        return run.time_to_accuracy_s is not None and clock.score(each.phases_ns).seconds >= run.time_to_accuracy_s
+
+    counted = next(filter(counts, record.evaluations), None)
     return Table.of(
         "curve",
         "Curve",
         record.evaluations,
-        (Column("epoch", "epoch", ColumnKind.NUMBER), lambda each: each.epoch),
-        (Column("samples", "samples", ColumnKind.NUMBER), lambda each: each.samples or None),
+        (Column("epoch", "epoch", ColumnKind.NUMBER), lambda each: each.epoch or None),
+        (Column("samples", "samples", ColumnKind.NUMBER), lambda each: each.samples or None if told else None),
         (
             Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
             lambda each: clock.score(each.phases_ns).seconds,
@@ -404,7 +408,7 @@ def curve_table(record: Record, run: RunSummary) -> Table:
             Column("mark", ""),
             lambda each: "target reached" if each is counted else "",
         ),
-    )
+    ).without_empty()
 
 
 def rows_table(rows: Sequence[Row]) -> Table:

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import select
-import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from levelbench.checks.isolation import signal_name
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
@@ -46,7 +46,7 @@ class Failure:
         """One clause: ``rank 2 was killed by SIGKILL``."""
         who = "the launcher" if self.rank is None else f"rank {self.rank}"
         if self.signal is not None:
-            how = f"was killed by {_name(self.signal)}"
+            how = f"was killed by {signal_name(self.signal)}"
         elif self.code is not None:
             how = f"ended with code {self.code}"
         else:
@@ -59,13 +59,6 @@ class Failure:
         error = CommunicationError(asked, f"{self.reason} ({last})", f"see its log, {self.log}")
         error.trace = "\n".join(self.lines)
         return error
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class RunningJob(ABC):
