@@ -503,6 +503,15 @@ def test_held_out_data_that_cannot_be_is_refused(run, words, found):
     assert found in err
 
 
+@pytest.mark.parametrize("labels", [np.full(4, np.nan), np.array(["a"] * 4), np.ones(4)])
+def test_labels_that_are_no_classes_are_refused(run, tmp_path, labels):
+    np.save(tmp_path / "X.npy", np.zeros((4, 2)))
+    np.save(tmp_path / "y.npy", labels)
+    code, _, err = run("pass", "--target", "accuracy=0.9", "--held-out", "X.npy,y.npy", "-n", 1)
+    assert code == 2
+    assert "no classes" in err
+
+
 def test_programs_scored_on_other_data_get_no_verdict(run, records, tmp_path):
     from levelbench.records.comparable import comparable
 

@@ -502,3 +502,11 @@ def test_tracked_runs_are_listed_shown_and_compared_by_the_command_line(tmp_path
     assert code in (0, 1, 4)
     assert "mine[lr=0.2]/mine[lr=0.1]" in out
     assert "1 claim checked" in call("lint", "mine")[1]
+
+
+def test_a_quality_that_is_the_target_in_single_precision_reaches_it(track, record):
+    with track(target={"accuracy": 0.95}, crossing="first") as run:
+        # 38 of 40 right, divided in float32.
+        train(run, [0.5, 0.949999988079071])
+    assert [each.quality["validation"] for each in record().evaluations] == [0.5, 0.95]
+    assert summarise(record()).reached

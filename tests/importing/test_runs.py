@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from tests.importing.conftest import BEGAN_S, curve
 
@@ -103,6 +104,29 @@ def test_a_deleted_run_is_left_out(mlflow_database):
     mlflow_database("a", curve(2.0), stage="deleted")
     place = mlflow_database("b", curve(2.0))
     assert [each.name for each in read_runs(place)] == ["b"]
+
+
+def test_a_folder_of_a_deleted_run_is_left_out(mlflow_folder):
+    for name in "ab":
+        place = mlflow_folder(name, curve(2.0))
+    with (place / "0" / "id-a" / "meta.yaml").open("a") as meta:
+        meta.write("lifecycle_stage: deleted\n")
+    assert [each.name for each in read_runs(place)] == ["b"]
+
+
+def test_the_two_folders_of_a_run_of_keras_are_one_run(event_files, tmp_path):
+    event_files("keras/train", curve(0.5))
+    event_files("keras/validation", curve(2.0))
+    event_files("alone/train", curve(2.0))
+    keras, alone = sorted(read_runs(tmp_path), key=lambda run: -len(run.metrics))
+    assert keras.name.endswith("keras")
+    assert keras.metrics["train/val/acc"][0].value > keras.metrics["val/acc"][0].value
+    assert alone.name.endswith("alone/train")
+
+
+def test_a_target_that_is_met_in_single_precision_is_reached(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", [(1.0, 1, 0.5), (2.0, 2, float(np.float32(0.9))), (3.0, 3, 0.9)]))
+    assert summarise(imported(run)[0]).reached
 
 
 def test_a_secret_among_the_settings_is_not_in_the_record(mlflow_folder, imported):

@@ -45,6 +45,14 @@ def test_hyperfines_processes_follow_one_another_and_end_before_the_file(hyperfi
     assert last.started_s + last.wall_s == pytest.approx(2e9)
 
 
+@pytest.mark.parametrize("time_s", [-1.0, 0.0, float("inf"), float("nan")])
+def test_a_time_that_is_none_is_refused(tmp_path, time_s):
+    path = tmp_path / "hyperfine.json"
+    path.write_text(json.dumps({"results": [{"command": "true", "times": [1.0, time_s]}]}))
+    with pytest.raises(DataError, match="a time in it is"):
+        read_timings(path)
+
+
 def test_a_process_of_pyperf_is_the_mean_of_its_values(pyperf):
     (own,) = read_timings(pyperf("a", [[1.0, 3.0], [2.0, 2.0]])).values()
     assert [(each.name, each.wall_s, each.peak_memory_b) for each in own] == [("sum", 2.0, 1 << 20)] * 2

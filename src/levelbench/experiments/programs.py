@@ -296,6 +296,8 @@ def read_held_out(text: str, target: Target, *, after: bool) -> HeldOut:
             arrays.append(np.load(name.strip(), allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
             raise UsageError(asked, f"{name} is no array: {error}", "give INPUTS.npy,LABELS.npy") from error
+    if len(arrays) == 2 and not np.issubdtype(arrays[1].dtype, np.integer):
+        raise UsageError(asked, f"its labels are {arrays[1].dtype}, no classes", "give them as integers")
     if len(arrays) != 2 or arrays[1].ndim != 1 or len(arrays[0]) != len(arrays[1]) or not len(arrays[1]):
         shapes = " and ".join(str(each.shape) for each in arrays)
         raise UsageError(asked, f"they have shapes {shapes}", "give inputs (n, ...) and labels (n,)")

@@ -517,6 +517,7 @@ class TrackedRun:
             )
         try:
             plain = {str(name): float(value) for name, value in values.items()}
+            plain[target.metric] = target.read(plain[target.metric])
         except (TypeError, ValueError) as error:
             raise UsageError(asked, f"a quality is no number: {values!r}"[:200], "return a number") from error
         value, high = plain.pop(target.metric), math.inf if target.high is None else target.high

@@ -44,6 +44,7 @@ _MOST_SETTINGS, _LONGEST = 100, 200
 _SEED = re.compile(r"(?:.*[./])?(?:random_|manual_|rng_)?seed", re.IGNORECASE)
 _EPOCH = re.compile(r"(?:.*/)?epochs?", re.IGNORECASE)
 _BLOCK = 1 << 15
+_KERAS = ("train", "validation")
 
 
 class Point(NamedTuple):
@@ -82,13 +83,18 @@ def read_runs(path: Path) -> list[RunLog]:
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
     found: list[RunLog] = []
     events = dict.fromkeys(each.parent for each in files if ".tfevents." in each.name)
+    # Keras writes the curves of one run into two folders.
+    runs: dict[Path, list[Path]] = {}
     for folder in events:
-        own = [each for each in files if each.parent == folder and ".tfevents." in each.name]
+        of_keras = folder.name in _KERAS and all(folder.parent / each in events for each in _KERAS)
+        runs.setdefault(folder.parent if of_keras else folder, []).append(folder)
+    for folder, parts in runs.items():
+        own = [each for each in files if each.parent in parts and ".tfevents." in each.name]
         found.append(_tensorboard(asked, path if path.is_dir() else folder, folder, own))
     for each in files:
         if each.suffix == ".wandb":
             found.append(_wandb(asked, each))
-        elif each.name == "meta.yaml" and (each.parent / "metrics").is_dir():
+        elif each.name == "meta.yaml" and (each.parent / "metrics").is_dir() and not _is_deleted(each):
             found.append(_mlflow_folder(asked, each.parent))
         elif each.suffix in (".db", ".sqlite"):
             found += _mlflow_database(asked, each)
@@ -166,7 +172,7 @@ def import_run(
             told = [each.value for each in epochs if each.step <= point.step and math.isfinite(each.value)]
             epoch = max(epoch, told[-1] if told else float(at + 1))
             ns = round((point.at_s - run.started_s) * 1e9)
-            quality = {target.split: point.value}
+            quality = {target.split: target.read(point.value)}
             # A log's steps are updates, epochs or its own lines: which of them it does not say.
             writer.append(Evaluation(ns, 0, epoch, 0, quality, None, {"train": ns}))
         end_ns = max(ns, round((run.ended_s - run.started_s) * 1e9))
@@ -239,8 +245,9 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunL
         for path in files:
             for event in EventFileLoader(str(path)).Load():
                 times.append(event.wall_time)
+                prefix = "train/" if path.parent != folder and path.parent.name == _KERAS[0] else ""
                 for tag, value in scalars(event):
-                    metrics.setdefault(tag, []).append(Point(event.wall_time, event.step, value))
+                    metrics.setdefault(prefix + tag, []).append(Point(event.wall_time, event.step, value))
         if not times:
             raise DataError(asked, f"there is no event in {folder}", "give the folder of a run that has logged")
         name = folder.name if folder == top else str(folder.relative_to(top))
@@ -249,6 +256,15 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunL
         return RunLog("TensorBoard", name, identity, min(times), max(times), {}, metrics)
 
     return _guarded(asked, folder, read)
+
+
+def _is_deleted(meta: Path) -> bool:
+    """Whether a run of MLflow's was deleted, which leaves its folder where it is."""
+    try:
+        text = meta.read_text(errors="replace")
+    except OSError:
+        return False
+    return re.search(r"^lifecycle_stage:\s*['\"]?deleted", text, re.MULTILINE) is not None
 
 
 def _mlflow_folder(asked: str, folder: Path) -> RunLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -67,6 +68,9 @@ def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
         found.setdefault(each.name, []).append(each)
     if not found:
         raise DataError(asked, "there is no time in it", "export a benchmark that was measured")
+    wrong = [each.wall_s for processes in found.values() for each in processes if not 0 < each.wall_s < math.inf]
+    if wrong:
+        raise DataError(asked, f"a time in it is {wrong[0]:g} s", "export it again")
     return found
 
 

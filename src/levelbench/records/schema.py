@@ -21,6 +21,7 @@ import json
 import math
 import re
 import socket
+import struct
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
@@ -57,6 +58,17 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
     low: float = 0.0
     high: float | None = 1.0
     split: str = "validation"
+
+    def read(self, value: float) -> float:
+        """A quality that a program has told: the threshold, where the two are one number in single precision.
+
+        38 of 40 right is 0.949999988 to who divides in float32, and no less than a target of 0.95.
+        """
+        try:
+            one = struct.pack("f", value) == struct.pack("f", self.threshold)
+        except OverflowError:
+            one = False
+        return self.threshold if one else value
 
     def require_on_scale(self) -> None:
         """``UsageError`` where the threshold lies outside of the scale."""
