@@ -230,3 +230,11 @@ def test_what_was_ended_at_its_time_limit_has_no_time_to_count(time):
     code, _, err = time("sleep 9", "--timeout", "0.05", "--ignore-failure", "-n", 2)
     assert code == 1
     assert "did not end within" in err
+
+
+def test_a_program_that_was_edited_is_another_to_resume(time, tmp_path):
+    for text in ("true", "sleep 0"):
+        (tmp_path / "run.sh").write_text(text)
+        _, out, _ = time("sh run.sh", "-n", 2, "--resume")
+        assert "0 done" in out
+    assert "2 done" in time("sh run.sh", "-n", 2, "--resume")[1]

@@ -123,3 +123,13 @@ def test_revisions_that_run_what_is_installed_from_the_working_tree_are_doubted(
         assert doubts_of(own, carry_out_command(own)) == []
         (doubt,) = doubts_of(installed, carry_out_command(installed))
     assert "it read part/run.sh of the working tree" in doubt
+
+
+def test_the_checkouts_of_a_levelbench_that_was_killed_are_removed(repository, tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, own = tmp_path / f"levelbench-{gone.pid}-abc" / "0", tmp_path / f"levelbench-{os.getpid()}-abc" / "0"
+    for folder in (left, own):
+        subprocess.run(["git", "worktree", "add", "--detach", folder, "HEAD"], check=True, capture_output=True)
+    with revisions(["HEAD~1", "HEAD"]):
+        assert (left.parent.exists(), own.exists()) == (False, True)

@@ -140,7 +140,7 @@ def histories_of_commands(records: Iterable[CommandRecord], level: float = 0.95)
         own = record.header.specification
         failed = record.outcome is None or record.outcome.reason
         if record.status == "done" and not failed and not own.copy:
-            alike = structs.replace(own, label="", revision="", timeout_s=None)
+            alike = structs.replace(own, label="", revision="", source="", timeout_s=None)
             found.setdefault((key_of(alike), machine_of(record.header.environment)), []).append(record)
     measured = [
         (

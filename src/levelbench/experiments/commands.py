@@ -49,12 +49,14 @@ __all__ = [
     "carry_out_command",
     "doubts_of",
     "failure_of",
+    "files_named",
     "make_command",
 ]
 __all__ += ["numbered", "peak_memory"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
 _LAST_ALONE = re.compile(r"\|")
 """Pipes and alternatives: a shell ends well though a program in them has failed."""
 _LOOK_MS = 10.0
@@ -138,8 +140,26 @@ def make_command(
         revision=revision,
         prepare=redact(prepare),
         timeout_s=timeout_s,
+        source=next((_digest(each) for each in files_named(text.split() if shell else words, folder)), ""),
     )
     return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification, text, reads)
+
+
+def files_named(words: Iterable[str], folder: Path) -> Iterator[Path]:
+    """The files that the words of a command name, interpreters apart."""
+    for word in words:
+        path = folder / word
+        with suppress(OSError, ValueError):
+            if path.is_file() and not _INTERPRETER.match(path.name):
+                yield path
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def carry_out_command(

@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UsageError
-from levelbench.experiments.commands import Command, Preparation, carry_out_command, doubts_of, failure_of, peak_memory
+from levelbench.experiments.commands import (
+    Command,
+    Preparation,
+    carry_out_command,
+    doubts_of,
+    failure_of,
+    files_named,
+    peak_memory,
+)
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.request import Arm
 from levelbench.experiments.track import Outside, TrackedRun, target_of
@@ -53,7 +61,6 @@ _OF_TRAINING = re.compile(rf"(?<![a-z])train(?:ing)?(?![a-z])(?![\s_/-]*\w+[\"']
 """What says so behind it, as in ``accuracy: 0.98 (train)``."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
-_INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
 _MLLOG = ":::MLL"
 _TOGETHER_NS = 100_000
 _TEXT_BYTES = 1 << 20
@@ -350,13 +357,10 @@ def make_arm(
 def _source_of(command: Command) -> Source:
     """The program itself, or what an interpreter is given to carry out: the first file of text; else the command."""
     words = command.text.split() if command.specification.shell else command.words
-    for word in words:
-        path = command.folder / word
+    for path in files_named(words, command.folder):
         try:
-            if not path.is_file() or _INTERPRETER.match(path.name):
-                continue
             content = path.read_bytes()
-        except (OSError, ValueError):
+        except OSError:
             continue
         digest = hashlib.sha256(content).hexdigest()
         try:
@@ -364,7 +368,7 @@ def _source_of(command: Command) -> Source:
                 return _source(path.name, content.decode())
         except UnicodeDecodeError:
             pass
-        if word == words[0]:
+        if path == command.folder / words[0]:
             return _source(path.name, f"{command.specification.command}\nsha256 {digest}\n")
     return _source(Path(words[0]).name, command.specification.command)
 

@@ -107,7 +107,8 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
     inside = Path.cwd().resolve().relative_to(Path(top).resolve())
     commits = [_git(asked, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names]
     with ExitStack() as stack:
-        base = Path(mkdtemp(prefix="levelbench-"))
+        _remove_left(asked)
+        base = Path(mkdtemp(prefix=f"levelbench-{os.getpid()}-"))
         stack.callback(base.rmdir)
         found = []
         for at, (name, commit) in enumerate(zip(names, commits, strict=True)):
@@ -119,6 +120,17 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
             found.append(Checkout(name, commit, folder / inside))
         tracked = [each for each in _git(asked, "-C", top, "ls-files", "-z").split("\0") if each]
         yield found, stack.enter_context(TreeReads(Path(top), tracked)), _remarks(asked, Path(top))
+
+
+def _remove_left(asked: str) -> None:
+    """Remove the checkouts of a levelbench that was killed before it could."""
+    for line in _git(asked, "worktree", "list", "--porcelain").splitlines():
+        folder = Path(line.removeprefix("worktree "))
+        owner = re.fullmatch(r"levelbench-(\d+)-\w+", folder.parent.name)
+        if line.startswith("worktree ") and owner and not Path("/proc", owner[1]).exists():
+            _git(asked, "worktree", "remove", "--force", str(folder))
+            with suppress(OSError):
+                folder.parent.rmdir()
 
 
 def _remarks(asked: str, top: Path) -> list[str]:

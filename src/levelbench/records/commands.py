@@ -39,7 +39,8 @@ class CommandSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     ``title`` is the program's name. ``command`` is what is typed in a shell, without what looks like a secret;
     ``shell`` says that a shell carries it out. ``folder`` is the SHA-256 of the folder that it is started in.
     ``revision`` is the git commit that is checked out there, where it was checked out for this, and ``label`` what the
-    user calls it. ``copy`` counts arms that are the same otherwise. ``prepare`` is run before each process.
+    user calls it. ``copy`` counts arms that are the same otherwise. ``prepare`` is run before each process. ``source``
+    is the SHA-256 of the first file that the command names, which its program mostly is.
     """
 
     title: str
@@ -51,6 +52,7 @@ class CommandSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     copy: int = 0
     prepare: str = ""
     timeout_s: float | None = None
+    source: str = ""
 
     @property
     def name(self) -> str:
