@@ -139,6 +139,14 @@ def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
     assert any(each.startswith("1 run of b was interrupted and not counted") for each in found)
 
 
+@pytest.mark.parametrize(("wall_s", "doubted"), [(0.5, False), (9.0, True)])
+def test_a_run_that_was_interrupted_and_made_again_is_doubted_if_it_took_longer(sides, run, wall_s, doubted):
+    a, b = sides()
+    cut = replace(b, unfinished=(run(1.0, seed=b.runs[0].seed, status="interrupted", wall_s=wall_s),))
+    found = [each.sentence for each in comparable(a, cut).caveats]
+    assert any("interrupted and not counted" in each for each in found) is doubted
+
+
 def test_other_inputs_with_the_same_labels_are_refused(run, group):
     a, b = (
         [run(1.0 + seed, seed=seed, dataset=msgspec.structs.replace(FACTS, inputs={"validation": digest}))]

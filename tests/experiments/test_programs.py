@@ -619,3 +619,26 @@ def test_of_a_folder_of_tensorboard_without_its_library_it_is_said(tmp_path, mon
         (tmp_path / "a.tfevents.1").write_bytes(b"")
         with pytest.raises(MissingError, match="takes tensorboard"):
             written.lines()
+
+
+def test_lines_of_several_forms_that_tell_the_quality_are_a_doubt(run, records):
+    program = """
+        for epoch in range(1, 8):
+            print(f"epoch {epoch}: accuracy {1 - 0.5 ** epoch}", flush=True)
+            print(f"checkpoint {epoch} saved, accuracy {1 - 0.4 ** epoch}", flush=True)
+    """
+    run(program, "--target", "accuracy=0.9", "-n", 1)
+    assert any("lines of 2 forms tell its quality" in each for each in records()[0].end.suspect)
+
+
+def test_predictions_that_are_written_after_the_program_has_ended_do_not_count(run, records):
+    late = """
+        import os, subprocess, sys
+        code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(0.5); "
+        code += "open(os.environ['LEVELBENCH_PREDICTIONS'], 'w').write('1\\n' * 359)"
+        subprocess.Popen([sys.executable, "-c", code])
+    """
+    words = "--target", "accuracy=0.05", "--held-out", "digits", "-n", 1
+    code, _, err = run(late, *words)
+    assert code == 1
+    assert "after it had ended" in err or "there are none" in err

@@ -124,6 +124,28 @@ def test_the_two_folders_of_a_run_of_keras_are_one_run(event_files, tmp_path):
     assert alone.name.endswith("alone/train")
 
 
+def test_runs_that_differ_in_their_values_alone_are_two(event_files, imported, tmp_path):
+    for name, tau in (("a", 2.0), ("b", 3.0)):
+        event_files(name, curve(tau))
+    assert len({imported(run)[0].header.id for run in read_runs(tmp_path)}) == 2
+
+
+def test_a_curve_of_training_and_a_long_gap_are_doubts(mlflow_folder, imported):
+    def suspect(name, points):
+        place = mlflow_folder(name, points)
+        return imported(next(run for run in read_runs(place) if run.name == name))[0].end.suspect
+
+    assert suspect("plain", curve(2.0)) == []
+    assert ["speak of training" in each for each in suspect("acc_train", curve(2.0))] == [True]
+    resumed = [*curve(2.0), *((at_s + 36_000, step + 1000, 0.99) for at_s, step, _ in curve(2.0))]
+    assert ["nothing was logged for" in each for each in suspect("resumed", resumed)] == [True]
+
+
+def test_epochs_that_are_not_logged_are_not_made_up(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", curve(2.0)))
+    assert summarise(imported(run)[0]).epochs_to_target is None
+
+
 def test_a_target_that_is_met_in_single_precision_is_reached(mlflow_folder, imported):
     (run,) = read_runs(mlflow_folder("a", [(1.0, 1, 0.5), (2.0, 2, float(np.float32(0.9))), (3.0, 3, 0.9)]))
     assert summarise(imported(run)[0]).reached

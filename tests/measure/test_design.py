@@ -26,6 +26,21 @@ def test_other_arms_that_had_their_turn_are_no_pause():
     assert schedule_of(a, c, paired=True) is None
 
 
+@pytest.mark.parametrize("order", ["ABBA" * 3, "ABBABAAB" * 2])
+def test_stretches_of_a_balanced_order_are_pairs_in_which_one_arm_goes_first(order):
+    word = "".join(each * 4 for each in order)
+    drifting = [math.exp(0.005 * at) for at in range(len(word))]
+    a, b = ([time for time, each in zip(drifting, word, strict=True) if each == arm] for arm in "AB")
+    found = verdict(a, b, spans_a=spans(word)[0], spans_b=spans(word)[1])
+    assert found.kind is VerdictKind.UNCLEAR
+    assert "widened by the drift" in found.reason
+    # Without a drift nothing is widened.
+    flat = verdict(
+        [1.0, 1.001] * (len(a) // 2), [1.1, 1.101] * (len(b) // 2), spans_a=spans(word)[0], spans_b=spans(word)[1]
+    )
+    assert flat.kind is VerdictKind.SLOWER
+
+
 def test_an_arm_that_always_goes_first_takes_the_drift_along():
     spans = [(10.0 * at, 10.0 * at + 9.0) for at in range(12)]
     times = [1.01**at for at in range(12)]

@@ -408,3 +408,37 @@ def test_a_run_that_took_a_little_longer_does_not_hide_that_arms_are_the_same(n)
 def test_what_cannot_be_meant_is_a_value_error(a, options, message):
     with pytest.raises(ValueError, match=message):
         verdict(a, [1.0, 1.1, 1.3], **options)
+
+
+def failing(random, n, spread, share):
+    """Times of arms of one geometric mean, of which some fail and could never have arrived."""
+    return [None if random.random() < share else math.exp(random.normal() * spread) for _ in range(n)]
+
+
+@pytest.mark.parametrize(("n", "spreads", "share"), [(30, (0.05, 0.3), 0.05), (50, (0.05, 0.3), 0.03)])
+def test_unequal_spreads_with_failures_of_one_rate_are_no_difference(n, spreads, share):
+    random, trials, wrong = np.random.default_rng(3), 60, 0
+    for _ in range(trials):
+        a, b = (failing(random, n, spread, share) for spread in spreads)
+        never = [[math.inf] * arm.count(None) for arm in (a, b)]
+        found = verdict(a, b, censored_at_a=never[0], censored_at_b=never[1])
+        wrong += found.kind in (VerdictKind.FASTER, VerdictKind.SLOWER)
+    assert stats.binomtest(wrong, trials, 0.05, alternative="greater").pvalue > 1e-3
+
+
+def test_an_arm_that_fails_more_often_is_slower_at_whatever_spread():
+    a, b = [1.0 + 0.001 * at for at in range(20)], [1.0 + 0.02 * at for at in range(10)]
+    found = verdict(a, [*b, *[None] * 10], censored_at_b=[math.inf] * 10, censored_at_a=[])
+    assert found.kind is VerdictKind.SLOWER
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_runs_that_took_a_tenth_are_no_accidents(paired):
+    a = [1.0, 1.01, 0.99, 1.0, 1.005, 0.995, 1.01, 0.99]
+    b = [1.05 * time for time in a]
+    assert verdict(a, b, paired=paired).kind is VerdictKind.SLOWER
+    found = verdict(a, [*b[:6], 0.1, 0.1], paired=paired)
+    assert found.kind is VerdictKind.UNCLEAR
+    assert "which decide" in found.reason
+    # What took ten times as long may be one.
+    assert verdict(a, [*b[:7], 10.0], paired=paired).kind is VerdictKind.SLOWER

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from levelbench.records.doubts import told_doubts
+from levelbench.records.doubts import process_doubts, told_doubts
 from levelbench.records.figures import pair, planned_effect, verdicts
 
 
@@ -42,3 +42,13 @@ def test_every_reason_to_doubt_is_told_once_with_the_processes_of_each_arm():
         "2 of 2 processes of a: others kept 0.9 cores busy",
         "1 of 2 processes of a and 1 of 2 processes of b: its clock went back",
     ]
+
+
+def test_processes_that_were_added_after_a_look_are_a_doubt():
+    def arm(*asked, effect=None):
+        headers = [SimpleNamespace(seed=at, planned_runs=n, planned_effect=effect) for at, n in enumerate(asked)]
+        return [SimpleNamespace(header=each, end=None) for each in headers]
+
+    (doubt,) = process_doubts(["a", "b"], [arm(3, 3, 3), arm(3, 3, 3, 4, 5)])
+    assert doubt.startswith("the processes of b were made in several steps (3, then 4, then 5 processes were asked for")
+    assert process_doubts(["a"], [arm(3, 4, 5, effect=0.05)]) == []

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ __all__ = ["HeldOut", "Printed", "ProgramRuns", "ProgressFile", "make_arm", "rea
 Rule = Literal["confirmed", "final", "first", "sustained"]
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 _OTHER = re.compile(
-    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?|batch|running|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
+    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?|batch|running|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
     # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
     rf"(?![_/-]\w+[\"']?\s*[:=]\s*(?:{_NUMBER}))",
     re.IGNORECASE,
@@ -105,6 +106,8 @@ class Printed:
         ]
         self._before: tuple[float, float | None, float | None] | None = None
         self._guessed = pattern is None
+        self.forms: dict[str, str] = {}
+        """A line of each form that told a quality, by the words before it."""
 
     def read(self, line: str) -> tuple[float, float | None] | None:
         """The quality in a line, and its epoch where that is told; ``None`` without one, or for the same once more.
@@ -137,6 +140,7 @@ class Printed:
                 "say which: --progress 'val accuracy: ([0-9.]+)'",
             )
         match = found[-1]
+        self.forms.setdefault(" ".join(re.findall(r"[^\W\d]+", line[: match.start()])), line.strip())
         groups = match.groupdict()
         try:
             value = float((groups["quality"] if "quality" in groups else match[1]).replace(",", ""))
@@ -456,14 +460,18 @@ class ProgramRuns(Kind[Arm, Record]):
         """It ended, of the same program."""
         return record.status in ("done", "failed") and record.header.source.digest == wanted.source.digest
 
-    def _score(self, run: TrackedRun, held_out: HeldOut, predictions: Path, outside: Outside) -> None:
-        """The last evaluation is ours."""
+    def _score(self, run: TrackedRun, held_out: HeldOut, predictions: Path, outside: Outside, ended_ns: int) -> None:
+        """The last evaluation is ours; ``ended_ns`` is when the program had ended, since 1970."""
         told = run.quality
         if held_out.after and not run.held:
             outside.failed = f"it did not print {_TRAINED!r}, and so got no inputs"
             return
         run.hold()
         try:
+            if predictions.is_file() and predictions.stat().st_ctime_ns > ended_ns:
+                raise UsageError(
+                    f"the predictions in {predictions.name}", "they were written after it had ended", _PREDICT
+                )
             found = held_out.score(predictions, run.target)
         except UsageError as error:
             outside.failed = f"{error.asked}: {error.found}"
@@ -502,8 +510,14 @@ class ProgramRuns(Kind[Arm, Record]):
         )
         # How long nobody waited for a line after the one before.
         gaps_ns: list[int] = []
-        trained_ns = 0
+        trained_ns = ended_ns = 0
         began_ns = read_ns = HOST.now_ns()
+
+        def end() -> None:
+            nonlocal ended_ns
+            ended_ns = time.time_ns()
+            if held_out is not None and not held_out.after:
+                run.hold()
 
         def read(line: str) -> bool:
             nonlocal read_ns, trained_ns
@@ -535,7 +549,7 @@ class ProgramRuns(Kind[Arm, Record]):
                     environment=environment,
                     read=read,
                     written=None if written is None else written.lines,
-                    on_end=run.hold if held_out is not None and not held_out.after else lambda: None,
+                    on_end=end,
                 )
             if trained_ns:
                 outside.suspect += _after(trained_ns - began_ns, ended.wall_ns)
@@ -544,14 +558,14 @@ class ProgramRuns(Kind[Arm, Record]):
             if not ended.stopped and not ended.timed_out:
                 outside.failed = failure_of(ended, None)
             if held_out is not None and not outside.failed:
-                self._score(run, held_out, predictions, outside)
+                self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
                 where = "printed" if written is None else f"wrote to {self._settings.progress_file}"
                 outside.failed = f"it {where} no {arm.specification.target.metric}"
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
-            outside.suspect += [*_kept_back(gaps_ns), *doubts_of(command, ended)]
+            outside.suspect += [*_kept_back(gaps_ns), *_of_forms(printed), *doubts_of(command, ended)]
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -579,6 +593,16 @@ def _after(trained_ns: int, whole_ns: int) -> list[str]:
     return [
         f"it went on for {after_s:.3g} s after it had said that it was trained, which took {trained_ns * 1e-9:.3g} s: "
         "what it did then is on no clock"
+    ]
+
+
+def _of_forms(printed: Printed) -> list[str]:
+    """A doubt where lines of several forms told a quality, of which some may tell another."""
+    if len(printed.forms) < 2:
+        return []
+    shown = " and ".join(repr(each[:80]) for each in list(printed.forms.values())[:2])
+    return [
+        f"lines of {len(printed.forms)} forms tell its quality, such as {shown}: say with --progress which is meant"
     ]
 
 

@@ -12,7 +12,7 @@ import math
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,6 +44,9 @@ _MOST_SETTINGS, _LONGEST = 100, 200
 _SEED = re.compile(r"(?:.*[./])?(?:random_|manual_|rng_)?seed", re.IGNORECASE)
 _EPOCH = re.compile(r"(?:.*/)?epochs?", re.IGNORECASE)
 _BLOCK = 1 << 15
+_TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.IGNORECASE)
+_LONG_GAPS = 20
+"""A gap that is so many times as long as the median one is doubted."""
 _KERAS = ("train", "validation")
 
 
@@ -168,16 +171,25 @@ def import_run(
     epochs = next((each for name, each in run.metrics.items() if _EPOCH.fullmatch(name)), [])
     with RecordWriter.create(store, header) as writer:
         epoch = 0.0
-        for at, point in enumerate(points):
+        for point in points:
             told = [each.value for each in epochs if each.step <= point.step and math.isfinite(each.value)]
-            epoch = max(epoch, told[-1] if told else float(at + 1))
+            epoch = max(epoch, told[-1] if told else 0.0)
             ns = round((point.at_s - run.started_s) * 1e9)
             quality = {target.split: target.read(point.value)}
             # A log's steps are updates, epochs or its own lines: which of them it does not say.
             writer.append(Evaluation(ns, 0, epoch, 0, quality, None, {"train": ns}))
         end_ns = max(ns, round((run.ended_s - run.started_s) * 1e9))
-        writer.append(End("done", end_ns, {"train": end_ns}, quality, stopped_by="its log ends"))
+        suspect = list(_doubts(run, metric or target.metric, points))
+        writer.append(End("done", end_ns, {"train": end_ns}, quality, suspect=suspect, stopped_by="its log ends"))
     return writer.path, True
+
+
+def _doubts(run: RunLog, metric: str, points: Sequence[Point]) -> Iterator[str]:
+    if _TRAINING.search(f"{run.name}/{metric}"):
+        yield f"{run.name} and {metric} speak of training: is this a quality of held-out data?"
+    gaps = sorted(later.at_s - earlier.at_s for earlier, later in pairwise(points))
+    if len(gaps) > 2 and gaps[-1] > _LONG_GAPS * max(gaps[len(gaps) // 2], 1.0):
+        yield f"nothing was logged for {gaps[-1]:.3g} s: if it was interrupted then, that counts as its time"
 
 
 def _settings(given: Mapping[str, Setting], ignore: frozenset[str]) -> tuple[dict[str, Setting], int | None]:
@@ -252,7 +264,7 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunL
             raise DataError(asked, f"there is no event in {folder}", "give the folder of a run that has logged")
         name = folder.name if folder == top else str(folder.relative_to(top))
         # A copy of the folder, or its name, is no other run.
-        identity = f"{min(times)!r} {max(times)!r} {len(times)} {sorted(metrics)}"
+        identity = f"{min(times)!r} {max(times)!r} {len(times)} {sorted(metrics.items())}"
         return RunLog("TensorBoard", name, identity, min(times), max(times), {}, metrics)
 
     return _guarded(asked, folder, read)

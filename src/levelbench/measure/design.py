@@ -102,19 +102,32 @@ def _alone_between_pauses(spans: Sequence[Span], arms: Sequence[int]) -> bool:
 
 
 def order_bias(
-    times_a: Sequence[float], times_b: Sequence[float], spans_a: Sequence[Span], spans_b: Sequence[Span]
+    times_a: Sequence[float],
+    times_b: Sequence[float],
+    spans_a: Sequence[Span],
+    spans_b: Sequence[Span],
+    sessions: Sessions | None = None,
 ) -> float:
-    """The most that a steady drift may add to log(b / a) of arms that took turns, where one of them mostly went first.
+    """The most that a steady drift may add to log(b / a), where one of the arms mostly went first.
 
-    ``A B A B`` puts every run of b one place after its partner, so that a drift of 1 % a run reads as 1 %. The drift is
-    the slope of the logarithms over the order of all runs, with a level of its own for each arm, by least squares; one
-    standard error is added to it. 0 where who goes first is balanced, as in ``A B B A``, or there are too few runs.
+    It went first by so many places on average over all runs, or within the pairs of stretches of ``sessions``, if these
+    are what is compared: an order that is balanced as a whole need not be so within its pairs. ``A B A B`` puts every
+    run of b one place after its partner, so that a drift of 1 % a run reads as 1 %. The drift is the slope of the
+    logarithms over the order of all runs, with a level of its own for each arm, by least squares; one standard error is
+    added to it. 0 where who goes first is balanced, as in ``A B B A``, or there are too few runs.
     """
     spans, n = [*spans_a, *spans_b], len(spans_a) + len(spans_b)
     place = np.empty(n)
     place[sorted(range(n), key=lambda at: spans[at])] = np.arange(n)
     arm = np.repeat([0.0, 1.0], [len(spans_a), len(spans_b)])
-    late = float(place[arm == 1.0].mean() - place[arm == 0.0].mean())
+    if sessions is None or not sessions.pairs:
+        late = float(place[arm == 1.0].mean() - place[arm == 0.0].mean())
+    else:
+        lags = [
+            place[len(spans_a) :][list(sessions.b[of_b])].mean() - place[list(sessions.a[of_a])].mean()
+            for of_a, of_b in sessions.pairs
+        ]
+        late = float(np.mean(lags))
     if abs(late) <= UNBALANCED or n < 5:
         return 0.0
     logs = np.log(np.asarray([*times_a, *times_b], dtype=np.float64))

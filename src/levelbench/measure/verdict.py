@@ -20,6 +20,7 @@ import numpy as np
 from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
 from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
+from levelbench.measure.statistics.intervals import fisher_exact
 from levelbench.measure.statistics.planning import more_runs, settling_error
 from levelbench.measure.statistics.survival import (
     CensoredTimes,
@@ -138,7 +139,7 @@ def verdict(
         step = resolution_of(case.a.reached, case.b.reached) if resolution is None else resolution
         bias = 0.0
         if spans_a is not None and spans_b is not None:
-            bias = order_bias(case.a.reached, case.b.reached, spans_a, spans_b)
+            bias = order_bias(case.a.reached, case.b.reached, spans_a, spans_b, sessions)
         if sessions is None:
             return _complete(case, paired, step, bias)
         return _one_after_the_other(case, sessions, between, step, bias)
@@ -251,7 +252,7 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
         if found.untrimmed_interval is not None and case.kind(found.untrimmed_interval) is VerdictKind.SAME:
             return False
         return found.moderate or abs(all_runs) > math.log1p(case.margin)
-    return found.moderate and all_runs / seen < 0.5
+    return (found.moderate or found.fast) and all_runs / seen < 0.5
 
 
 def _wider(interval: Interval, bias: float) -> Interval:
@@ -345,13 +346,17 @@ def _doubly_sure(case: _Case, found: Verdict) -> Verdict:
     that it has to be sure only where the spreads are seen to differ.
     """
     horizon = min(case.a.horizon, case.b.horizon)
-    hopeless = any(map(math.isinf, (*case.a.given_up, *case.b.given_up)))
-    # Runs that could never have arrived are slower by their share, at whatever spread.
-    if found.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER) or hopeless:
+    if found.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER):
         return found
     first, second = (
         [*(min(time, horizon) for time in arm.reached), *(horizon for _ in arm.given_up)] for arm in (case.a, case.b)
     )
+    if any(map(math.isinf, (*case.a.given_up, *case.b.given_up))):
+        # Runs that could never have arrived are slower by their share, at whatever spread: if that is what differs.
+        first, second = list(case.a.reached), list(case.b.reached)
+        shares = fisher_exact(len(first), case.n_a, len(second), case.n_b)
+        if shares <= 1.0 - case.level or min(len(first), len(second)) < LEAST_RUNS:
+            return found
     spreads = [
         np.std(np.log(arm.reached), ddof=1) if len(arm.reached) >= LEAST_RUNS else 0.0 for arm in (case.a, case.b)
     ]

@@ -15,7 +15,7 @@ import numpy as np
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Problem
-from levelbench.records.doubts import told_doubts
+from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
@@ -106,15 +106,11 @@ def summarise_benchmark(
         level=level,
         margin=margin,
         suspect=(
-            *told_doubts(names, [_suspects(arm) for arm in arms]),
+            *process_doubts(names, arms),
             *unlike(names, threads, [list(each.values()) for each in starts]),
             *exceeded(columns),
         ),
     )
-
-
-def _suspects(arm: Sequence[BenchmarkRecord]) -> list[list[str]]:
-    return [record.end.suspect if record.end is not None else [] for record in arm]
 
 
 def _entry(

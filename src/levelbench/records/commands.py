@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict
-from levelbench.records.doubts import told_doubts
+from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import Figure, judged, measured, planned_effect, starts_of, unlike
 from levelbench.records.processes import (
     FileLines,
@@ -154,8 +154,7 @@ def summarise_commands(
     effect = planned_effect(record for records in arms for record in records)
     columns = judged([[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect)
     names = [each.name for each in entries]
-    suspects = [[[] if each.end is None else each.end.suspect for each in records] for records in arms]
-    doubts = told_doubts(names, suspects)
+    doubts = process_doubts(names, arms)
     again = unlike(names, [None] * len(arms), [list(each.values()) for each in starts])
     first, *others = [column[0] for column in columns]
     explained = [_explained(first, each) for each in others]

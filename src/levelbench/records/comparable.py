@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from levelbench.errors import IncomparableError, RecordError
 from levelbench.measure.crossing import RULES
 from levelbench.measure.policies import POLICIES
-from levelbench.records.doubts import told_doubts
+from levelbench.records.doubts import in_steps, told_doubts
 from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunGroup, RunSummary
 
@@ -473,21 +473,9 @@ def _pairing(sides: Sides) -> Iterator[Caveat]:
 
 def _looks(sides: Sides) -> Iterator[Caveat]:
     """Runs that were added after a look, or made again until they pleased, by the hand of whoever saw the results."""
-    from levelbench.measure.verdict import LEAST_RUNS
-
     for group, runs in ((sides.a, sides.runs_a), (sides.b, sides.runs_b)):
-        # Below that number there is no verdict to look at, as in a first try with -n 1.
-        planned = sorted({run.planned_runs for run in runs if run.planned_runs >= LEAST_RUNS})
-        single = sum(0 < run.planned_runs < LEAST_RUNS for run in runs)
-        if any(run.planned_effect for run in runs):
-            planned, single = [], 0  # looks that were planned: the interval is as wide as they ask for
-        if single > LEAST_RUNS:
-            planned = [*sorted({run.planned_runs for run in runs if 0 < run.planned_runs < LEAST_RUNS}), *planned]
-        if len(planned) > 1 or (planned and len({run.seed for run in runs}) > planned[-1]):
-            asked = "one run was" if planned == [1] else f"{', then '.join(map(str, planned))} runs were"
-            steps = f"{asked} asked for{' at a time' * (planned == [1])}, and there are {len(runs)}"
-            text = f"the runs of {group.label} were made in several steps ({steps}), and the interval is of one look"
-            yield Caveat("looks", "doubt", f"{text}: --until-clear allows for looking again and again")
+        for doubt in in_steps(group.label, "runs", runs):
+            yield Caveat("looks", "doubt", doubt)
         again = [run.replaced for run in runs if run.replaced]
         if again:
             text = f"{len(again)} of {len(runs)} runs of {group.label} replace earlier ones (--fresh)"
@@ -522,7 +510,13 @@ def _removed(sides: Sides) -> Iterator[Caveat]:
 def _unfinished(sides: Sides) -> Iterator[Caveat]:
     """Whoever ends the slow ones of an arm has chosen its runs."""
     for group in (sides.a, sides.b):
-        left = [run for run in group.unfinished if run.status == "interrupted"]
+        made = {run.seed: run.wall_s for run in (*group.repeats, *group.runs)}
+        # One that was made again, and had not yet taken as long as that, was no slow one that somebody ended.
+        left = [
+            run
+            for run in group.unfinished
+            if run.status == "interrupted" and (run.seed not in made or run.wall_s > made[run.seed])
+        ]
         if left:
             text = f"{len(left)} run{'s' * (len(left) > 1)} of {group.label} {'were' if len(left) > 1 else 'was'}"
             yield Caveat("interrupted runs", "doubt", f"{text} interrupted and not counted: levelbench run makes them")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-__all__ = ["told_doubts", "without_figures"]
+__all__ = ["in_steps", "process_doubts", "told_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -38,3 +39,43 @@ def without_figures(doubt: str) -> str:
 
 def _figures_in(text: str) -> list[float]:
     return [float(each) for each in _FIGURE.findall(text)]
+
+
+class _Asked(Protocol):
+    @property
+    def seed(self) -> int: ...
+    @property
+    def planned_runs(self) -> int: ...
+    @property
+    def planned_effect(self) -> float | None: ...
+
+
+def in_steps(name: str, several: str, made: Iterable[_Asked]) -> list[str]:
+    """The doubt about runs (or processes: ``several``) that were added after a look, by whoever saw the results.
+
+    Below ``LEAST_RUNS`` there is no verdict to look at, as in a first try with -n 1; looks that were planned have
+    intervals that are as wide as they ask for.
+    """
+    from levelbench.measure.verdict import LEAST_RUNS
+
+    runs = list(made)
+    if any(run.planned_effect for run in runs):
+        return []
+    planned = sorted({run.planned_runs for run in runs if run.planned_runs >= LEAST_RUNS})
+    if sum(0 < run.planned_runs < LEAST_RUNS for run in runs) > LEAST_RUNS:
+        planned = [*sorted({run.planned_runs for run in runs if 0 < run.planned_runs < LEAST_RUNS}), *planned]
+    if len(planned) < 2 and not (planned and len({run.seed for run in runs}) > planned[-1]):
+        return []
+    asked = "one was" if planned == [1] else f"{', then '.join(map(str, planned))} {several} were"
+    steps = f"{asked} asked for{' at a time' * (planned == [1])}, and there are {len(runs)}"
+    text = f"the {several} of {name} were made in several steps ({steps}), and the interval is of one look"
+    return [f"{text}: --until-clear allows for looking again and again"]
+
+
+def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
+    """What is to be doubted of the processes of each arm, as their records tell it."""
+    suspects = [[[] if each.end is None else each.end.suspect for each in arm] for arm in arms]
+    found = told_doubts(names, suspects)
+    for name, arm in zip(names, arms, strict=True):
+        found += in_steps(name, "processes", [each.header for each in arm])
+    return found

@@ -16,7 +16,7 @@ from levelbench.measure.statistics import Estimate, Interval, estimate
 from levelbench.measure.statistics.early_stopping import least_queries, nearest_rank, stream_estimate
 from levelbench.measure.statistics.intervals import quantile_interval_ranks, values_needed
 from levelbench.measure.verdict import Verdict
-from levelbench.records.doubts import told_doubts
+from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
     Figure,
     figure_of,
@@ -157,8 +157,7 @@ def summarise_inference(
     for at, judged in verdicts(pairs, level, margin, "frameworks").items():
         entries[at] = replace(entries[at], verdict=judged)
     titles = [records[0].header.specification.arm.title for records in arms]
-    suspects = [[record.end.suspect for record in records if record.end is not None] for records in arms]
-    doubts = told_doubts(titles, suspects)
+    doubts = process_doubts(titles, arms)
     specification = arms[0][0].header.specification
     return InferenceSummary(specification, tuple(entries), level, margin, price, wanted, tuple(doubts))
 

@@ -21,7 +21,7 @@ import numpy as np
 from levelbench.measure.statistics import Estimate, arithmetic_mean, estimate, estimate_signed
 from levelbench.measure.statistics.intervals import quantile_estimate, values_needed
 from levelbench.measure.verdict import Verdict
-from levelbench.records.doubts import told_doubts
+from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
@@ -256,9 +256,7 @@ def summarise_networks(
         level=level,
         margin=margin,
         suspect=(
-            *told_doubts(
-                titles, [[each.end.suspect for each in records if each.end is not None] for records in measured_by]
-            ),
+            *process_doubts(titles, measured_by),
             *unlike(
                 titles,
                 [_threads(records) for records in measured_by],

@@ -115,3 +115,18 @@ def test_normal_samples_are_rarely_rejected(n):
     samples = numpy.random.default_rng(1).normal(size=(1000, n))
     rejected = sum(result.rejected for sample in samples.tolist() if (result := normality(sample)) is not None)
     assert rejected <= 30
+
+
+def test_of_a_paired_test_the_ratios_have_to_be_normal():
+    # Both sides share what makes a seed long, which is far from normal; their ratios are a bell.
+    shared, bell = LOG_NORMAL, [1.2 + 0.01 * normal_quantile((at + 0.5) / 12) for at in range(12)]
+
+    def runs(times):
+        return [{"time_s": time, "reached": True, "quality": 0.944, "seed": at} for at, time in enumerate(times)]
+
+    sides = {"sides[0].runs": runs(shared), "sides[1].runs": runs([a * b for a, b in zip(shared, bell, strict=True)])}
+    by_hand = {"summaries": [], f"{C}.normality_checked": None}
+    paired = changes(clean_claim(), {**sides, **by_hand, f"{C}.test": "Student's t on the ratios, paired by seed"})
+    assert found(rule, paired) == []
+    alone = changes(clean_claim(), {**sides, **by_hand, f"{C}.test": "Student's t"})
+    assert [each[0] for each in found(rule, alone)] == ["error"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, pairs
 from levelbench.claims.rules._runs import FEWEST, Normality, normality, sample_of, side_qualities, side_times
-from levelbench.claims.view import Claim
+from levelbench.claims.view import Claim, Side
 
 _DO = "use order statistics (or a rank test), or logarithms, or show a normality test and a Q-Q plot of the values"
 _PARAMETRIC = re.compile(
@@ -35,8 +35,20 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if comparison.test and _assumes(comparison.test):
             values = side_qualities if comparison.of == "quality" else side_times
             tests = [(f"'{side.name}'", values(side)) for side in (pair.new, pair.base)]
+            if "paired" in comparison.test.lower() and (ratios := _ratios(pair.new, pair.base)):
+                # The runs of a seed share what makes them long: the ratios are what has to be normal.
+                tests = [("the ratios of the pairs", ratios)]
             field, what = f"{pair.field}.normality_checked", f"the test of '{pair.new.name}' and '{pair.base.name}'"
             yield from _judged((field, what, pair.where), comparison.test, comparison.normality_checked, tests)
+
+
+def _ratios(new: Side, base: Side) -> list[float]:
+    """The ratios of the times of runs of one seed; none where seeds are not stated."""
+    times = [
+        {run.seed: run.time_s for run in side.runs if run.seed is not None and run.time_s and not run.failed}
+        for side in (new, base)
+    ]
+    return [times[0][seed] / times[1][seed] for seed in times[0] if seed in times[1]]
 
 
 def _assumes(method: str) -> bool:

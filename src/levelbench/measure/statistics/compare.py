@@ -55,9 +55,10 @@ class LogRatio:
     ``dof`` are Welch's degrees of freedom (infinite if both samples are constant), ``p_value`` is two-sided;
     ``deviation_a`` and ``deviation_b`` are the standard deviations of the logarithms (winsorised where ``trimmed``
     values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values; ``moderate`` says
-    that some of those cut off were no accidents, which take more than 2.5 times as long. ``accidents`` is how many
-    pairs were left out for one; ``without`` the ratio without them, where they were not left out and chance may have
-    put them all at one end. ``untrimmed_interval`` is that of all values, where some were cut off or left out.
+    that some of those cut off were no accidents, which take more than 2.5 times as long, and ``fast`` that some took so
+    much less. ``accidents`` is how many pairs were left out for one; ``without`` the ratio without them, where they
+    were not left out and chance may have put them all at one end. ``untrimmed_interval`` is that of all values, where
+    some were cut off or left out.
     """
 
     ratio: float
@@ -69,6 +70,7 @@ class LogRatio:
     trimmed: int = 0
     untrimmed: float = 1.0
     moderate: bool = False
+    fast: bool = False
     accidents: int = 0
     without: float | None = None
     untrimmed_interval: Interval | None = None
@@ -115,11 +117,15 @@ def rounding_variance(values: Vector, resolution: float) -> float:
 
 @dataclass(frozen=True)
 class Outliers:
-    """How many values of a sample lie far below and far above the others, and how many of them are no accidents."""
+    """How many values of a sample lie far below and far above the others, and how many of them are no accidents.
+
+    An accident takes much longer than the others; ``fast`` ones take much less, which nothing does by accident.
+    """
 
     low: int
     high: int
     moderate: int
+    fast: int = 0
 
 
 def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
@@ -136,7 +142,10 @@ def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
     reach = (deviations + 30.0 / len(logs)) * max(spread, math.sqrt(floor))
     far = np.abs(away) > reach
     return Outliers(
-        int((far & (away < 0)).sum()), int((far & (away > 0)).sum()), int((far & (np.abs(away) < _ACCIDENT)).sum())
+        int((far & (away < 0)).sum()),
+        int((far & (away > 0)).sum()),
+        int((far & (np.abs(away) < _ACCIDENT)).sum()),
+        int((far & (away <= -_ACCIDENT)).sum()),
     )
 
 
@@ -214,7 +223,7 @@ def welch_log_ratio(
     method = _method("Welch's t on logarithms", max(first.cut, second.cut))
     cut = max(first.cut, second.cut)
     found = _tested(difference, variance, dof, level, method, (first, second), cut)
-    moderate = cut > 0 and any(each.moderate for each in counts)
+    moderate, fast = (cut > 0 and any(found) for found in ([x.moderate for x in counts], [x.fast for x in counts]))
     whole = None
     if cut:
         one, other = (log_mean(each, 0, floor) for each, floor in zip(logs, floors, strict=True))
@@ -222,7 +231,7 @@ def welch_log_ratio(
         dof = sum(parts) ** 2 / (parts[0] ** 2 / (one.n - 1) + parts[1] ** 2 / (other.n - 1))
         whole = _tested(other.mean - one.mean, sum(parts), dof, level, method, (one, other), 0).interval
     untrimmed = exponential(float(logs[1].mean() - logs[0].mean()))
-    return replace(found, untrimmed=untrimmed, moderate=moderate, untrimmed_interval=whole)
+    return replace(found, untrimmed=untrimmed, moderate=moderate, fast=fast, untrimmed_interval=whole)
 
 
 def paired_log_ratio(
@@ -267,6 +276,7 @@ def paired_log_ratio(
         ratio,
         untrimmed=exponential(float(logs.mean())),
         moderate=cut > 0 and far.moderate > 0,
+        fast=cut + accidents > 0 and any(outlying(np.log(each), floor, _FAR).fast for each in (first, second)),
         accidents=accidents,
         without=without,
         untrimmed_interval=whole,
