@@ -67,7 +67,7 @@ def test_a_planted_fault_in_a_backward_is_seen(monkeypatch, name):
 
         return Kernel(right.forward, wrong)
 
-    monkeypatch.setitem(OPERATORS.makers, name, make_wrong)
+    monkeypatch.setitem(OPERATORS, name, make_wrong)
     network = Builder("all", (2, 6, 6)).conv(3, 3).relu().max_pool(2).flatten().gemm(3).build().with_loss()
     assert worst_error_against_central_differences(network) > 1e-3
 

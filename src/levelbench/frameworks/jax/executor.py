@@ -7,7 +7,7 @@ hand-written function would make, called with one flat list of arrays. Loss and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -30,6 +30,7 @@ from levelbench.networks.executor import (
     require_inputs,
     require_shape,
 )
+from levelbench.networks.inspect import all_nodes
 from levelbench.networks.network import Network
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 from levelbench.operators.program import Primitive, Scope, has_body
@@ -98,23 +99,18 @@ class Drawn:
 
 def is_random(network: Network) -> bool:
     """Whether any node of the network, of its subgraphs or functions, draws random numbers."""
-    model = network.model
-    return _draws(model.graph.node) or any(_draws(each.node) for each in model.functions)
+    bodies = [network.model.graph.node, *(each.node for each in network.model.functions)]
+    return any(_draws(node) for body in bodies for node in all_nodes(body))
 
 
-def _draws(nodes: Iterable[onnx.NodeProto]) -> bool:
-    for node in nodes:
-        # Dropout draws in training mode alone, which is its third input.
-        if node.op_type != "Dropout" or len(node.input) > 2:
-            try:
-                if find(OperatorNode(node.op_type, (), (), domain=node.domain)).random:
-                    return True
-            except UnsupportedError:
-                pass
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH and _draws(attribute.g.node):
-                return True
-    return False
+def _draws(node: onnx.NodeProto) -> bool:
+    # Dropout draws in training mode alone, which is its third input.
+    if node.op_type == "Dropout" and len(node.input) < 3:
+        return False
+    try:
+        return find(OperatorNode(node.op_type, (), (), domain=node.domain)).random
+    except UnsupportedError:
+        return False
 
 
 # The lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program that a hand-

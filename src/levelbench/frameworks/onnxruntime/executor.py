@@ -30,9 +30,9 @@ from levelbench.frameworks.onnxruntime.sessions import (
     to_numpy,
     unpack,
 )
-from levelbench.frameworks.onnxruntime.single import Seed, is_random
+from levelbench.frameworks.onnxruntime.single import RANDOM_OPERATORS, Seed
 from levelbench.networks.executor import Executor, LiveMapping, OperatorTime, require_inputs
-from levelbench.networks.inspect import outer_reads
+from levelbench.networks.inspect import all_nodes, names_in, needed_nodes, subgraphs
 from levelbench.networks.network import Network
 
 __all__ = ["OnnxRuntimeExecutor", "OnnxRuntimeModel", "SessionModel", "model_of", "node_name"]
@@ -61,7 +61,7 @@ def node_name(index: int) -> str:
 def model_of(network: Network, values: Mapping[str, OrtValue]) -> SessionModel:
     """The model of ``network`` whose parameters have these ``values``."""
     source = network.model.graph
-    needed, read = _needed(network)
+    needed, read = needed_nodes(source, [each.name for each in network.outputs])
     inputs = tuple(each.name for each in network.inputs if each.name in read)
     proto = onnx.ModelProto(ir_version=network.model.ir_version)
     proto.opset_import.extend(network.model.opset_import)
@@ -111,20 +111,18 @@ def _name_outputs(proto: onnx.ModelProto) -> None:
     ONNX Runtime refuses such a model or, for a Split, ends the process.
     """
     opsets = {each.domain: each.version for each in proto.opset_import}
-    nodes = [(node, opsets) for node in _nodes(proto.graph.node)]
+    nodes = [(node, opsets) for node in all_nodes(proto.graph.node)]
     for function in proto.functions:
         own = {each.domain: each.version for each in function.opset_import}
-        nodes += [(node, {**opsets, **own}) for node in _nodes(function.node)]
+        nodes += [(node, {**opsets, **own}) for node in all_nodes(function.node)]
     nameless = [(node, at) for node, known in nodes for at in _left_out(node, known)]
     if not nameless:
         return
-    taken = {each.name for each in proto.graph.input} | {each.name for each in proto.graph.initializer}
-    for node, _ in nodes:
-        taken.update((*node.input, *node.output))
-        for graph in _subgraphs(node):
-            taken.update(each.name for each in (*graph.input, *graph.output, *graph.initializer))
+    taken = names_in(proto.graph)
     for function in proto.functions:
         taken.update((*function.input, *function.output))
+        for node in all_nodes(function.node):
+            taken.update(node.input, node.output, *(names_in(inner) for inner in subgraphs(node)))
     free = (name for at in itertools.count() if (name := f"levelbench.unread.{at}") not in taken)
     for (node, at), name in zip(nameless, free, strict=False):
         node.output[at] = name
@@ -142,30 +140,8 @@ def _left_out(node: onnx.NodeProto, opsets: Mapping[str, int]) -> list[int]:
     return [at for at in places if outputs and outputs[min(at, len(outputs) - 1)].option != optional]
 
 
-def _nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in _subgraphs(node):
-            yield from _nodes(graph.node)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _needed(network: Network) -> tuple[list[int], set[str]]:
-    """The places of the nodes that the outputs depend on, in order, and all values that are read on the way."""
-    nodes: list[Any] = list(network.model.graph.node)
-    read = {each.name for each in network.outputs}
-    needed = []
-    for index in range(len(nodes) - 1, -1, -1):
-        if read.intersection(nodes[index].output):
-            needed.append(index)
-            read.update(outer_reads(nodes[index]))
-    return needed[::-1], read
+def _draws(model: onnx.ModelProto) -> bool:
+    return any(each.op_type in RANDOM_OPERATORS for each in nodes_of(model))
 
 
 # A whole ONNX model as one session of ONNX Runtime, with sequences as Python lists and empty optionals as ``None``.
@@ -180,7 +156,7 @@ class OnnxRuntimeModel:
     def __init__(self, model: onnx.ModelProto, device: SessionDevice, seed: Seed) -> None:
         self._device, self._seed, self._seeded = device, seed, seed.count
         self._model, self.changes = lowered(model)
-        self._random = any(is_random(each.op_type) for each in nodes_of(model))
+        self._random = _draws(model)
         self._session = self._ready()
         given = {each.name for each in model.graph.initializer}
         self._inputs = [(each.name, _element(each.type)) for each in model.graph.input if each.name not in given]
@@ -194,13 +170,7 @@ class OnnxRuntimeModel:
             self._session, self._seeded = self._ready(), self._seed.count
         if self._tensors_only:
             return list(self._session.run(inputs))
-        names, values = [], []
-        for (name, element), value in zip(self._inputs, inputs, strict=True):
-            # ONNX Runtime takes an optional input that is not fed as one without a value.
-            if value is not None:
-                names.append(name)
-                values.append(pack(value, element, self._device) if isinstance(value, list) else value)
-        return [self._native(each) for each in self._session.run(values, names)]
+        return _run_any(self._session, self._inputs, inputs, self._device)
 
     def _ready(self) -> Session:
         try:
@@ -213,10 +183,24 @@ class OnnxRuntimeModel:
                 raise UsageError("the model", f"ONNX finds it invalid: {said}", "correct it") from error
             raise
 
-    def _native(self, value: OrtValue) -> Any:
-        if not value.has_value():
-            return None
-        return unpack(value, self._device) if value.is_tensor_sequence() else value
+
+def _run_any(
+    session: Session, declared: Sequence[tuple[str, int]], inputs: Sequence[Any], device: SessionDevice
+) -> list[Any]:
+    """With sequences as lists, and optional values that may be absent; inputs by name and element type."""
+    names, values = [], []
+    for (name, element), value in zip(declared, inputs, strict=True):
+        # ONNX Runtime takes an optional input that is not fed as one without a value.
+        if value is not None:
+            names.append(name)
+            values.append(pack(value, element, device) if isinstance(value, list) else value)
+    return [_native(each, device) for each in session.run(values, names)]
+
+
+def _native(value: OrtValue, device: SessionDevice) -> Any:
+    if not value.has_value():
+        return None
+    return unpack(value, device) if value.is_tensor_sequence() else value
 
 
 def _element(kind: onnx.TypeProto) -> int:
@@ -261,13 +245,13 @@ class OnnxRuntimeExecutor(Executor):
         self._values = values
         self.parameters: MutableMapping[str, Any] = _Live(values, trained, self._changed)
         self.buffers: MutableMapping[str, Any] = _Live(values, others, self._changed)
-        self._random = any(is_random(each.op_type) for each in nodes_of(self._inference.model))
+        self._random = _draws(self._inference.model)
         graph = self._inference.model.graph
         kinds = {each.name: each.type for each in (*graph.input, *graph.output)}
         self._make()
         named = [*self._inputs, *(each.name for each in self._inference.outputs)]
         self._tensors_only = all(kinds[name].WhichOneof("value") in ("tensor_type", None) for name in named)
-        self._elements = [_element(kinds[name]) for name in self._inputs]
+        self._declared = [(name, _element(kinds[name])) for name in self._inputs]
 
     def infer(self, *inputs: Any) -> tuple[Any, ...]:
         """The network's outputs, computed when it returns."""
@@ -275,7 +259,7 @@ class OnnxRuntimeExecutor(Executor):
         if session is None or (self._random and self._seeded != self._seed.count):
             session = self._make()
         try:
-            return session.run(inputs, self._inputs) if self._tensors_only else self._infer_any(session, inputs)
+            return self._run(session, inputs)
         except (native.InvalidArgument, ValueError) as error:
             require_inputs(self._inputs, len(inputs), error)
             raise
@@ -312,8 +296,10 @@ class OnnxRuntimeExecutor(Executor):
         """ONNX Runtime's own session, for whoever wants to call it by hand; another one once a parameter changed."""
         return (self._session or self._make()).session
 
-    def _run(self, session: Session, inputs: Sequence[Any]) -> object:
-        return session.run(inputs, self._inputs) if self._tensors_only else self._infer_any(session, inputs)
+    def _run(self, session: Session, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        if self._tensors_only:
+            return session.run(inputs, self._inputs)
+        return tuple(_run_any(session, self._declared, inputs, self._device))
 
     def _model(self) -> SessionModel:
         return model_of(self._inference, self._values)
@@ -338,21 +324,6 @@ class OnnxRuntimeExecutor(Executor):
     def _changed(self, name: str) -> None:
         if name in self._read:
             self._session = None
-
-    def _infer_any(self, session: Session, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """With sequences as lists, and optional values that may be absent."""
-        names, values = [], []
-        for name, element, value in zip(self._inputs, self._elements, inputs, strict=True):
-            # ONNX Runtime takes an optional input that is not fed as one without a value.
-            if value is not None:
-                names.append(name)
-                values.append(pack(value, element, self._device) if isinstance(value, list) else value)
-        return tuple(self._native(each) for each in session.run(values, names))
-
-    def _native(self, value: OrtValue) -> Any:
-        if not value.has_value():
-            return None
-        return unpack(value, self._device) if value.is_tensor_sequence() else value
 
     def _untrainable(self) -> UnsupportedError:
         return UnsupportedError(

@@ -24,6 +24,7 @@ from onnxruntime import OrtValue
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnsupportedError, UsageError
+from levelbench.networks.inspect import all_nodes
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION
 
 __all__ = [
@@ -405,18 +406,9 @@ def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int]) -> None:
 
 def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a model, those of its subgraphs and functions included."""
-    yield from _nodes(model.graph.node)
+    yield from all_nodes(model.graph.node)
     for function in model.functions:
-        yield from _nodes(function.node)
-
-
-def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those of their subgraphs."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _nodes(graph.node)
+        yield from all_nodes(function.node)
 
 
 def _since(node: onnx.NodeProto, opset: int) -> int | None:

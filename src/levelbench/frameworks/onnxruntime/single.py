@@ -17,20 +17,15 @@ from onnxruntime import InferenceSession, OrtValue
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.onnxruntime.sessions import Session, SessionDevice, WrongInputError, from_numpy, lowered
+from levelbench.networks.inspect import RANDOM
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode, structural
 
-__all__ = ["OnnxRuntimeOperator", "Seed", "is_random"]
+__all__ = ["RANDOM_OPERATORS", "OnnxRuntimeOperator", "Seed"]
 
 _MOST_CONSTANTS = 16
-_RANDOM = {"Bernoulli", "Dropout", "Multinomial"} | {
-    f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")
-}
-
-
-def is_random(op_type: str) -> bool:
-    """Whether an operator draws random numbers: ONNX Runtime seeds those when a session is made."""
-    return op_type in _RANDOM
+RANDOM_OPERATORS = RANDOM | {"Dropout"}
+"""Those that draw random numbers: ONNX Runtime seeds them when a session is made."""
 
 
 class Seed:
@@ -52,7 +47,7 @@ class OnnxRuntimeOperator(Operator):
     def __init__(self, node: OperatorNode, device: SessionDevice, seed: Seed) -> None:
         self.node = node
         self._device, self._seed, self._seeded = device, seed, seed.count
-        self._random = is_random(node.op_type)
+        self._random = node.op_type in RANDOM_OPERATORS
         self._ready: dict[tuple[Any, ...], _Ready] = {}
         self._last: Session | None = None
         self._with_constants = 0

@@ -28,7 +28,13 @@ __all__ = [
     "SharedMaker",
     "constant_of",
     "depth_to_space",
+    "expand",
+    "flatten",
+    "is_inf",
     "reduction_axes",
+    "reshape",
+    "shape",
+    "size",
     "space_to_depth",
 ]
 
@@ -46,11 +52,18 @@ class ArrayLibrary(NamedTuple):
     """NumPy's array as one of its own, on the device that the operator runs on."""
     dtype_of: Callable[[int], Any]
     """Its type for ONNX's number of one."""
+    arange: Callable[[int], Array]
+    """The numbers from 0 on as int64, made on the device."""
+    take: Callable[[Array, Array, int], Array]
+    """(x, indices, axis) -> the slices at a vector of indices, which count from the beginning."""
     scan: Callable[[Function, Any, Any], tuple[Any, Any]]
     """(step, state, arrays) -> the last state and the stacked outputs of (state, output) = step(state, slices)."""
     linear: Callable[[Array, Array, Array | None], Array]
     """(x, weight, bias) -> x times the transpose of the weight, and the bias, if there is one."""
     einsum: Function
+    matmul: Function
+    softmax: Function
+    """Along the last axis."""
 
 
 SharedMaker = Callable[[OperatorNode, ArrayLibrary], Function]
@@ -116,7 +129,8 @@ def _along(axis: int, rank: int) -> list[int]:
 
 
 @_shared("Reshape")
-def _reshape(x: Array, shape: Host, *, allowzero: int = 0) -> Array:
+def reshape(x: Array, shape: Host, *, allowzero: int = 0) -> Array:
+    """A size of 0 is that of the input, unless ``allowzero`` is set."""
     sizes = shape.tolist()
     if 0 in sizes and not allowzero:
         sizes = [size or x.shape[axis] for axis, size in enumerate(sizes)]
@@ -124,7 +138,8 @@ def _reshape(x: Array, shape: Host, *, allowzero: int = 0) -> Array:
 
 
 @_shared("Flatten")
-def _flatten(x: Array, *, axis: int) -> Array:
+def flatten(x: Array, *, axis: int) -> Array:
+    """A matrix, whose rows run over the axes before ``axis``."""
     at = axis + x.ndim if axis < 0 else axis
     return x.reshape((prod(x.shape[:at]), prod(x.shape[at:])))
 
@@ -170,15 +185,15 @@ def _array_feature_extractor(x: Array, indices: Array) -> Array:
 
 
 @_shared("Expand")
-def _expand(x: Array, shape: Host, *, xp: ModuleType) -> Array:
-    # The shorter of the two shapes is filled with ones, on either side.
+def expand(x: Array, shape: Host, *, xp: ModuleType) -> Array:
+    """Broadcasting in both directions: a size of 1 in the shape keeps that of the input."""
     return xp.broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(shape.tolist())))
 
 
 @_shared("Compress")
-def _compress(x: Array, condition: Host, *, axis: int | None = None, xp: ModuleType, array: ToNative) -> Array:
+def _compress(x: Array, condition: Host, *, axis: int | None = None, take: Function, array: ToNative) -> Array:
     chosen = array(np.flatnonzero(condition))
-    return xp.take(x.reshape(-1), chosen, axis=0) if axis is None else xp.take(x, chosen, axis=axis)
+    return take(x.reshape(-1), chosen, 0) if axis is None else take(x, chosen, axis)
 
 
 @_shared("Trilu")
@@ -187,17 +202,19 @@ def _trilu(x: Array, diagonal: Host | None = None, *, upper: int, xp: ModuleType
 
 
 @_shared("Shape")
-def _shape(x: Array, *, start: int = 0, end: int | None = None, array: ToNative) -> Array:
+def shape(x: Array, *, start: int = 0, end: int | None = None, array: ToNative) -> Array:
+    """The sizes of the axes from ``start`` to ``end``."""
     return array(np.array(x.shape[start:end], np.int64))
 
 
 @_shared("Size")
-def _size(x: Array, *, array: ToNative) -> Array:
+def size(x: Array, *, array: ToNative) -> Array:
+    """The number of elements."""
     return array(np.array(prod(x.shape), np.int64))
 
 
 @_shared("DepthToSpace")
-def depth_to_space(x: Array, *, blocksize: int, mode: str, xp: ModuleType) -> Array:
+def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR", xp: ModuleType) -> Array:
     """The depth is (block, block, channels) with mode DCR, (channels, block, block) with CRD."""
     batch, depth, height, width = x.shape
     channels, sizes = depth // blocksize**2, (blocksize, blocksize)
@@ -224,7 +241,8 @@ def _binarizer(x: Array, *, threshold: float, xp: ModuleType) -> Array:
 
 
 @_shared("IsInf")
-def _is_inf(x: Array, *, detect_negative: int, detect_positive: int, xp: ModuleType) -> Array:
+def is_inf(x: Array, *, detect_negative: int, detect_positive: int, xp: ModuleType) -> Array:
+    """Which elements are infinite, of the signs asked for."""
     if detect_negative and detect_positive:
         return xp.isinf(x)
     if not (detect_negative or detect_positive):
@@ -450,7 +468,7 @@ def _tfidf(node: OperatorNode, library: ArrayLibrary) -> Function:
         counts = [_occurrences(library, rows, each, most) for each in grams]
         counts.append(library.array(np.zeros((rows.shape[0], 1), np.float32)))
         joined = xp.concat(counts, axis=1)
-        taken = xp.take(joined, library.array(sources.reshape(-1)), axis=1)
+        taken = library.take(joined, library.array(sources.reshape(-1)), 1)
         found = xp.sum(taken.reshape((rows.shape[0], *sources.shape)), axis=-1)
         if mode == "IDF":
             found = xp.astype(found > 0, xp.float32)

@@ -6,18 +6,21 @@ NumPy, on the host, and kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import floor, isclose
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.shared.operators import ArrayLibrary, Host
+from levelbench.frameworks.shared.registry import Function
+from levelbench.operators.contract import Array
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["AxisChange", "ResizeRule", "Taps", "changes_of", "rule_of", "taps_of"]
+__all__ = ["AxisChange", "ResizeRule", "Taps", "changes_of", "resizing", "rule_of", "taps_of"]
 
 _MODES = ("nearest", "linear", "cubic")
 
@@ -71,9 +74,13 @@ def rule_of(node: OperatorNode) -> ResizeRule:
 
 
 def changes_of(
-    node: OperatorNode, shape: Sequence[int], roi: Any = None, scales: Any = None, sizes: Any = None
+    node: OperatorNode,
+    shape: Sequence[int],
+    roi: Host | None = None,
+    scales: Host | None = None,
+    sizes: Host | None = None,
 ) -> list[AxisChange]:
-    """The axes that change, for an input of ``shape`` and the other inputs of Resize, which are NumPy's."""
+    """The axes that change, for an input of ``shape`` and the other inputs of Resize: one of the last two is there."""
     axes = [int(axis) % len(shape) for axis in node.get("axes") or range(len(shape))]
     if sizes is not None and sizes.size:
         targets = [int(each) for each in sizes]
@@ -83,10 +90,11 @@ def changes_of(
             factors = [min(factors) if policy == "not_larger" else max(factors)] * len(axes)
             targets = [int(factor * shape[axis] + 0.5) for factor, axis in zip(factors, axes, strict=True)]
     else:
-        factors = [float(each) for each in scales]
+        factors = [] if scales is None else [float(each) for each in scales]
         targets = [int(factor * shape[axis]) for factor, axis in zip(factors, axes, strict=True)]
-    crops = roi is not None and roi.size and node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
-    region = [float(each) for each in roi] if crops else [0.0] * len(axes) + [1.0] * len(axes)
+    region = [0.0] * len(axes) + [1.0] * len(axes)
+    if roi is not None and roi.size and node.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        region = [float(each) for each in roi]
     found = [
         AxisChange(axis, shape[axis], target, factor, start, end)
         for axis, target, factor, start, end in zip(
@@ -159,3 +167,44 @@ def _origins(change: AxisChange, rule: ResizeRule) -> NDArray[np.float64]:
             step = at / (width - 1) if width != 1 else np.full_like(at, 0.5)
             return change.start * (size - 1) + step * (change.end - change.start) * (size - 1)
     raise UnsupportedError(f"Resize by {rule.coordinates!r}", "ONNX has no such coordinates", "use half_pixel")
+
+
+Kernel = Callable[[Array, Sequence[AxisChange], ResizeRule], Array | None]
+"""The result by a framework's own kernel, where it takes the same elements with the same weights; else ``None``."""
+
+
+def resizing(node: OperatorNode, library: ArrayLibrary, kernel: Kernel | None = None) -> Function:
+    """One axis after the other, in float32 at least; integers are rounded at the end."""
+    rule, xp, array = rule_of(node), library.xp, library.array
+    nearest = rule.mode == "nearest"
+
+    def along(x: Array, change: AxisChange) -> Array:
+        places, weights, outside = taps_of(change, rule)
+        axis, behind = change.axis, (1,) * (x.ndim - change.axis - 1)
+        found = library.take(x, array(places.reshape(-1)), axis)
+        if not nearest:
+            kind = np.float64 if x.dtype == xp.float64 else np.float32
+            found = found.reshape((*x.shape[:axis], *weights.shape, *x.shape[axis + 1 :]))
+            found = xp.sum(found * array(weights.astype(kind).reshape((*weights.shape, *behind))), axis=axis + 1)
+        if outside is not None and outside.any():
+            mask = array(outside.reshape((-1, *behind)))
+            found = xp.where(mask, xp.full_like(found, rule.extrapolation), found)
+        return found
+
+    def resize(x: Array, roi: Host | None = None, scales: Host | None = None, sizes: Host | None = None) -> Array:
+        changes = changes_of(node, x.shape, roi, scales, sizes)
+        if not changes:
+            return x
+        if kernel is not None and (found := kernel(x, changes, rule)) is not None:
+            return found
+        wide = x if nearest else xp.astype(x, xp.float64 if x.dtype.itemsize > 4 else xp.float32)
+        for each in changes:
+            wide = along(wide, each)
+        if nearest:
+            return wide
+        if xp.isdtype(x.dtype, "integral"):
+            limits = xp.iinfo(x.dtype)
+            wide = xp.clip(xp.round(wide), limits.min, limits.max)
+        return xp.astype(wide, x.dtype)
+
+    return resize if node.op_type == "Resize" else lambda x, scales: resize(x, None, scales)

@@ -1,25 +1,33 @@
-"""Windows that slide over the spatial axes of an input: ONNX's rules of padding, and how many windows there are."""
+"""Windows that slide over the spatial axes of an input: ONNX's rules of padding, and where the windows then lie."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Window"]
+__all__ = ["Window", "Windows", "counts_of"]
+
+Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Window:
     """The attributes of a node; an empty tuple where the node leaves one out."""
 
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    begins: tuple[int, ...]
-    ends: tuple[int, ...]
+    kernel: Sizes
+    strides: Sizes
+    dilations: Sizes
+    begins: Sizes
+    ends: Sizes
     auto_pad: str
+    ceil: bool
 
     @classmethod
     def of(cls, node: OperatorNode) -> Window:
@@ -30,8 +38,8 @@ class Window:
         rank = len(kernel) or len(strides) or len(dilations) or len(pads) // 2
         pads = pads or (0,) * (2 * rank)
         ones = (1,) * rank
-        auto_pad = node.get("auto_pad", "NOTSET")
-        return cls(kernel, strides or ones, dilations or ones, pads[:rank], pads[rank:], auto_pad)
+        auto_pad, ceil = node.get("auto_pad", "NOTSET"), bool(node.get("ceil_mode", 0))
+        return cls(kernel, strides or ones, dilations or ones, pads[:rank], pads[rank:], auto_pad, ceil)
 
     @property
     def rank(self) -> int:
@@ -50,10 +58,10 @@ class Window:
 
     def filled(self, rank: int, kernel: Sequence[int]) -> Window:
         """The same with a kernel, and of ``rank`` axes where no attribute said how many."""
-        zeros, ones = (0,) * rank, (1,) * rank
         if self.rank:
-            return Window(tuple(kernel), self.strides, self.dilations, self.begins, self.ends, self.auto_pad)
-        return Window(tuple(kernel), ones, ones, zeros, zeros, self.auto_pad)
+            return self if self.kernel == tuple(kernel) else replace(self, kernel=tuple(kernel))
+        zeros, ones = (0,) * rank, (1,) * rank
+        return replace(self, kernel=tuple(kernel), strides=ones, dilations=ones, begins=zeros, ends=zeros)
 
     def extent(self, axis: int) -> int:
         """How far the kernel reaches along an axis."""
@@ -73,12 +81,123 @@ class Window:
             found.append((small, large) if self.auto_pad == "SAME_UPPER" else (large, small))
         return found
 
-    def outputs(self, sizes: Sequence[int], padding: Sequence[tuple[int, int]], ceil: bool) -> list[int]:
-        """Number of windows along each axis; one that would start behind the input and its padding in front is none."""
-        found = []
+    def over(self, sizes: Sequence[int], kernel: Sequence[int] = ()) -> Windows:
+        """The windows on an array of these spatial sizes (ONNX's formulas of Conv and MaxPool)."""
+        window = self.filled(len(sizes), kernel or self.kernel)
+        padding = window.padding(sizes)
+        ceil = window.ceil and not window.automatic
+        out = []
         for axis, (size, (begin, end)) in enumerate(zip(sizes, padding, strict=True)):
-            stride = self.strides[axis]
-            room = size + begin + end - self.extent(axis)
+            stride = window.strides[axis]
+            room = size + begin + end - window.extent(axis)
             count = (-(-room // stride) if ceil else room // stride) + 1
-            found.append(count - 1 if ceil and (count - 1) * stride >= size + begin else count)
+            # A window that would start behind the input and its padding in front is none.
+            out.append(max(count - 1 if ceil and (count - 1) * stride >= size + begin else count, 0))
+        before, after = zip(*padding, strict=True)
+        return Windows(window.kernel, window.strides, window.dilations, before, after, tuple(out))
+
+    def lost(
+        self, sizes: Sequence[int], extra: Sequence[int] | None, wanted: Sequence[int] | None
+    ) -> list[tuple[int, int]]:
+        """What a transposed convolution cuts off its full result before and behind each axis, negative where it adds.
+
+        ``extra`` is the node's output_padding, ``wanted`` its output_shape; ``sizes`` are those of the input.
+        """
+        extra = extra or [0] * len(sizes)
+        if not wanted and self.automatic:
+            wanted = [size * stride for size, stride in zip(sizes, self.strides, strict=True)]
+        if not wanted:
+            return [(begin, end - more) for (begin, end), more in zip(self.padding(sizes), extra, strict=True)]
+        found = []
+        # The last numbers of an output_shape are those of the spatial axes.
+        for axis, (size, more, target) in enumerate(zip(sizes, extra, wanted[-len(sizes) :], strict=True)):
+            total = (size - 1) * self.strides[axis] + self.extent(axis) + more - target
+            # ONNX: what is odd goes to the end for SAME_UPPER and to the beginning otherwise.
+            begin = total // 2 if self.auto_pad == "SAME_UPPER" else total - total // 2
+            found.append((begin, total - begin - more))
         return found
+
+    def pooled(self, sizes: Sequence[int]) -> list[int]:
+        """The sizes of the input of a pool whose output has these."""
+        return [
+            (size - 1) * stride - begin - end + kernel
+            for size, stride, begin, end, kernel in zip(
+                sizes, self.strides, self.begins, self.ends, self.kernel, strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over an array's spatial axes, one entry an axis."""
+
+    kernel: Sizes
+    strides: Sizes
+    dilations: Sizes
+    before: Sizes
+    after: Sizes
+    out: Sizes
+
+    @property
+    def reach(self) -> Sizes:
+        """Elements from a window's first to its last, both included."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether there is a border around the array."""
+        return any(self.before) or any(self.after)
+
+    def needed(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        """The border before and behind each axis that the windows see; negative where they leave something out."""
+        return [
+            (before, (out - 1) * stride + reach - size - before)
+            for before, out, stride, reach, size in zip(
+                self.before, self.out, self.strides, self.reach, sizes, strict=True
+            )
+        ]
+
+    def places(self, axis: int) -> NDArray[np.int64]:
+        """(out, kernel) -> position along an axis, negative or beyond the end in the border."""
+        starts = np.arange(self.out[axis]) * self.strides[axis] - self.before[axis]
+        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis]
+
+    def taps(self) -> Iterator[tuple[Sizes, tuple[slice, ...]]]:
+        """Each position in the kernel, with the slices of the padded array that it sees as the window moves."""
+        for tap in product(*(range(size) for size in self.kernel)):
+            starts = [at * d for at, d in zip(tap, self.dilations, strict=True)]
+            steps = zip(starts, self.strides, self.out, strict=True)
+            yield tap, tuple(slice(a, a + s * (n - 1) + 1, s) for a, s, n in steps)
+
+    def along(self, axis: int, size: int) -> Iterator[tuple[slice, slice]]:
+        """Each position in the kernel along an axis of ``size``: its windows inside the array, the elements they see.
+
+        Positions that only see the border are left out.
+        """
+        stride, out = self.strides[axis], self.out[axis]
+        for at in range(self.kernel[axis]):
+            start = at * self.dilations[axis] - self.before[axis]
+            first = max(-(start // stride), 0)
+            stop = min((size - 1 - start) // stride + 1, out)
+            if first < stop:
+                begin = first * stride + start
+                yield slice(first, stop), slice(begin, begin + (stop - first - 1) * stride + 1, stride)
+
+    def inside(self, sizes: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+        """As :meth:`along`, for each position in the kernel of all axes, in row-major order."""
+        for chosen in product(*(tuple(self.along(axis, size)) for axis, size in enumerate(sizes))):
+            yield tuple(out for out, _ in chosen), tuple(seen for _, seen in chosen)
+
+
+@lru_cache(maxsize=256)
+def counts_of(windows: Windows, sizes: Sizes, with_border: bool) -> NDArray[np.int64]:
+    """Elements of the array that each window sees, over the spatial axes; ``with_border``: of its border, too.
+
+    It is kept, so nobody may write to it.
+    """
+    along = []
+    for axis, size in enumerate(sizes):
+        low, high = (-windows.before[axis], size + windows.after[axis]) if with_border else (0, size)
+        seen = windows.places(axis)
+        along.append(((seen >= low) & (seen < high)).sum(axis=1))
+    return reduce(np.multiply.outer, along)

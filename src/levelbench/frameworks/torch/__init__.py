@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from levelbench.frameworks.shared.installed import PackagedFramework
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Backend
+
+if TYPE_CHECKING:
+    from levelbench.distributed.communicator import Communicator
+    from levelbench.distributed.launching.environment import RankPlace
 
 __all__ = ["TorchFramework", "framework"]
 
@@ -43,7 +47,7 @@ class TorchFramework(PackagedFramework):
 
         return [(name, gemm(name)) for name in ("float32", "bfloat16")]
 
-    def communicator(self, kind: str, place: Any, timeout_s: float) -> Any:
+    def communicator(self, kind: str, place: RankPlace, timeout_s: float) -> Communicator:
         """Over PyTorch's default process group."""
         from levelbench.frameworks.torch.communicator import open_group
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from torch import Tensor
 
 from levelbench.distributed.packing import Packer
@@ -33,52 +33,24 @@ SMALL = {torch.int4: (4, True), torch.uint4: (4, False), torch.int2: (2, True), 
 POWER_OF_TWO: torch.dtype | None = getattr(torch, "float8_e8m0fnu", None)
 """``float8_e8m0fnu``, which PyTorch has since version 2.7."""
 
-_SAME_BITS: dict[Any, tuple[Any, torch.dtype]] = {
-    np.dtype(ml_dtypes.bfloat16): (np.int16, torch.bfloat16),
-    np.dtype(ml_dtypes.float8_e4m3fn): (np.uint8, torch.float8_e4m3fn),
-    np.dtype(ml_dtypes.float8_e4m3fnuz): (np.uint8, torch.float8_e4m3fnuz),
-    np.dtype(ml_dtypes.float8_e5m2): (np.uint8, torch.float8_e5m2),
-    np.dtype(ml_dtypes.float8_e5m2fnuz): (np.uint8, torch.float8_e5m2fnuz),
+# By NumPy's type: the integers that carry its elements, by the name that they have in NumPy and PyTorch, and its name.
+_CARRIED = {
+    np.dtype(getattr(ml_dtypes, name)): (carrier, getattr(torch, name))
+    for carrier, names in (
+        ("int16", ("bfloat16",)),
+        ("uint8", ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")),
+        ("uint8", ("uint4", "uint2")),
+        ("int8", ("int4", "int2")),
+    )
+    for name in names
+    if hasattr(torch, name)
 }
-if POWER_OF_TWO is not None:
-    _SAME_BITS[np.dtype(ml_dtypes.float8_e8m0fnu)] = (np.uint8, POWER_OF_TWO)
-_SAME_VALUES: dict[Any, tuple[Any, torch.dtype]] = {
-    np.dtype(ml_dtypes.int4): (np.int8, torch.int4),
-    np.dtype(ml_dtypes.uint4): (np.uint8, torch.uint4),
-    np.dtype(ml_dtypes.int2): (np.int8, torch.int2),
-    np.dtype(ml_dtypes.uint2): (np.uint8, torch.uint2),
-}
-_CARRIED = {**_SAME_BITS, **_SAME_VALUES}
 _CARRIERS = {dtype: (carrier, name) for name, (carrier, dtype) in _CARRIED.items()}
-_TORCH_CARRIERS = {np.int16: torch.int16, np.uint8: torch.uint8, np.int8: torch.int8}
 
-_TORCH = {
-    TensorProto.FLOAT: torch.float32,
-    TensorProto.UINT8: torch.uint8,
-    TensorProto.INT8: torch.int8,
-    TensorProto.UINT16: torch.uint16,
-    TensorProto.INT16: torch.int16,
-    TensorProto.INT32: torch.int32,
-    TensorProto.INT64: torch.int64,
-    TensorProto.BOOL: torch.bool,
-    TensorProto.FLOAT16: torch.float16,
-    TensorProto.DOUBLE: torch.float64,
-    TensorProto.UINT32: torch.uint32,
-    TensorProto.UINT64: torch.uint64,
-    TensorProto.COMPLEX64: torch.complex64,
-    TensorProto.COMPLEX128: torch.complex128,
-    TensorProto.BFLOAT16: torch.bfloat16,
-    TensorProto.FLOAT8E4M3FN: torch.float8_e4m3fn,
-    TensorProto.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz,
-    TensorProto.FLOAT8E5M2: torch.float8_e5m2,
-    TensorProto.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz,
-    TensorProto.UINT4: torch.uint4,
-    TensorProto.INT4: torch.int4,
-    TensorProto.UINT2: torch.uint2,
-    TensorProto.INT2: torch.int2,
+_NAMES = {code: np.dtype(helper.tensor_dtype_to_np_dtype(code)).name for code in helper.get_all_tensor_dtypes()}
+_TORCH: dict[int, torch.dtype] = {
+    code: getattr(torch, name) for code, name in _NAMES.items() if isinstance(getattr(torch, name, None), torch.dtype)
 }
-if POWER_OF_TWO is not None:
-    _TORCH[TensorProto.FLOAT8E8M0] = POWER_OF_TWO
 
 
 def torch_dtype(code: int) -> torch.dtype:
@@ -96,9 +68,7 @@ def from_numpy(host: NDArray[Any], device: torch.device) -> Tensor:
     """
     carrier, dtype = _CARRIED.get(host.dtype, (None, None))
     if carrier is not None:
-        host = (
-            host.astype(carrier) if host.dtype in _SAME_VALUES else np.require(host, requirements=["C"]).view(carrier)
-        )
+        host = host.astype(carrier) if dtype in SMALL else np.require(host, requirements=["C"]).view(carrier)
     try:
         if not (host.flags.c_contiguous and host.flags.writeable):
             host = np.require(host, requirements=["C", "W"])
@@ -117,8 +87,8 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
     if carrier is None:
         copy: NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy().copy()
         return copy
-    bits = tensor.view(_TORCH_CARRIERS[carrier]).cpu().numpy()
-    return bits.astype(name) if name in _SAME_VALUES else bits.copy().view(name)
+    bits = tensor.view(getattr(torch, carrier)).cpu().numpy()
+    return bits.astype(name) if tensor.dtype in SMALL else bits.copy().view(name)
 
 
 def small_to_bytes(tensor: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
 from threading import Thread
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -40,6 +40,9 @@ from levelbench.errors import CommunicationError, MissingError, UnsupportedError
 from levelbench.frameworks.torch.arrays import from_numpy, to_numpy
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
+
+if TYPE_CHECKING:
+    from levelbench.distributed.launching.environment import RankPlace
 
 __all__ = ["Cargo", "Pending", "TorchCommunicator", "interface_towards", "open_group", "raise_lost", "result_like"]
 
@@ -178,7 +181,7 @@ def result_like(array: Array, flat: Tensor, shape: tuple[int, ...]) -> Array:
     return namespace(array).asarray(host, device=array.device)
 
 
-def _lends(array: Any) -> bool:
+def _lends(array: Array) -> bool:
     """Whether PyTorch can write into the memory of a NumPy array."""
     return isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
 
@@ -463,8 +466,8 @@ _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _ASK_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
-def open_group(kind: str, place: Any, timeout_s: float) -> TorchCommunicator:
-    """Meet the other ranks at ``place``'s address (``levelbench.distributed.launching.environment.Place``). Collective.
+def open_group(kind: str, place: RankPlace, timeout_s: float) -> TorchCommunicator:
+    """Meet the other ranks at ``place``'s address. Collective.
 
     ``MissingError`` where this build of PyTorch lacks the backend, ``CommunicationError`` where not all ranks come in
     time.
@@ -497,7 +500,7 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def _device(kind: str, place: Any) -> torch.device:
+def _device(kind: str, place: RankPlace) -> torch.device:
     if kind == "gloo":
         if not dist.is_gloo_available():
             raise MissingError("a communicator over gloo", "this build of PyTorch has none", "use mpi")
@@ -512,13 +515,13 @@ def _device(kind: str, place: Any) -> torch.device:
     return device
 
 
-def _hosts(place: Any) -> bool:
+def _hosts(place: RankPlace) -> bool:
     """Whether this rank keeps the store: rank 0, unless torchrun's agent does."""
     return place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 @contextmanager
-def _interface(kind: str, place: Any) -> Iterator[None]:
+def _interface(kind: str, place: RankPlace) -> Iterator[None]:
     """Let gloo listen where the others find this rank: it would ask what the host is called, and trust the answer."""
     found = interface_towards(place.address, place.port) if kind == "gloo" and _INTERFACE not in os.environ else None
     if found is None:

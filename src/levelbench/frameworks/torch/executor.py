@@ -27,6 +27,7 @@ from levelbench.frameworks.torch.operators import find
 from levelbench.networks.codegen import Lowered
 from levelbench.networks.executor import CheckedArrays, Executor, OperatorTime, require_inputs, require_shape
 from levelbench.networks.network import Network
+from levelbench.operators.contract import Function
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 from levelbench.operators.program import has_body
 
@@ -58,10 +59,10 @@ class LiveTensors(CheckedArrays):
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 
 
-def compiled(call: Callable[..., Any], *, whole: bool = False) -> Callable[..., Any]:
+def compiled(call: Function, *, whole: bool = False) -> Function:
     """A function or module under ``torch.compile``, for each set of shapes anew; ``whole``: in one graph, or not."""
     with _quiet():
-        made: Callable[..., Any] = torch.compile(call, fullgraph=whole, dynamic=False)
+        made: Function = torch.compile(call, fullgraph=whole, dynamic=False)
     return made
 
 
@@ -138,7 +139,7 @@ def kept_only(network: Network) -> frozenset[str]:
     return frozenset() if subgraphs else frozenset(network.updates.values()) - read - shown
 
 
-def updating(node: OperatorNode, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def updating(node: OperatorNode, otherwise: Function) -> Function:
     """BatchNormalization with its running statistics updated by the kernel; ``otherwise`` is the operator itself."""
     epsilon, momentum = node["epsilon"], node["momentum"]
 
@@ -300,20 +301,20 @@ class TorchExecutor(Executor):
             return UsageError(f"training {self.network.name}", "it has no loss", "give it one: network.with_loss(...)")
         return UsageError(f"training {self.network.name}", "its executor was made for inference", "use trains=True")
 
-    def _bare(self, node: OperatorNode) -> Callable[..., Any] | None:
+    def _bare(self, node: OperatorNode) -> Function | None:
         return self._numerics.operator(node, self._function(node) or self._spoken_for(node))
 
-    def _careful(self, node: OperatorNode) -> Callable[..., Any] | None:
+    def _careful(self, node: OperatorNode) -> Function | None:
         return self._numerics.operator(node, self._operator(node) or self._spoken_for(node))
 
-    def _spoken_for(self, node: OperatorNode) -> Callable[..., Any] | None:
+    def _spoken_for(self, node: OperatorNode) -> Function | None:
         """The backend's operator where the numerics have a say in what it is given."""
         if not self._numerics.concerns(node):
             return None
         forward = self._backend.operator(node).forward
         return forward if len(node.outputs) > 1 else _first(forward)
 
-    def _function(self, node: OperatorNode) -> Callable[..., Any] | None:
+    def _function(self, node: OperatorNode) -> Function | None:
         """PyTorch's function for a node; ``None`` leaves it to the backend's operator."""
         if node.domain == CUSTOM_DOMAIN:
             return _registered(node) if self.mode == "compiled" else None
@@ -329,14 +330,14 @@ class TorchExecutor(Executor):
             return _complete(node, function)
         return function if node.schema is not None and node.schema.max_output == 1 else _first(function)
 
-    def _operator(self, node: OperatorNode) -> Callable[..., Any] | None:
+    def _operator(self, node: OperatorNode) -> Function | None:
         """The backend's operator where its outputs are to be counted; ``None`` leaves it to the lowering."""
         if len(node.outputs) < 2 or has_body(node):
             return None
         return _complete(node, self._backend.operator(node).forward)
 
 
-def _registered(node: OperatorNode) -> Callable[..., Any]:
+def _registered(node: OperatorNode) -> Function:
     """A custom operator as one that is registered with PyTorch, so that a compiler takes it for opaque."""
     from levelbench.frameworks.torch.custom import function
     from levelbench.operators.custom.definition import create
@@ -344,7 +345,7 @@ def _registered(node: OperatorNode) -> Callable[..., Any]:
     return function(create(node))
 
 
-def _first(function: Callable[..., Any]) -> Callable[..., Any]:
+def _first(function: Function) -> Function:
     """For an operator that may answer with more outputs than the one that its node names."""
 
     def first(*inputs: Any) -> Any:
@@ -358,7 +359,7 @@ class _TooFewError(UnsupportedError):
     """There is no other way around it."""
 
 
-def _complete(node: OperatorNode, function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+def _complete(node: OperatorNode, function: Function) -> Callable[..., tuple[Any, ...]]:
     """For a node of several places for outputs: always a tuple, with a value in each place that has a name."""
     named = max(at for at, name in enumerate(node.outputs, 1) if name)
 
@@ -486,7 +487,7 @@ class Numerics:
 
         return mixed
 
-    def operator(self, node: OperatorNode, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    def operator(self, node: OperatorNode, function: Function | None) -> Function | None:
         """The function of a node, given what it needs; ``None`` stays ``None``."""
         if function is None or not self.concerns(node):
             return function

@@ -8,14 +8,17 @@ functions, which cost a tenth of that to call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
+from levelbench.operators.contract import Function
+
 __all__ = ["OneTensor", "TensorList", "Tensors", "together"]
 
-Table = dict[str, Callable[..., Any]]
+Table = dict[str, Function]
+Operand: TypeAlias = "Tensors | Tensor | float"
 
 
 class Tensors:
@@ -28,51 +31,51 @@ class Tensors:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def _new(self, name: str, other: Any) -> Self:
+    def _new(self, name: str, other: Operand) -> Self:
         return type(self)(self.table[name](self.value, other.value if isinstance(other, Tensors) else other))
 
-    def _in_place(self, name: str, other: Any) -> Self:
+    def _in_place(self, name: str, other: Operand) -> Self:
         self.table[name](self.value, other.value if isinstance(other, Tensors) else other)
         return self
 
-    def __add__(self, other: Any) -> Self:
+    def __add__(self, other: Operand) -> Self:
         return self._new("add", other)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Self:
+    def __sub__(self, other: Operand) -> Self:
         return self._new("sub", other)
 
-    def __rsub__(self, other: Any) -> Self:
+    def __rsub__(self, other: Operand) -> Self:
         return (-self)._in_place("iadd", other)
 
-    def __mul__(self, other: Any) -> Self:
+    def __mul__(self, other: Operand) -> Self:
         return self._new("mul", other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Self:
+    def __truediv__(self, other: Operand) -> Self:
         return self._new("div", other)
 
-    def __rtruediv__(self, other: Any) -> Self:
+    def __rtruediv__(self, other: Operand) -> Self:
         return self._new("rdiv", other)
 
-    def __pow__(self, other: Any) -> Self:
+    def __pow__(self, other: Operand) -> Self:
         return self._new("pow", other)
 
     def __rpow__(self, other: float) -> Self:
         return self._new("rpow", other)
 
-    def __iadd__(self, other: Any) -> Self:
+    def __iadd__(self, other: Operand) -> Self:
         return self._in_place("iadd", other)
 
-    def __isub__(self, other: Any) -> Self:
+    def __isub__(self, other: Operand) -> Self:
         return self._in_place("isub", other)
 
-    def __imul__(self, other: Any) -> Self:
+    def __imul__(self, other: Operand) -> Self:
         return self._in_place("imul", other)
 
-    def __itruediv__(self, other: Any) -> Self:
+    def __itruediv__(self, other: Operand) -> Self:
         return self._in_place("idiv", other)
 
     def __neg__(self) -> Self:
@@ -81,7 +84,7 @@ class Tensors:
     def __abs__(self) -> Self:
         return type(self)(self.table["abs"](self.value))
 
-    def __levelbench_function__(self, name: str, *others: Any) -> Any:
+    def __levelbench_function__(self, name: str, *others: Any) -> Self:
         """A function of :mod:`levelbench.training.optimizers.arrays` on all tensors."""
         if name not in _THREE:
             given = (each.value if isinstance(each, Tensors) else each for each in others)
@@ -161,8 +164,8 @@ class TensorList(Tensors):
     }
 
 
-def _extremum(function: Callable[[Tensor, Tensor], Tensor], limit: str) -> Callable[[Tensor, Any], Tensor]:
-    def call(value: Tensor, other: Any) -> Tensor:
+def _extremum(function: Callable[[Tensor, Tensor], Tensor], limit: str) -> Callable[[Tensor, Tensor | float], Tensor]:
+    def call(value: Tensor, other: Tensor | float) -> Tensor:
         if isinstance(other, Tensor):
             return function(value, other)
         return torch.clamp(value, **{limit: other})

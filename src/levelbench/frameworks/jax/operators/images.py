@@ -8,60 +8,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
-from levelbench.frameworks.jax.operators.registry import PRECISION, Function, maker, operator, refuse
-from levelbench.frameworks.jax.operators.windows import windows_of
+from levelbench.frameworks.jax.operators.registry import LIBRARY, PRECISION, Function, maker, operator, refuse
 from levelbench.frameworks.shared.operators import Host
-from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, changes_of, rule_of, taps_of
+from levelbench.frameworks.shared.resize import resizing
+from levelbench.frameworks.shared.windows import Window
 from levelbench.operators.node import OperatorNode
 
-Float = NDArray[np.float64]
 
-
-@maker("Resize")
+@maker("Resize", "Upsample")
 def _resize(node: OperatorNode) -> Function:
-    rule = rule_of(node)
-
-    def resize(x: Array, roi: Host | None = None, scales: Host | None = None, sizes: Host | None = None) -> Array:
-        return _resized(rule, x, changes_of(node, x.shape, roi, scales, sizes))
-
-    return resize
-
-
-@maker("Upsample")
-def _upsample(node: OperatorNode) -> Function:
-    rule = rule_of(node)
-    return lambda x, scales: _resized(rule, x, changes_of(node, x.shape, None, scales))
-
-
-def _resized(rule: ResizeRule, x: Array, changes: Sequence[AxisChange]) -> Array:
-    """One axis after the other, rounded at the end where the elements are integers."""
-    integer = not jnp.issubdtype(x.dtype, jnp.inexact)
-    wide = x if rule.mode == "nearest" else x.astype(jnp.float64 if x.dtype.itemsize > 4 else jnp.float32)
-    for each in changes:
-        wide = _along(rule, wide, each)
-    if integer and rule.mode != "nearest":
-        most = jnp.iinfo(x.dtype)
-        wide = jnp.clip(jnp.round(wide), most.min, most.max)
-    return wide.astype(x.dtype)
-
-
-def _along(rule: ResizeRule, x: Array, change: AxisChange) -> Array:
-    places, weights, outside = taps_of(change, rule)
-    at = change.axis
-    if rule.mode == "nearest":
-        found = jnp.take(x, places[:, 0], at)
-    else:
-        shape = [1] * (x.ndim + 1)
-        shape[at : at + 2] = weights.shape
-        found = jnp.sum(jnp.take(x, places, at) * jnp.asarray(weights.reshape(shape), x.dtype), at + 1)
-    if outside is None or not outside.any():
-        return found
-    mask = outside.reshape([-1 if each == at else 1 for each in range(x.ndim)])
-    return jnp.where(mask, jnp.asarray(rule.extrapolation, x.dtype), found)
+    return resizing(node, LIBRARY)
 
 
 # Values between the elements of an image: A point between elements is a weighted sum over its neighbours along each
@@ -175,8 +133,8 @@ def _deform_conv(
     if x.ndim != 4:
         raise refuse(node, "this adapter has it for two spatial axes")
     n, channels = x.shape[:2]
-    windows = windows_of(node, x.shape[2:], weight.shape[2:])
-    (kh, kw), (oh, ow) = windows.kernel, windows.outputs
+    windows = Window.of(node).over(x.shape[2:], weight.shape[2:])
+    (kh, kw), (oh, ow) = windows.kernel, windows.out
     moved = offset.reshape(n * offset_group, kh, kw, 2, oh, ow)
     rows = windows.places(0).T.reshape(1, kh, 1, oh, 1) + moved[:, :, :, 0]
     columns = windows.places(1).T.reshape(1, 1, kw, 1, ow) + moved[:, :, :, 1]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -94,7 +95,18 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
     return product if bias is None else product + bias
 
 
-LIBRARY = ArrayLibrary(jnp, jnp.asarray, numpy_dtype, lax.scan, _linear, partial(jnp.einsum, precision=PRECISION))
+LIBRARY = ArrayLibrary(
+    jnp,
+    array=jnp.asarray,
+    dtype_of=numpy_dtype,
+    arange=jnp.arange,
+    take=jnp.take,
+    scan=lax.scan,
+    linear=_linear,
+    einsum=partial(jnp.einsum, precision=PRECISION),
+    matmul=partial(jnp.matmul, precision=PRECISION),
+    softmax=jax.nn.softmax,
+)
 """What the shared operators need of JAX."""
 
 _EAGER: dict[str, Condition] = {

@@ -8,53 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
 from levelbench.frameworks.jax.arrays import DType
 from levelbench.frameworks.jax.operators.quantization import requantise, shifted
 from levelbench.frameworks.jax.operators.registry import PRECISION, Function, operator, table
 from levelbench.frameworks.shared.operators import Host
-from levelbench.frameworks.shared.windows import Window
+from levelbench.frameworks.shared.windows import Window, Windows, counts_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["PaddedWindows", "windows_of"]
 
-
-class PaddedWindows(NamedTuple):
-    """Windows over the spatial axes of an input, one entry an axis."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[tuple[int, int], ...]
-    """Elements before and behind, those that ``ceil_mode`` adds among them."""
-    declared: tuple[tuple[int, int], ...]
-    """Elements before and behind that the node asks for."""
-    outputs: tuple[int, ...]
-
-    def places(self, axis: int) -> NDArray[np.int64]:
-        """(output, kernel element) -> position along ``axis``, negative or beyond the end in the padding."""
-        starts = np.arange(self.outputs[axis]) * self.strides[axis] - self.pads[axis][0]
-        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis]
-
-
-def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int] | None = None) -> PaddedWindows:
-    """The windows of ``node`` over an input whose spatial axes have the lengths ``spatial``."""
-    window = Window.of(node).filled(len(spatial), kernel or node["kernel_shape"])
-    declared = window.padding(spatial)
-    outputs = window.outputs(spatial, declared, bool(node.get("ceil_mode", 0)))
-    pads = []
-    for axis, (length, (before, behind)) in enumerate(zip(spatial, declared, strict=True)):
-        # What the last window reaches out beyond the padding.
-        more = (outputs[axis] - 1) * window.strides[axis] + window.extent(axis) - length - before - behind
-        pads.append((before, behind + max(more, 0)))
-    return PaddedWindows(window.kernel, window.strides, window.dilations, tuple(pads), tuple(declared), tuple(outputs))
+def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The border before and behind each axis, with what the last window reaches out beyond it."""
+    needed = windows.needed(sizes)
+    return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
 
 
 # Convolutions of any number of spatial axes: Conv, ConvTranspose, the quantised ones, the causal one, Col2Im.
@@ -64,12 +36,12 @@ def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int]
 
 def _convolve(node: OperatorNode, x: Array, weight: Array) -> Array:
     """(N, C, spatial...) and (M, C / group, kernel...) to (N, M, spatial...)."""
-    windows = windows_of(node, x.shape[2:], weight.shape[2:])
+    windows = Window.of(node).over(x.shape[2:], weight.shape[2:])
     return lax.conv_general_dilated(
         x,
         weight,
         windows.strides,
-        windows.pads,
+        _pads(windows, x.shape[2:]),
         rhs_dilation=windows.dilations,
         feature_group_count=int(node["group"]),
         precision=PRECISION,
@@ -114,44 +86,22 @@ def _qlinear_conv(
     return requantise(y, scale, y_zero.reshape(()), y_zero.dtype)
 
 
-def _transposed_pads(node: OperatorNode, spatial: Sequence[int], reach: Sequence[int]) -> list[tuple[int, int]]:
-    """Elements that the full output loses before and behind, ``output_padding`` counted as negative ones."""
-    count = len(spatial)
-    strides = node.get("strides") or [1] * count
-    more = node.get("output_padding") or [0] * count
-    given: Any = node.get("pads") or [0] * (2 * count)
-    wanted, auto = node.get("output_shape"), str(node["auto_pad"])
-    if wanted is None and auto.startswith("SAME"):
-        wanted = [length * stride for length, stride in zip(spatial, strides, strict=True)]
-    pads = []
-    for at in range(count):
-        if wanted is None:
-            before, behind = (0, 0) if auto == "VALID" else (given[at], given[at + count])
-            pads.append((int(before), int(behind) - int(more[at])))
-            continue
-        full = (spatial[at] - 1) * strides[at] + reach[at]
-        total = full + more[at] - wanted[-count:][at]
-        before = total // 2 if auto == "SAME_UPPER" else total - total // 2
-        pads.append((before, full - before - wanted[-count:][at]))
-    return pads
-
-
 @operator("ConvTranspose")
 def _conv_transpose(x: Array, weight: Array, bias: Array | None = None, *, node: OperatorNode, group: int) -> Array:
-    count = x.ndim - 2
-    strides = tuple(node.get("strides") or [1] * count)
-    dilations = tuple(node.get("dilations") or [1] * count)
-    reach = [(size - 1) * each + 1 for size, each in zip(weight.shape[2:], dilations, strict=True)]
-    lost = _transposed_pads(node, x.shape[2:], reach)
+    window = Window.of(node).filled(x.ndim - 2, weight.shape[2:])
+    lost = window.lost(x.shape[2:], node.get("output_padding"), node.get("output_shape"))
     grouped = weight.reshape(group, -1, *weight.shape[1:])
     turned = jnp.flip(jnp.swapaxes(grouped, 1, 2), range(3, grouped.ndim))
     y = lax.conv_general_dilated(
         x,
         turned.reshape(-1, *turned.shape[2:]),
-        (1,) * count,
-        [(size - 1 - before, size - 1 - behind) for size, (before, behind) in zip(reach, lost, strict=True)],
-        lhs_dilation=strides,
-        rhs_dilation=dilations,
+        (1,) * window.rank,
+        [
+            (window.extent(axis) - 1 - before, window.extent(axis) - 1 - behind)
+            for axis, (before, behind) in enumerate(lost)
+        ],
+        lhs_dilation=window.strides,
+        rhs_dilation=window.dilations,
         feature_group_count=group,
         precision=PRECISION,
     )
@@ -176,18 +126,19 @@ def _causal_conv(
 def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> Array:
     """Blocks added up where they overlap: the transpose of cutting an image into blocks."""
     spatial, sizes = [int(each) for each in image], [int(each) for each in block]
-    windows = windows_of(node, spatial, sizes)
+    windows = Window.of(node).over(spatial, sizes)
     count = len(sizes)
-    n, channels = columns.shape[0], columns.shape[1] // int(np.prod(sizes))
-    blocks = columns.reshape(n, channels, *sizes, *windows.outputs)
+    n, channels = columns.shape[0], columns.shape[1] // prod(sizes)
+    blocks = columns.reshape(n, channels, *sizes, *windows.out)
     where = []
     for axis in range(count):
         shape = [1] * (2 * count)
-        shape[axis], shape[count + axis] = sizes[axis], windows.outputs[axis]
-        where.append((windows.places(axis).T + windows.pads[axis][0]).reshape(shape))
-    padded = [length + sum(pads) for length, pads in zip(spatial, windows.pads, strict=True)]
+        shape[axis], shape[count + axis] = sizes[axis], windows.out[axis]
+        where.append((windows.places(axis).T + windows.before[axis]).reshape(shape))
+    pads = _pads(windows, spatial)
+    padded = [length + sum(each) for each, length in zip(pads, spatial, strict=True)]
     full = jnp.zeros((n, channels, *padded), columns.dtype).at[(slice(None), slice(None), *where)].add(blocks)
-    inner = [slice(pads[0], pads[0] + length) for pads, length in zip(windows.pads, spatial, strict=True)]
+    inner = [slice(before, before + length) for before, length in zip(windows.before, spatial, strict=True)]
     return full[(slice(None), slice(None), *inner)]
 
 
@@ -204,14 +155,14 @@ def _wide(x: Array) -> Array:
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
-def _reduce(x: Array, start: Host, function: Function, windows: PaddedWindows) -> Array:
+def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Array:
     return lax.reduce_window(
         x,
         start,
         function,
         (1, 1, *windows.kernel),
         (1, 1, *windows.strides),
-        ((0, 0), (0, 0), *windows.pads),
+        ((0, 0), (0, 0), *_pads(windows, x.shape[2:])),
         window_dilation=(1, 1, *windows.dilations),
     )
 
@@ -221,20 +172,22 @@ def _lowest(dtype: DType) -> Array:
     return np.array(value, dtype)
 
 
-def _elements(x: Array, windows: PaddedWindows, fill: Array) -> Array:
+def _elements(x: Array, windows: Windows, fill: Array) -> Array:
     """(N, C, outputs..., kernel elements): the windows laid out, for what ``reduce_window`` cannot derive."""
-    padded = lax.pad(x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in windows.pads)])
+    padded = lax.pad(
+        x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in _pads(windows, x.shape[2:]))]
+    )
     count = x.ndim - 2
     where = []
     for axis in range(count):
         shape = [1] * (2 * count)
-        shape[axis], shape[count + axis] = windows.outputs[axis], windows.kernel[axis]
-        where.append((windows.places(axis) + windows.pads[axis][0]).reshape(shape))
+        shape[axis], shape[count + axis] = windows.out[axis], windows.kernel[axis]
+        where.append((windows.places(axis) + windows.before[axis]).reshape(shape))
     found = padded[(slice(None), slice(None), *where)]
     return found.reshape(*found.shape[: 2 + count], -1)
 
 
-def _positions(shape: tuple[int, ...], windows: PaddedWindows, column_major: bool) -> Array:
+def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> Array:
     """(outputs..., kernel elements): where in its channel an element lies, along rows or along columns."""
     count = len(windows.kernel)
     steps = [1] * count
@@ -243,15 +196,15 @@ def _positions(shape: tuple[int, ...], windows: PaddedWindows, column_major: boo
     total: Any = 0
     for axis in range(count):
         spread = [1] * (2 * count)
-        spread[axis], spread[count + axis] = windows.outputs[axis], windows.kernel[axis]
+        spread[axis], spread[count + axis] = windows.out[axis], windows.kernel[axis]
         total = total + (windows.places(axis) * steps[axis]).reshape(spread)
-    return total.reshape(*windows.outputs, -1)
+    return total.reshape(*windows.out, -1)
 
 
 @operator("MaxPool")
 def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array | tuple[Array, ...]:
     indexed = len(node.outputs) > 1 and bool(node.outputs[1])
-    windows = windows_of(node, x.shape[2:])
+    windows = Window.of(node).over(x.shape[2:])
     lowest = _lowest(x.dtype)
     if not indexed and set(windows.dilations) == {1}:
         return _reduce(x, lowest, lax.max, windows)
@@ -268,21 +221,16 @@ def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array 
 
 @operator("AveragePool")
 def _average_pool(x: Array, *, node: OperatorNode, count_include_pad: int) -> Array:
-    windows = windows_of(node, x.shape[2:])
+    windows = Window.of(node).over(x.shape[2:])
     total = _reduce(_wide(x), np.array(0, _wide(x).dtype), lax.add, windows)
-    divisor: Any = 1
-    for axis, length in enumerate(x.shape[2:]):
-        before, behind = windows.declared[axis] if count_include_pad else (0, 0)
-        places = windows.places(axis)
-        number = ((places >= -before) & (places < length + behind)).sum(1)
-        divisor = divisor * number.reshape([-1 if at == axis else 1 for at in range(x.ndim - 2)])
-    return (total / jnp.asarray(divisor, total.dtype)).astype(x.dtype)
+    counts = counts_of(windows, x.shape[2:], bool(count_include_pad))
+    return (total / jnp.asarray(counts, total.dtype)).astype(x.dtype)
 
 
 @operator("LpPool")
 def _lp_pool(x: Array, *, node: OperatorNode, p: int) -> Array:
     powers = jnp.abs(_wide(x)) ** p
-    total = _reduce(powers, np.array(0, powers.dtype), lax.add, windows_of(node, x.shape[2:]))
+    total = _reduce(powers, np.array(0, powers.dtype), lax.add, Window.of(node).over(x.shape[2:]))
     return (total ** (1 / p)).astype(x.dtype)
 
 
@@ -300,22 +248,9 @@ def _global_lp_pool(x: Array, *, p: int) -> Array:
 
 
 @operator("MaxUnpool")
-def _max_unpool(
-    x: Array,
-    indices: Array,
-    shape: Host | None = None,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-) -> Array:
+def _max_unpool(x: Array, indices: Array, shape: Host | None = None, *, node: OperatorNode) -> Array:
     """Values put back to their positions in the pool's input; a larger shape that is asked for has zeros behind."""
-    strides = strides or [1] * len(kernel_shape)
-    pads = pads or [0] * (2 * len(kernel_shape))
-    count = len(kernel_shape)
-    inner = [
-        (x.shape[2 + at] - 1) * strides[at] - pads[at] - pads[at + count] + kernel_shape[at] for at in range(count)
-    ]
+    inner = Window.of(node).pooled(x.shape[2:])
     size = prod(x.shape[:2]) * prod(inner)
     flat = jnp.zeros(size, x.dtype).at[indices.reshape(-1)].set(x.reshape(-1))
     full = flat.reshape(*x.shape[:2], *inner)

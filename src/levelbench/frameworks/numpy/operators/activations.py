@@ -17,7 +17,6 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Inputs,
     Kernel,
     Maker,
-    Registry,
     activation,
     alone,
     blockwise,
@@ -28,12 +27,13 @@ from levelbench.frameworks.numpy.operators.kernel import (
     lower,
     negative_expm1,
     quiet,
+    register,
     unbroadcast,
     within,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "erf", "erf_slope", "log_softmax", "rows", "softmax"]
+__all__ = ["erf", "erf_slope", "log_softmax", "rows", "softmax"]
 
 
 # erf(x) = x P(x²) / Q(x²) for |x| <= 3.92, and 1 in float32 at the limit: minimax in the relative error, 2.9e-8.
@@ -181,10 +181,7 @@ def _gaussian(y: NDArray[np.float64]) -> Array:
 # Activation functions with a kink or an exponential side, forward and backward.
 
 
-OPERATORS = Registry()
-
-
-@OPERATORS.add("Relu")
+@register("Relu")
 def _relu(node: OperatorNode) -> Kernel:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (gradient * (output > 0),)
@@ -192,7 +189,7 @@ def _relu(node: OperatorNode) -> Kernel:
     return Kernel(lambda x: np.asarray(np.maximum(x, x.dtype.type(0))), alone(backward))
 
 
-@OPERATORS.add("LeakyRelu")
+@register("LeakyRelu")
 def _leaky_relu(node: OperatorNode) -> Kernel:
     alpha = node["alpha"]
 
@@ -213,7 +210,7 @@ def _leaky_relu(node: OperatorNode) -> Kernel:
     return activation(fill, slope)
 
 
-@OPERATORS.add("PRelu")
+@register("PRelu")
 def _prelu(node: OperatorNode) -> Kernel:
     """x, times ``slope`` where it is negative; ``slope`` broadcasts to x."""
 
@@ -276,22 +273,22 @@ def _exponential_unit(alpha: float, below: float, above: float) -> Kernel:
     return activation(fill, slope)
 
 
-@OPERATORS.add("Elu")
+@register("Elu")
 def _elu(node: OperatorNode) -> Kernel:
     return _exponential_unit(1.0, node["alpha"], 1.0)
 
 
-@OPERATORS.add("Celu")
+@register("Celu")
 def _celu(node: OperatorNode) -> Kernel:
     return _exponential_unit(node["alpha"], node["alpha"], 1.0)
 
 
-@OPERATORS.add("Selu")
+@register("Selu")
 def _selu(node: OperatorNode) -> Kernel:
     return _exponential_unit(1.0, node["gamma"] * node["alpha"], node["gamma"])
 
 
-@OPERATORS.add("HardSigmoid")
+@register("HardSigmoid")
 def _hard_sigmoid(node: OperatorNode) -> Kernel:
     alpha, beta = node["alpha"], node["beta"]
 
@@ -303,7 +300,7 @@ def _hard_sigmoid(node: OperatorNode) -> Kernel:
     return activation(fill, lambda x, y: x.dtype.type(alpha) * ((y > 0) & (y < 1)))
 
 
-@OPERATORS.add("HardSwish")
+@register("HardSwish")
 def _hard_swish(node: OperatorNode) -> Kernel:
     """The product x max(0, min(1, x/6 + 1/2))."""
 
@@ -324,7 +321,7 @@ def _hard_swish(node: OperatorNode) -> Kernel:
     return activation(fill, slope)
 
 
-@OPERATORS.add("Softsign")
+@register("Softsign")
 def _softsign(node: OperatorNode) -> Kernel:
     """The quotient x / (1 + |x|)."""
 
@@ -336,7 +333,7 @@ def _softsign(node: OperatorNode) -> Kernel:
     return activation(fill, lambda x, y: np.square(1 / (1 + np.abs(x))))
 
 
-@OPERATORS.add("ThresholdedRelu")
+@register("ThresholdedRelu")
 def _thresholded_relu(node: OperatorNode) -> Kernel:
     alpha = node["alpha"]
 
@@ -346,7 +343,7 @@ def _thresholded_relu(node: OperatorNode) -> Kernel:
     return activation(fill, lambda x, y: (x > alpha).astype(x.dtype))
 
 
-@OPERATORS.add("Shrink")
+@register("Shrink")
 def _shrink(node: OperatorNode) -> Kernel:
     """Answers x + bias below -lambd, x - bias above lambd, 0 between."""
     bias, limit = node["bias"], node["lambd"]
@@ -366,7 +363,7 @@ def _shrink(node: OperatorNode) -> Kernel:
 # All are made of one exponential, tanh or erf, and of products done in place.
 
 
-@OPERATORS.add("Gelu")
+@register("Gelu")
 def _gelu(node: OperatorNode) -> Kernel:
     """The product of x and the normal distribution's probability of less than x, or its approximation by tanh."""
     if node["approximate"] == "tanh":
@@ -418,12 +415,12 @@ def _gelu_tanh() -> Kernel:
     return activation(fill, slope)
 
 
-@OPERATORS.add("Sigmoid")
+@register("Sigmoid")
 def _sigmoid(node: OperatorNode) -> Kernel:
     return activation(logistic, lambda x, y: y * (1 - y))
 
 
-@OPERATORS.add("Swish")
+@register("Swish")
 def _swish(node: OperatorNode) -> Kernel:
     """The product x sigmoid(alpha x)."""
     alpha = node["alpha"]
@@ -445,7 +442,7 @@ def _swish_slope(x: Array, alpha: float) -> Array:
     return gate * (1 + scaled * (1 - gate))
 
 
-@OPERATORS.add("SwiGLU")
+@register("SwiGLU")
 def _swiglu(node: OperatorNode) -> Kernel:
     """The product a sigmoid(alpha a) b, for a and b of one shape."""
     alpha = node["alpha"]
@@ -465,7 +462,7 @@ def _swiglu(node: OperatorNode) -> Kernel:
     return Kernel(lambda a, b: blockwise(fill, a, b), alone(backward))
 
 
-@OPERATORS.add("Mish")
+@register("Mish")
 def _mish(node: OperatorNode) -> Kernel:
     """The product x tanh(ln(1 + exp(x))), by n / (n + 2) with n = exp(x) (exp(x) + 2): one exponential, and no tanh."""
 
@@ -487,7 +484,7 @@ def _mish(node: OperatorNode) -> Kernel:
     return activation(fill, slope)
 
 
-@OPERATORS.add("Softplus")
+@register("Softplus")
 def _softplus(node: OperatorNode) -> Kernel:
     """ln(1 + exp(x)), as max(x, 0) + ln(1 + exp(-|x|))."""
 
@@ -597,11 +594,11 @@ def _maker(fill: Callable[..., None], pull: Callable[..., None]) -> Maker:
     return maker
 
 
-OPERATORS.add("Softmax")(_maker(softmax, _softmax_gradient))
-OPERATORS.add("LogSoftmax")(_maker(log_softmax, _log_softmax_gradient))
+register("Softmax")(_maker(softmax, _softmax_gradient))
+register("LogSoftmax")(_maker(log_softmax, _log_softmax_gradient))
 
 
-@OPERATORS.add("Hardmax")
+@register("Hardmax")
 def _hardmax(node: OperatorNode) -> Kernel:
     """1 at the first of the largest elements along the axis, else 0; its gradient is zero."""
 

@@ -1,4 +1,4 @@
-"""Attention and RotaryEmbedding, forward and backward."""
+"""Attention, forward and backward."""
 
 from __future__ import annotations
 
@@ -14,33 +14,21 @@ from levelbench.frameworks.numpy.operators.kernel import (
     DType,
     Inputs,
     Kernel,
-    Registry,
     Wanted,
     is_real,
     lift,
     lower,
     quiet,
+    register,
     unbroadcast,
     within,
 )
+from levelbench.frameworks.shared.attention import Allowed, allowed_by
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "make_bias"]
 
-
-def make_bias(
-    node: OperatorNode, mask: Any, sizes: tuple[int, int], past: int | None, lengths: Any, dtype: DType
-) -> Array | None:
-    """The bias, broadcastable to (batch, heads, queries, keys); ``None`` where nothing is added.
-
-    ``sizes`` are the numbers of queries and keys, ``past`` that of cached keys of an internal cache, ``lengths`` the
-    valid keys of each sample (nonpad_kv_seqlen).
-    """
-    queries, keys = sizes
-    allowed = _positions(node, queries, keys, past, lengths)
-    if lengths is not None:
-        held = (np.arange(keys) < np.reshape(lengths, (-1, 1)))[:, None, None, :]
-        allowed = held if allowed is None else allowed & held
+def _bias(mask: Array | None, allowed: Array | None, keys: int, dtype: DType) -> Array | None:
+    """What is added to the scores, broadcastable to (batch, heads, queries, keys); ``None`` where nothing is."""
     if mask is not None and mask.dtype == np.bool_:
         given = _padded(mask, keys, False)
         allowed = given if allowed is None else allowed & given
@@ -52,28 +40,7 @@ def make_bias(
     return bias
 
 
-def _positions(node: OperatorNode, queries: int, keys: int, past: int | None, lengths: Any) -> Any:
-    """Whether a key is within the causal frontier and the window of a query; ``None`` where there is neither."""
-    left, right = int(node.get("left_window_size", -1)), int(node.get("right_window_size", -1))
-    causal = bool(node["is_causal"])
-    if not causal and left < 0 and right < 0:
-        return None
-    # The position of a query counts the valid keys before it: the cached ones.
-    offset: Any = past or 0
-    if past is None and lengths is not None:
-        offset = np.reshape(lengths, (-1, 1, 1, 1)) - queries
-    distance = np.arange(queries)[:, None] + offset - np.arange(keys)[None, :]
-    allowed = np.ones(distance.shape, bool)
-    if causal:
-        allowed &= distance >= 0
-    if left >= 0:
-        allowed &= distance <= left
-    if right >= 0:
-        allowed &= -distance <= right
-    return allowed
-
-
-def _padded(mask: Array, keys: int, value: Any) -> Array:
+def _padded(mask: Array, keys: int, value: float) -> Array:
     """The mask for all keys: those behind its end are forbidden."""
     missing = keys - mask.shape[-1]
     if missing <= 0 or mask.ndim == 0:
@@ -84,9 +51,6 @@ def _padded(mask: Array, keys: int, value: Any) -> Array:
 # Attention: scaled dot products of queries and keys, softmax, weighted values, forward and backward.
 # Scores are made a few heads at a time and never all at once, so that they stay in the cache; the backward makes them
 # again. Query heads that share a key head are rows of one product, so keys and values are never repeated.
-
-
-OPERATORS = Registry()
 
 _BLOCK = 1 << 18
 """Scores of a block: 1 MiB of float32."""
@@ -109,18 +73,18 @@ class _Problem(NamedTuple):
     cap: Any
 
 
-@OPERATORS.add("Attention")
+@register("Attention")
 def _attention(node: OperatorNode) -> Kernel:
     precision = node.get("softmax_precision")
     if precision not in (None, _FLOAT, _DOUBLE):
         raise UnsupportedError("Attention on numpy", "its softmax is float32 or wider", "ask for no narrower one")
-    double = precision == _DOUBLE
+    double, allowed = precision == _DOUBLE, allowed_by(node, np.arange)
     mode = int(node["qk_matmul_output_mode"]) if len(node.outputs) > 3 and node.outputs[3] else None
 
-    def forward(*inputs: Any) -> Arrays:
+    def forward(*inputs: Array) -> Arrays:
         q = inputs[0]
         with quiet():
-            problem, present = _problem(node, inputs, double)
+            problem, present = _problem(node, inputs, double, allowed)
             queries = problem.q.shape[2] // problem.sharing
             heads, keys = problem.q.shape[1] * problem.sharing, problem.k.shape[2]
             y = np.empty((*problem.q.shape[:3], problem.v.shape[3]), problem.q.dtype)
@@ -136,7 +100,7 @@ def _attention(node: OperatorNode) -> Kernel:
     def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs, wanted: Wanted = None) -> Arrays:
         g = [*gradients, *(None,) * (4 - len(gradients))]
         with quiet():
-            problem, _ = _problem(node, inputs, double)
+            problem, _ = _problem(node, inputs, double, allowed)
             by_mask = len(inputs) > 3 and is_real(inputs[3]) and (wanted is None or wanted[3])
             found = _pull(problem, _as_rows(g[0], problem), _as_rows(g[3], problem), mode, by_mask)
             return _answer(inputs, found, g, problem)
@@ -144,7 +108,9 @@ def _attention(node: OperatorNode) -> Kernel:
     return Kernel(forward, backward, selective=True)
 
 
-def _problem(node: OperatorNode, inputs: Inputs, double: bool) -> tuple[_Problem, tuple[Array, Array]]:
+def _problem(
+    node: OperatorNode, inputs: Inputs, double: bool, allowed: Allowed
+) -> tuple[_Problem, tuple[Array, Array]]:
     """The problem, and present key and value (batch, key heads, keys, size) in their own dtype."""
     q, k, v, mask, past_k, past_v, lengths = list(inputs) + [None] * (7 - len(inputs))
     kind = np.dtype(np.float64) if double else lift(q).dtype
@@ -159,7 +125,8 @@ def _problem(node: OperatorNode, inputs: Inputs, double: bool) -> tuple[_Problem
         found = f"{heads} heads of queries do not share {held} of keys"
         raise UnsupportedError("Attention on numpy", found, "give a multiple")
     sharing = heads // held
-    bias = make_bias(node, mask, (queries, keys), None if past_k is None else past_k.shape[2], lengths, kind)
+    past = None if past_k is None else past_k.shape[2]
+    bias = _bias(mask, allowed(queries, keys, past, lengths), keys, kind)
     if bias is not None:
         bias = np.broadcast_to(bias, (batch, heads, queries, keys)).reshape(batch, held, sharing, queries, keys)
     scale = node.get("scale")
@@ -185,7 +152,7 @@ def _merged(x: Array, rank: int) -> Array:
     return np.ascontiguousarray(x.swapaxes(1, 2)).reshape(batch, sequence, heads * size)
 
 
-def _as_rows(g: Any, problem: _Problem) -> Any:
+def _as_rows(g: Array | None, problem: _Problem) -> Array | None:
     """A gradient of Y or of the scores as (batch, key heads, rows, size)."""
     if g is None:
         return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,105 +14,33 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
+    Differentiated,
     Inputs,
     Kernel,
-    Registry,
     Wanted,
     is_real,
     lift,
     lower,
     quiet,
+    register,
     within,
 )
-from levelbench.frameworks.shared.windows import Window
+from levelbench.frameworks.shared.windows import Window, Windows
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "Sliding", "Windows", "correlate", "crop", "input_gradient", "pad", "weight_gradient"]
+__all__ = ["correlate", "crop", "input_gradient", "pad", "weight_gradient"]
 
 
-Sizes = tuple[int, ...]
+def _view(windows: Windows, padded: Array) -> Array:
+    """All windows of ``padded`` (batch, channels, spatial axes) as (batch, channels, kernel axes, out axes)."""
+    steps = padded.strides[2:]
+    inner = tuple(step * d for step, d in zip(steps, windows.dilations, strict=True))
+    outer = tuple(step * s for step, s in zip(steps, windows.strides, strict=True))
+    shape = (*padded.shape[:2], *windows.kernel, *windows.out)
+    return as_strided(padded, shape, (*padded.strides[:2], *inner, *outer), writeable=False)
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Windows over an array's spatial axes, one entry an axis."""
-
-    kernel: Sizes
-    strides: Sizes
-    dilations: Sizes
-    before: Sizes
-    after: Sizes
-    out: Sizes
-
-    @property
-    def reach(self) -> Sizes:
-        """Elements from a window's first to its last, both included."""
-        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether there is a border around the array."""
-        return any(self.before) or any(self.after)
-
-    def taps(self) -> Iterator[tuple[Sizes, tuple[slice, ...]]]:
-        """Each position in the kernel, with the slices of the padded array that it sees as the window moves."""
-        for tap in product(*(range(size) for size in self.kernel)):
-            starts = [at * d for at, d in zip(tap, self.dilations, strict=True)]
-            steps = zip(starts, self.strides, self.out, strict=True)
-            yield tap, tuple(slice(a, a + s * (n - 1) + 1, s) for a, s, n in steps)
-
-    def along(self, axis: int, size: int) -> Iterator[tuple[slice, slice]]:
-        """Each position in the kernel along an axis of ``size``: its windows inside the array, the elements they see.
-
-        Positions that only see the border are left out.
-        """
-        stride, out = self.strides[axis], self.out[axis]
-        for at in range(self.kernel[axis]):
-            start = at * self.dilations[axis] - self.before[axis]
-            first = max(-(start // stride), 0)
-            stop = min((size - 1 - start) // stride + 1, out)
-            if first < stop:
-                begin = first * stride + start
-                yield slice(first, stop), slice(begin, begin + (stop - first - 1) * stride + 1, stride)
-
-    def inside(self, spatial: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-        """As :meth:`along`, for each position in the kernel of all axes, in row-major order."""
-        for chosen in product(*(tuple(self.along(axis, size)) for axis, size in enumerate(spatial))):
-            yield tuple(out for out, _ in chosen), tuple(seen for _, seen in chosen)
-
-    def view(self, padded: Array) -> Array:
-        """All windows of ``padded`` (batch, channels, spatial axes) as (batch, channels, kernel axes, out axes)."""
-        steps = padded.strides[2:]
-        inner = tuple(step * d for step, d in zip(steps, self.dilations, strict=True))
-        outer = tuple(step * s for step, s in zip(steps, self.strides, strict=True))
-        shape = (*padded.shape[:2], *self.kernel, *self.out)
-        return as_strided(padded, shape, (*padded.strides[:2], *inner, *outer), writeable=False)
-
-
-@dataclass(frozen=True)
-class Sliding:
-    """A node's attributes about windows; :meth:`over` tells where they lie on an array."""
-
-    window: Window
-    ceil: bool
-
-    @classmethod
-    def of(cls, node: OperatorNode) -> Sliding:
-        """Those of a Conv or a pool."""
-        return cls(Window.of(node), bool(node.get("ceil_mode", 0)))
-
-    def over(self, spatial: Sizes, kernel: Sequence[int]) -> Windows:
-        """The windows on an array of these spatial sizes (ONNX's formulas of Conv and MaxPool)."""
-        window = self.window.filled(len(spatial), kernel)
-        padding = window.padding(spatial)
-        out = window.outputs(spatial, padding, self.ceil and not window.automatic)
-        before, after = zip(*padding, strict=True)
-        return Windows(
-            window.kernel, window.strides, window.dilations, before, after, tuple(max(each, 0) for each in out)
-        )
-
-
-def pad(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
+def pad(x: Array, before: Sequence[int], after: Sequence[int], value: float = 0) -> Array:
     """``x`` (batch, channels, spatial axes) with a border of ``value``; itself, contiguous, where there is none."""
     if not any(before) and not any(after):
         return np.ascontiguousarray(x)
@@ -203,7 +130,7 @@ def _by_rows(padded: Array, weight: Array, windows: Windows, group: int) -> Iter
     elements = channels * prod(windows.kernel[1:])
     matrices = [_matrix(np.ascontiguousarray(weight[:, :, at]), group) for at in range(windows.kernel[0])]
     sizes = (windows.out[0] + reach - 1, *windows.out[1:])
-    view = replace(windows, kernel=(1, *windows.kernel[1:]), out=sizes).view(padded)[:, :, 0]
+    view = _view(replace(windows, kernel=(1, *windows.kernel[1:]), out=sizes), padded)[:, :, 0]
     spread = (slice(None),) * (len(windows.out) - 1)
     for block in _blocks(len(padded), elements, windows.out):
         images, rows, *_ = block.shape
@@ -305,7 +232,7 @@ def _blocks(batch: int, height: int, out: tuple[int, ...]) -> Iterator[_Block]:
 
 def _columns(padded: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
     """The windows of each block as (group, elements of a window, windows); the memory is used again."""
-    view = windows.view(padded)
+    view = _view(windows, padded)
     channels, rank = padded.shape[1], len(windows.out)
     elements = channels * prod(windows.kernel)
     # (images, channels, kernel, out) to (channels, kernel, images, out): the order of the product.
@@ -331,31 +258,28 @@ def _rows(g: Array, block: _Block, group: int) -> Array:
 # Each is the other's gradient by the input, so both are made of the same three products.
 
 
-OPERATORS = Registry()
-
-
-@OPERATORS.add("Conv")
+@register("Conv")
 def _conv(node: OperatorNode) -> Kernel:
     """y[n, m] = bias[m] + the sum over channels of the windows of x[n] times weight[m]."""
-    sliding, group = Sliding.of(node), int(node["group"])
+    window, group = Window.of(node), int(node["group"])
 
     def forward(x: Array, weight: Array, bias: Array | None = None, kept: list[Array] | None = None) -> Array:
         _need_real(node, x)
         with quiet():
-            windows = sliding.over(x.shape[2:], weight.shape[2:])
+            windows = window.over(x.shape[2:], weight.shape[2:])
             found = correlate(lift(x), lift(weight), windows, group, None if bias is None else lift(bias), kept)
             return lower(found, x.dtype)
 
-    def vjp(*inputs: Any, wanted: Wanted = None) -> Any:
+    def vjp(*inputs: Array, wanted: Wanted = None) -> Differentiated:
         want = wanted or (True,) * len(inputs)
         kept: list[Array] = []
         y = forward(inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None, kept)
 
-        def pullback(gradient: Any) -> Arrays:
+        def pullback(gradient: Array | None) -> Arrays:
             if gradient is None:
                 return (None,) * len(inputs)
             x, weight, g = lift(inputs[0]), lift(inputs[1]), lift(gradient)
-            windows = sliding.over(x.shape[2:], weight.shape[2:])
+            windows = window.over(x.shape[2:], weight.shape[2:])
             with quiet():
                 by_x = input_gradient(g, weight, windows, group, x.shape[2:]) if want[0] else None
                 by_weight = weight_gradient(x, g, windows, group, kept) if want[1] else None
@@ -366,7 +290,7 @@ def _conv(node: OperatorNode) -> Kernel:
     return Kernel(forward, vjp=vjp, selective=True)
 
 
-@OPERATORS.add("ConvTranspose")
+@register("ConvTranspose")
 def _conv_transpose(node: OperatorNode) -> Kernel:
     """Conv's gradient by its input as an operator; the weight is (C, M / group, kernel)."""
     group = int(node["group"])
@@ -409,34 +333,17 @@ def _need_real(node: OperatorNode, x: Array) -> None:
 
 
 def _transposed(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[Windows, tuple[int, ...]]:
-    """The windows of the correlation that this is the gradient of, and the sizes of its input: our output.
-
-    ONNX's formulas: total = stride (n - 1) + output_padding + reach - output, padding split by ``auto_pad``.
-    """
-    rank = len(spatial)
-    strides = tuple(node.get("strides") or (1,) * rank)
-    dilations = tuple(node.get("dilations") or (1,) * rank)
-    extra = tuple(node.get("output_padding") or (0,) * rank)
-    asked = node.get("output_shape")
-    mode, pads = node.get("auto_pad", "NOTSET"), tuple(node.get("pads") or (0,) * 2 * rank)
-    before, after, sizes = [], [], []
-    for axis, n in enumerate(spatial):
-        full = strides[axis] * (n - 1) + extra[axis] + dilations[axis] * (kernel[axis] - 1) + 1
-        if asked or mode.startswith("SAME"):
-            size = int(asked[-rank:][axis]) if asked else n * strides[axis]
-            # ONNX's formula gives the odd one to the end for SAME_UPPER alone.
-            total = full - size
-            first = total // 2 if mode == "SAME_UPPER" else total - total // 2
-            last = total - first
-            if first < 0:
-                reason = f"an output of {size} is longer than all its windows, at both ends"
-                raise UnsupportedError(f"{node.title} on numpy", reason, "give output_padding instead")
-        else:
-            first, last = (pads[axis], pads[rank + axis]) if mode == "NOTSET" else (0, 0)
-            size = full - first - last
-        before.append(first)
-        # What no window reaches needs no border either.
-        after.append(max(last - extra[axis], 0))
-        sizes.append(size)
-    windows = Windows(tuple(kernel), strides, dilations, tuple(before), tuple(after), tuple(spatial))
-    return windows, tuple(sizes)
+    """The windows of the correlation that this is the gradient of, and the sizes of its input: our output."""
+    window = Window.of(node).filled(len(spatial), kernel)
+    lost = window.lost(spatial, node.get("output_padding"), node.get("output_shape"))
+    sizes = tuple(
+        window.strides[axis] * (n - 1) + window.extent(axis) - sum(lost[axis]) for axis, n in enumerate(spatial)
+    )
+    for size, (first, _) in zip(sizes, lost, strict=True):
+        if first < 0:
+            reason = f"an output of {size} is longer than all its windows, at both ends"
+            raise UnsupportedError(f"{node.title} on numpy", reason, "give output_padding instead")
+    before, after = zip(*lost, strict=True)
+    # What no window reaches needs no border either.
+    after = tuple(max(each, 0) for each in after)
+    return Windows(window.kernel, window.strides, window.dilations, before, after, tuple(spatial)), sizes

@@ -24,7 +24,6 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Inputs,
     Kernel,
     Maker,
-    Registry,
     alone,
     blockwise,
     is_narrow,
@@ -33,18 +32,17 @@ from levelbench.frameworks.numpy.operators.kernel import (
     lift,
     lower,
     quiet,
+    register,
     selective,
     unbroadcast,
     within,
     working,
 )
-from levelbench.frameworks.shared.operators import POINTWISE
+from levelbench.frameworks.shared.operators import POINTWISE, is_inf
+from levelbench.frameworks.shared.registry import with_attributes
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "no_gradient"]
-
-
-OPERATORS = Registry()
+__all__ = ["no_gradient"]
 
 Derivative = Callable[[Array, Array, Array], Array]
 """(gradient of y, x, y) -> gradient of x, element by element."""
@@ -103,10 +101,10 @@ def _maker(function: np.ufunc, derivative: Derivative) -> Maker:
 
 for _name, _derivative in _DERIVATIVES.items():
     # ONNX rounds halves to the even neighbour, as rint does.
-    OPERATORS.add(_name)(_maker(np.rint if _name == "Round" else getattr(np, POINTWISE[_name]), _derivative))
+    register(_name)(_maker(np.rint if _name == "Round" else getattr(np, POINTWISE[_name]), _derivative))
 
 
-@OPERATORS.add("Erf")
+@register("Erf")
 def _erf(node: OperatorNode) -> Kernel:
     """2/sqrt(pi) times the integral of exp(-t²) from 0 to x. Integers: the value is cut off to one of them."""
 
@@ -117,34 +115,22 @@ def _erf(node: OperatorNode) -> Kernel:
     return Kernel(forward, _pull(lambda g, x, y: g * erf_slope(x)))
 
 
-@OPERATORS.add("Identity")
+@register("Identity")
 def _identity(node: OperatorNode) -> Kernel:
     return Kernel(lambda x: x, alone(lambda gradient, inputs, output: (gradient,)))
 
 
-@OPERATORS.add("IsNaN")
+@register("IsNaN")
 def _is_nan(node: OperatorNode) -> Kernel:
-    return Kernel(lambda x: np.asarray(np.isnan(x)), lambda *_: (None,))
+    return Kernel(lambda x: np.asarray(np.isnan(x)), no_gradient)
 
 
-@OPERATORS.add("IsInf")
+@register("IsInf")
 def _is_inf(node: OperatorNode) -> Kernel:
-    positive, negative = node["detect_positive"], node["detect_negative"]
-
-    def forward(x: Array) -> Array:
-        if positive and negative:
-            return np.asarray(np.isinf(x))
-        infinite = np.isinf(x)
-        if not (positive or negative):
-            return np.zeros_like(infinite)
-        zero = np.zeros((), x.dtype)
-        with quiet():
-            return np.asarray(infinite & ((x > zero) if positive else (x < zero)))
-
-    return Kernel(forward, lambda *_: (None,))
+    return Kernel(with_attributes(is_inf, node, {"xp": np}), no_gradient)
 
 
-@OPERATORS.add("Clip")
+@register("Clip")
 def _clip(node: OperatorNode) -> Kernel:
     """min(max(x, low), high): ``high`` wins where the bounds cross; NaN stays."""
 
@@ -216,13 +202,13 @@ def _divide(a: Array, b: Array) -> Any:
     return quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype) if a.dtype.kind == "i" else quotient
 
 
-OPERATORS.add("Add")(_binary(np.add, lambda g, a, b, y: g, lambda g, a, b, y: g))
-OPERATORS.add("Sub")(_binary(np.subtract, lambda g, a, b, y: g, lambda g, a, b, y: -g))
-OPERATORS.add("Mul")(_binary(np.multiply, lambda g, a, b, y: g * b, lambda g, a, b, y: g * a))
-OPERATORS.add("Div")(_binary(_divide, lambda g, a, b, y: g / b, lambda g, a, b, y: -g * a / (b * b)))
+register("Add")(_binary(np.add, lambda g, a, b, y: g, lambda g, a, b, y: g))
+register("Sub")(_binary(np.subtract, lambda g, a, b, y: g, lambda g, a, b, y: -g))
+register("Mul")(_binary(np.multiply, lambda g, a, b, y: g * b, lambda g, a, b, y: g * a))
+register("Div")(_binary(_divide, lambda g, a, b, y: g / b, lambda g, a, b, y: -g * a / (b * b)))
 
 
-@OPERATORS.add("Mod")
+@register("Mod")
 def _mod(node: OperatorNode) -> Kernel:
     """The remainder, with the sign of the divisor or, with ``fmod``, of the dividend.
 
@@ -233,7 +219,7 @@ def _mod(node: OperatorNode) -> Kernel:
     return _binary(function, lambda g, a, b, y: g, lambda g, a, b, y: -g * whole(a / b))(node)
 
 
-@OPERATORS.add("Pow")
+@register("Pow")
 def _pow(node: OperatorNode) -> Kernel:
     """The power of x by ``exponent``, in the dtype of x; 0 where the derivative of 0^0 by x would be NaN."""
 
@@ -302,8 +288,8 @@ def _extremum(function: np.ufunc) -> Maker:
     return lambda node: kernel
 
 
-OPERATORS.add("Max")(_extremum(np.maximum))
-OPERATORS.add("Min")(_extremum(np.minimum))
+register("Max")(_extremum(np.maximum))
+register("Min")(_extremum(np.minimum))
 
 
 def _accumulate(mean: bool) -> Maker:
@@ -333,11 +319,11 @@ def _add_to(total: Any, each: Array) -> Any:
     return np.add(total, each)
 
 
-OPERATORS.add("Sum")(_accumulate(mean=False))
-OPERATORS.add("Mean")(_accumulate(mean=True))
+register("Sum")(_accumulate(mean=False))
+register("Mean")(_accumulate(mean=True))
 
 
-@OPERATORS.add("Where")
+@register("Where")
 def _where(node: OperatorNode) -> Kernel:
     """``x`` where the condition holds, else ``y``; all three broadcast."""
 
@@ -373,10 +359,10 @@ for _name in (
     *("And", "Not", "Or", "Xor", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
     *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
 ):
-    OPERATORS.add(_name)(_logical(getattr(np, POINTWISE[_name])))
+    register(_name)(_logical(getattr(np, POINTWISE[_name])))
 
 
-@OPERATORS.add("BitShift")
+@register("BitShift")
 def _bit_shift(node: OperatorNode) -> Kernel:
     """Shifts bits; past the width, or by a negative amount, what the extension of the sign leaves: 0 or -1.
 
@@ -425,7 +411,7 @@ def _convert(node: OperatorNode, dtype: Callable[..., DType]) -> Kernel:
     return Kernel(forward, backward)
 
 
-@OPERATORS.add("Cast")
+@register("Cast")
 def _cast(node: OperatorNode) -> Kernel:
     target = np.dtype(helper.tensor_dtype_to_np_dtype(node["to"]))
     if target not in _PLAIN:
@@ -433,6 +419,6 @@ def _cast(node: OperatorNode) -> Kernel:
     return _convert(node, lambda: target)
 
 
-@OPERATORS.add("CastLike")
+@register("CastLike")
 def _cast_like(node: OperatorNode) -> Kernel:
     return _convert(node, lambda like: like.dtype)

@@ -15,21 +15,18 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Arrays,
     Inputs,
     Kernel,
-    Registry,
     alone,
     is_narrow,
     is_real,
     lift,
     lower,
     quiet,
+    register,
     within,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "add_rows", "flat_positions", "flat_rows", "wrapped"]
-
-
-OPERATORS = Registry()
+__all__ = ["add_rows", "flat_positions", "flat_rows", "wrapped"]
 
 
 def wrapped(indices: Array, size: int) -> Array:
@@ -56,7 +53,7 @@ def add_rows(rows: Array, indices: Array, count: int) -> Array:
     return result
 
 
-@OPERATORS.add("Gather")
+@register("Gather")
 def _gather(node: OperatorNode) -> Kernel:
     """Slices of x along ``axis`` by ``indices``, which may count from the end; an embedding, on axis 0."""
     axis = node["axis"]
@@ -88,7 +85,7 @@ def flat_positions(shape: Sequence[int], indices: Array, axis: int) -> Array:
     return positions
 
 
-@OPERATORS.add("GatherElements")
+@register("GatherElements")
 def _gather_elements(node: OperatorNode) -> Kernel:
     axis = node["axis"]
 
@@ -120,7 +117,7 @@ def flat_rows(shape: Sequence[int], indices: Array, batch: int) -> tuple[Array, 
     return rows.reshape(-1), prod(shape[batch + depth :])
 
 
-@OPERATORS.add("GatherND")
+@register("GatherND")
 def _gather_nd(node: OperatorNode) -> Kernel:
     batch = node["batch_dims"]
 
@@ -140,7 +137,7 @@ def _gather_nd(node: OperatorNode) -> Kernel:
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("OneHot")
+@register("OneHot")
 def _one_hot(node: OperatorNode) -> Kernel:
     """``values`` is (off, on); an index outside [-depth, depth) is off everywhere."""
     axis = node["axis"]
@@ -166,7 +163,7 @@ def _one_hot(node: OperatorNode) -> Kernel:
     return Kernel(forward, backward)
 
 
-@OPERATORS.add("ReverseSequence")
+@register("ReverseSequence")
 def _reverse_sequence(node: OperatorNode) -> Kernel:
     """The first ``sequence_lens[b]`` steps of each sequence b in reverse, the others as they are."""
     batch_axis, time_axis = node["batch_axis"], node["time_axis"]
@@ -261,7 +258,7 @@ def _scatter(locate: Locate, reduction: str) -> Kernel:
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("ScatterElements", "Scatter")
+@register("ScatterElements", "Scatter")
 def _scatter_elements(node: OperatorNode) -> Kernel:
     axis = node["axis"]
 
@@ -271,7 +268,7 @@ def _scatter_elements(node: OperatorNode) -> Kernel:
     return _scatter(locate, node.get("reduction", "none"))
 
 
-@OPERATORS.add("ScatterND")
+@register("ScatterND")
 def _scatter_nd(node: OperatorNode) -> Kernel:
     return _scatter(lambda shape, indices: flat_rows(shape, indices, 0), node.get("reduction", "none"))
 
@@ -281,7 +278,7 @@ def _scatter_nd(node: OperatorNode) -> Kernel:
 # only what was chosen is sorted.
 
 
-@OPERATORS.add("TopK")
+@register("TopK")
 def _top_k(node: OperatorNode) -> Kernel:
     """The k largest or smallest along ``axis`` in order, and their indices; the lower index first among equals.
 
@@ -335,7 +332,7 @@ def _best(rows: Array, k: int, largest: bool) -> Array:
     return np.take_along_axis(chosen, order, -1)
 
 
-@OPERATORS.add("Compress")
+@register("Compress")
 def _compress(node: OperatorNode) -> Kernel:
     """Slices of x (elements of it flattened, without ``axis``) where the condition holds; a short one is false on."""
     axis = node.get("axis")
@@ -356,7 +353,7 @@ def _compress(node: OperatorNode) -> Kernel:
     return Kernel(lambda x, condition: np.compress(condition, x, axis), backward)
 
 
-@OPERATORS.add("NonZero")
+@register("NonZero")
 def _non_zero(node: OperatorNode) -> Kernel:
     """Indices of elements that are not zero, (rank, count), in row order."""
 
@@ -368,12 +365,12 @@ def _non_zero(node: OperatorNode) -> Kernel:
     return Kernel(forward, no_gradient)
 
 
-@OPERATORS.add("Trilu")
+@register("Trilu")
 def _trilu(node: OperatorNode) -> Kernel:
     """The upper or lower triangle of each matrix, from the k-th diagonal on."""
     part = np.triu if node["upper"] else np.tril
 
-    def triangle(x: Array, k: Any) -> Array:
+    def triangle(x: Array, k: Array | None) -> Array:
         return part(x, 0 if k is None else int(np.asarray(k).item()))
 
     def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:

@@ -5,7 +5,7 @@ A maker reads the node's attributes once and answers with plain functions of arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -19,15 +19,16 @@ from levelbench.operators.contract import DType, Pullback
 from levelbench.operators.node import OperatorNode
 
 __all__ = [
+    "OPERATORS",
     "Array",
     "Arrays",
     "DType",
+    "Differentiated",
     "Fill",
     "Inputs",
     "Kernel",
     "Maker",
     "OneOutput",
-    "Registry",
     "Slope",
     "Wanted",
     "activation",
@@ -42,6 +43,7 @@ __all__ = [
     "lower",
     "negative_expm1",
     "quiet",
+    "register",
     "selective",
     "unbroadcast",
     "within",
@@ -59,6 +61,10 @@ Wanted = Sequence[bool] | None
 """Which inputs' gradients somebody wants; ``None``: all."""
 
 
+Differentiated = tuple[Arrays, Pullback]
+"""Outputs, and what takes their gradients to those of the inputs."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """What a node computes. A function that meets what it does not cover raises ``UnsupportedError``.
@@ -72,15 +78,14 @@ class Kernel:
 
     forward: Callable[..., Any]
     backward: Callable[..., tuple[Any, ...]] | None = None
-    vjp: Callable[..., Any] | None = None
+    vjp: Callable[..., Differentiated] | None = None
     selective: bool = False
 
-    def differentiate(self, inputs: Inputs, wanted: Wanted = None) -> tuple[Arrays, Pullback]:
+    def differentiate(self, inputs: Inputs, wanted: Wanted = None) -> Differentiated:
         """The outputs and a function of their gradients; ``UnsupportedError`` where there is no gradient."""
         choice = {"wanted": wanted} if self.selective else {}
         if self.vjp is not None:
-            found: tuple[tuple[Any, ...], Pullback] = self.vjp(*inputs, **choice)
-            return found
+            return self.vjp(*inputs, **choice)
         backward = self.backward
         if backward is None:
             raise UnsupportedError("a gradient on numpy", "the operator has none here", "use another framework")
@@ -88,7 +93,7 @@ class Kernel:
         return outputs, lambda *gradients: backward(gradients, inputs, outputs, **choice)
 
 
-def as_outputs(found: Any) -> Arrays:
+def as_outputs(found: Array | Arrays) -> Arrays:
     """What a forward returned, as a tuple."""
     return found if isinstance(found, tuple) else (found,)
 
@@ -97,42 +102,21 @@ Maker = Callable[[OperatorNode], Kernel]
 """Makes the kernel of a node. What it does not cover it refuses with ``UnsupportedError``: then ONNX's is taken."""
 
 
-class Registry:
-    """Makers by operator name, filled with the decorator :meth:`add`."""
+OPERATORS: dict[str, Maker] = {}
+"""The makers of all operators that are ours, by name; onnx.reference has the rest."""
 
-    def __init__(self) -> None:
-        self._makers: dict[str, Maker] = {}
 
-    def add(self, *names: str) -> Callable[[Maker], Maker]:
-        """Register a maker under ONNX's ``names``; ``ValueError`` for a name that is taken."""
+def register(*names: str) -> Callable[[Maker], Maker]:
+    """Register a maker under ONNX's ``names``; ``ValueError`` for a name that is taken."""
 
-        def register(maker: Maker) -> Maker:
-            for name in names:
-                if name in self._makers:
-                    raise ValueError(f"operator {name} has two makers in NumPy")
-                self._makers[name] = maker
-            return maker
+    def add(maker: Maker) -> Maker:
+        for name in names:
+            if name in OPERATORS:
+                raise ValueError(f"operator {name} has two makers in NumPy")
+            OPERATORS[name] = maker
+        return maker
 
-        return register
-
-    def merge(self, other: Registry) -> None:
-        """Take over the makers of ``other``."""
-        for name, maker in other.makers.items():
-            self.add(name)(maker)
-
-    @property
-    def makers(self) -> MutableMapping[str, Maker]:
-        """The makers by name."""
-        return self._makers
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._makers
-
-    def __getitem__(self, name: str) -> Maker:
-        return self._makers[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
+    return add
 
 
 # What element-wise operators share: the dtype that they compute in, and evaluation in blocks that stay in the cache.
@@ -158,7 +142,7 @@ def is_narrow(dtype: DType) -> bool:
     return dtype in _NARROW
 
 
-def is_real(array: Any) -> bool:
+def is_real(array: Array | None) -> bool:
     """Whether a value has a gradient: it is there and its elements are floating-point numbers."""
     return array is not None and (array.dtype.kind == "f" or array.dtype in _NARROW)
 
@@ -222,10 +206,10 @@ def alone(function: OneOutput) -> Callable[..., Arrays]:
     return backward
 
 
-def selective(function: Callable[[Array, Inputs, Sequence[bool]], Inputs]) -> Callable[..., Any]:
+def selective(function: Callable[[Array, Inputs, Sequence[bool]], Inputs]) -> Callable[..., Arrays]:
     """The same for ``function(gradient, inputs, wanted)`` of a selective kernel: ``wanted`` has a bool an input."""
 
-    def backward(gradients: Any, inputs: Any, outputs: Any, wanted: Sequence[bool] | None = None) -> Arrays:
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs, wanted: Wanted = None) -> Arrays:
         chosen = [is_real(each) and (wanted is None or wanted[at]) for at, each in enumerate(inputs)]
         if gradients[0] is None or not any(chosen):
             return (None,) * len(inputs)
@@ -235,7 +219,7 @@ def selective(function: Callable[[Array, Inputs, Sequence[bool]], Inputs]) -> Ca
     return backward
 
 
-def within(array: Any, like: Any) -> Array:
+def within(array: Array, like: Array) -> Array:
     """A gradient as an array of the dtype of the value that it belongs to."""
     return lower(np.asarray(array), like.dtype)
 

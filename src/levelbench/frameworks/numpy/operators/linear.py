@@ -13,21 +13,18 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Inputs,
     Kernel,
-    Registry,
     is_real,
     lift,
     lower,
     quiet,
+    register,
     selective,
     unbroadcast,
     within,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "contract", "matmul"]
-
-
-OPERATORS = Registry()
+__all__ = ["contract", "matmul"]
 
 _EXACT_IN_FLOAT64 = 1 << 53
 
@@ -47,7 +44,7 @@ def _exact(a: Array, b: Array) -> bool:
     return largest[0] * largest[1] * a.shape[-1] < _EXACT_IN_FLOAT64
 
 
-@OPERATORS.add("MatMul")
+@register("MatMul")
 def _matmul(node: OperatorNode) -> Kernel:
     def forward(a: Array, b: Array) -> Array:
         with quiet():
@@ -77,7 +74,7 @@ def _matmul(node: OperatorNode) -> Kernel:
     return Kernel(forward, selective(backward), selective=True)
 
 
-@OPERATORS.add("Gemm")
+@register("Gemm")
 def _gemm(node: OperatorNode) -> Kernel:
     """Computes alpha A' B' + beta C, where ' transposes if its attribute says so; C broadcasts to the product."""
     alpha, beta, turn_a, turn_b = node["alpha"], node["beta"], node["transA"], node["transB"]
@@ -123,7 +120,7 @@ Labels = tuple[int, ...]
 Term = tuple[Labels, Array]
 
 
-@OPERATORS.add("Einsum")
+@register("Einsum")
 def _einsum(node: OperatorNode) -> Kernel:
     """Einstein's summation: ellipsis, repeated labels and the implicit output as in NumPy."""
     equation = node["equation"].replace(" ", "")

@@ -10,19 +10,20 @@ from levelbench.frameworks.numpy.operators.activations import log_softmax, rows
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
+    Differentiated,
     Inputs,
     Kernel,
-    Registry,
     is_real,
     lift,
     lower,
     quiet,
+    register,
     within,
 )
 from levelbench.operators.contract import Pullback
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "is_plain", "mean_cross_entropy"]
+__all__ = ["is_plain", "mean_cross_entropy"]
 
 
 _WORKING = (np.dtype(np.float32), np.dtype(np.float64))
@@ -42,7 +43,7 @@ def mean_cross_entropy(scores: Array, target: Array) -> tuple[Array, Pullback]:
     sums = shifted.sum(axis=1, keepdims=True)
     loss = np.asarray((np.log(sums[:, 0]) - chosen).mean(dtype=scores.dtype))
 
-    def pullback(*gradients: Any) -> tuple[Array | None, ...]:
+    def pullback(*gradients: Array | None) -> tuple[Array | None, ...]:
         if gradients[0] is None:
             return None, None
         share = scores.dtype.type(gradients[0]) / scores.dtype.type(len(target))
@@ -55,9 +56,6 @@ def mean_cross_entropy(scores: Array, target: Array) -> tuple[Array, Pullback]:
 
 # Both pick one element a position along the class axis and weigh it; a target that is ignored has weight 0, and the
 # mean divides by the sum of weights, as PyTorch's does.
-
-
-OPERATORS = Registry()
 
 
 class _Likelihood:
@@ -91,7 +89,9 @@ class _Likelihood:
             return total
         return np.asarray(total / (loss.dtype.type(loss.size) if scale is None else scale.sum()))
 
-    def coefficients(self, gradient: Array, log_prob: Array, target: Array, weight: Array | None) -> Any:
+    def coefficients(
+        self, gradient: Array, log_prob: Array, target: Array, weight: Array | None
+    ) -> tuple[Array, Array]:
         """The class of each position, with an axis for it, and the negative gradient of its logarithm, likewise."""
         place, scale = self._places(log_prob, target, weight)
         if self._reduction == "mean":
@@ -113,7 +113,7 @@ class _Likelihood:
         return np.bincount(place.reshape(-1), found, minlength=weight.size).astype(gradient.dtype)
 
 
-@OPERATORS.add("NegativeLogLikelihoodLoss")
+@register("NegativeLogLikelihoodLoss")
 def _negative_log_likelihood(node: OperatorNode) -> Kernel:
     loss = _Likelihood(node)
 
@@ -139,7 +139,7 @@ def _negative_log_likelihood(node: OperatorNode) -> Kernel:
     return Kernel(forward, backward)
 
 
-@OPERATORS.add("SoftmaxCrossEntropyLoss")
+@register("SoftmaxCrossEntropyLoss")
 def _softmax_cross_entropy(node: OperatorNode) -> Kernel:
     """The loss and, where it is named, the logarithms of the probabilities."""
     general = _general(node)
@@ -152,7 +152,7 @@ def _softmax_cross_entropy(node: OperatorNode) -> Kernel:
     def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         return vjp(*inputs)[1](*gradients)
 
-    def vjp(scores: Array, target: Array) -> tuple[tuple[Array, ...], Pullback]:
+    def vjp(scores: Array, target: Array) -> Differentiated:
         if not is_plain(scores, target):
             return general.differentiate((scores, target))
         with quiet():
@@ -206,7 +206,7 @@ def _general(node: OperatorNode) -> Kernel:
         # The logarithms are computed again, up to five times the time of PyTorch's backward; vjp keeps them.
         return pull(gradients, inputs, rows(log_softmax, 1, lift(inputs[0])))
 
-    def vjp(*inputs: Any) -> Any:
+    def vjp(*inputs: Any) -> Differentiated:
         value, log_prob = compute(*(*inputs, None)[:3])
         return answer(inputs[0], value, log_prob), lambda *gradients: pull(gradients, inputs, log_prob)
 

@@ -12,20 +12,21 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
+    Differentiated,
     DType,
     Inputs,
     Kernel,
-    Registry,
     alone,
     lift,
     lower,
     quiet,
+    register,
     unbroadcast,
     within,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "Standardised", "dots", "stage", "staged", "standardise", "standardise_gradient"]
+__all__ = ["Standardised", "dots", "stage", "staged", "standardise", "standardise_gradient"]
 
 
 _LONG = 4096
@@ -75,7 +76,9 @@ def _mean(rows: Array) -> Array:
     return found
 
 
-def standardise_gradient(g: Array, found: Standardised, by_mean: Any = None, by_inverse: Any = None) -> Array:
+def standardise_gradient(
+    g: Array, found: Standardised, by_mean: Array | None = None, by_inverse: Array | None = None
+) -> Array:
     """The gradient by the rows, given those by the values and, as columns, by the mean and by the inverse."""
     n = g.shape[1]
     along = dots(g, found.values) / n
@@ -96,10 +99,7 @@ def standardise_gradient(g: Array, found: Standardised, by_mean: Any = None, by_
 # * x - scale * mean would lose.
 
 
-OPERATORS = Registry()
-
-
-@OPERATORS.add("BatchNormalization")
+@register("BatchNormalization")
 def _batch_normalization(node: OperatorNode) -> Kernel:
     """By channel, with given statistics or, in training mode, those of the batch (Ioffe and Szegedy 2015)."""
     epsilon, momentum = node["epsilon"], node["momentum"]
@@ -109,7 +109,7 @@ def _batch_normalization(node: OperatorNode) -> Kernel:
         raise UnsupportedError("BatchNormalization on numpy", found, "set training_mode")
     vjp = _train if training else _infer
 
-    def differentiate(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Any:
+    def differentiate(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Differentiated:
         given = (x, scale, bias, mean, variance)
         with quiet():
             return vjp(given, epsilon, momentum)
@@ -126,7 +126,7 @@ def _column(vector: Array, dtype: DType) -> Array:
     return lift(vector).astype(dtype, copy=False)[:, None]
 
 
-def _infer(given: tuple[Array, ...], epsilon: float, _: float) -> Any:
+def _infer(given: tuple[Array, ...], epsilon: float, _: float) -> Differentiated:
     x = given[0]
     planes = _planes(lift(x))
     kind = planes.dtype
@@ -136,7 +136,7 @@ def _infer(given: tuple[Array, ...], epsilon: float, _: float) -> Any:
     y *= scale * inverse
     y += bias
 
-    def pullback(gradient: Any) -> Arrays:
+    def pullback(gradient: Array | None) -> Arrays:
         if gradient is None:
             return (None,) * 5
         with quiet():
@@ -151,7 +151,7 @@ def _infer(given: tuple[Array, ...], epsilon: float, _: float) -> Any:
     return (lower(y.reshape(x.shape), x.dtype),), pullback
 
 
-def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Any:
+def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Differentiated:
     x, (scale, bias, mean, variance) = given[0], given[1:]
     planes = _planes(lift(x))
     kind, count = planes.dtype, max(x.size // max(len(scale), 1), 1)
@@ -168,7 +168,7 @@ def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Any:
         for old, new in ((mean, batch_mean), (variance, batch_variance))
     ]
 
-    def pullback(gradient: Any, by_mean: Any = None, by_variance: Any = None) -> Arrays:
+    def pullback(gradient: Array | None, by_mean: Array | None = None, by_variance: Array | None = None) -> Arrays:
         with quiet():
             g = np.zeros_like(values) if gradient is None else _planes(lift(gradient))
             total = g.sum(axis=(0, 2))[:, None]
@@ -191,28 +191,28 @@ def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Any:
     return (lower(y.reshape(x.shape), x.dtype), *running), pullback
 
 
-@OPERATORS.add("InstanceNormalization")
+@register("InstanceNormalization")
 def _instance_normalization(node: OperatorNode) -> Kernel:
     """Each channel of each image standardised by itself, then scaled and shifted by channel."""
 
-    def differentiate(*inputs: Any, keep: bool = True) -> Any:
+    def differentiate(*inputs: Array, keep: bool = True) -> Differentiated:
         return _by_channel(inputs, inputs[0].shape[1], node, keep)
 
     return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
 
-@OPERATORS.add("GroupNormalization")
+@register("GroupNormalization")
 def _group_normalization(node: OperatorNode) -> Kernel:
     """Groups of channels of each image standardised (Wu and He 2018); scale and bias by channel, by group before 21."""
     groups = int(node["num_groups"])
 
-    def differentiate(*inputs: Any, keep: bool = True) -> Any:
+    def differentiate(*inputs: Array, keep: bool = True) -> Differentiated:
         return _by_channel(inputs, groups, node, keep)
 
     return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
 
-def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep: bool) -> Any:
+def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep: bool) -> Differentiated:
     """Standardises each group of an image, then scales and shifts by channel, or by group if there are as many."""
     x, scale, bias = given
     wide = staged(x, node)
@@ -225,7 +225,7 @@ def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep:
         y = np.multiply(values, _column(scale, kind), out=None if keep else values)
         y += _column(bias, kind)
 
-    def pullback(gradient: Any) -> Arrays:
+    def pullback(gradient: Array | None) -> Arrays:
         if gradient is None:
             return None, None, None
         with quiet():
@@ -249,13 +249,13 @@ def _rows(x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
     return np.ascontiguousarray(x).reshape(prod(lead), prod(x.shape[axis:])), (*lead, *(1,) * (x.ndim - axis))
 
 
-@OPERATORS.add("LayerNormalization")
+@register("LayerNormalization")
 def _layer_normalization(node: OperatorNode) -> Kernel:
     """Standardised over the axes from ``axis`` on (Ba, Kiros and Hinton 2016); computed in float32 or wider."""
     axis, epsilon = int(node["axis"]), node["epsilon"]
 
-    def differentiate(*inputs: Any, keep: bool = True) -> Any:
-        x, scale, bias = (*inputs, None)[:3]
+    def differentiate(*inputs: Array, keep: bool = True) -> Differentiated:
+        (x, scale), bias = inputs[:2], inputs[2] if len(inputs) > 2 else None
         rows, column = _rows(staged(x, node), axis)
         with quiet():
             found = standardise(rows, epsilon)
@@ -264,7 +264,7 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
             if bias is not None:
                 y += lift(bias)
 
-        def pullback(gradient: Any, by_mean: Any = None, by_inverse: Any = None) -> Arrays:
+        def pullback(gradient: Array | None, by_mean: Array | None = None, by_inverse: Array | None = None) -> Arrays:
             with quiet():
                 g = np.zeros_like(values) if gradient is None else lift(gradient)
                 others = [None if each is None else lift(each).reshape(-1, 1) for each in (by_mean, by_inverse)]
@@ -279,12 +279,12 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
     return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
 
-@OPERATORS.add("RMSNormalization")
+@register("RMSNormalization")
 def _rms_normalization(node: OperatorNode) -> Kernel:
     """Computes x / sqrt(mean of x^2 + epsilon) over the axes from ``axis`` on, scaled (Zhang and Sennrich 2019)."""
     axis, epsilon = int(node["axis"]), node["epsilon"]
 
-    def differentiate(x: Array, scale: Array) -> Any:
+    def differentiate(x: Array, scale: Array) -> Differentiated:
         rows, _ = _rows(staged(x, node), axis)
         n = max(rows.shape[1], 1)
         with quiet():
@@ -292,7 +292,7 @@ def _rms_normalization(node: OperatorNode) -> Kernel:
             values = rows * inverse
             y = values.reshape(x.shape) * lift(scale)
 
-        def pullback(gradient: Any) -> Arrays:
+        def pullback(gradient: Array | None) -> Arrays:
             if gradient is None:
                 return None, None
             with quiet():
@@ -308,7 +308,7 @@ def _rms_normalization(node: OperatorNode) -> Kernel:
     return Kernel(lambda *inputs: differentiate(*inputs)[0], vjp=differentiate)
 
 
-@OPERATORS.add("LRN")
+@register("LRN")
 def _lrn(node: OperatorNode) -> Kernel:
     """Computes x / (bias + alpha / size * sum of x^2 over ``size`` near channels)^beta (Krizhevsky et al. 2012)."""
     alpha, beta, bias, size = node["alpha"], node["beta"], node["bias"], int(node["size"])
@@ -354,7 +354,7 @@ _EPSILON = 1e-9
 """What ONNX's definition of MeanVarianceNormalization adds to the standard deviation."""
 
 
-@OPERATORS.add("LpNormalization")
+@register("LpNormalization")
 def _lp_normalization(node: OperatorNode) -> Kernel:
     """X over its L1 or L2 norm along an axis; zeros where the norm is zero."""
     axis, p = node["axis"], node["p"]
@@ -380,7 +380,7 @@ def _lp_normalization(node: OperatorNode) -> Kernel:
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("MeanVarianceNormalization")
+@register("MeanVarianceNormalization")
 def _mean_variance_normalization(node: OperatorNode) -> Kernel:
     """X less its mean, over its standard deviation plus 1e-9, along axes."""
     axes = tuple(node.get("axes") or (0, 2, 3))

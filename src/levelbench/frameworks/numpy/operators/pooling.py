@@ -8,71 +8,65 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.frameworks.numpy.operators.convolution import Sliding, Windows
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     DType,
     Inputs,
     Kernel,
-    Registry,
     alone,
     is_real,
     lift,
     lower,
     quiet,
+    register,
 )
+from levelbench.frameworks.shared.windows import Window, Windows, counts_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS"]
 
-
-OPERATORS = Registry()
-
-
-@OPERATORS.add("AveragePool")
+@register("AveragePool")
 def _average_pool(node: OperatorNode) -> Kernel:
     """The mean of each window; the border counts if ``count_include_pad``, what lies behind it never does."""
-    sliding, kernel = Sliding.of(node), tuple(node["kernel_shape"])
+    window = Window.of(node)
     with_border = bool(node["count_include_pad"])
 
     def forward(x: Array) -> Array:
-        windows = sliding.over(x.shape[2:], kernel)
+        windows = window.over(x.shape[2:])
         found = _sum(lift(x), windows)
         with quiet():
-            found /= _counts(x.shape[2:], windows, with_border, found.dtype)
+            found /= counts_of(windows, x.shape[2:], with_border).astype(found.dtype)
         return lower(found, x.dtype)
 
     def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = inputs[0]
-        windows = sliding.over(x.shape[2:], kernel)
+        windows = window.over(x.shape[2:])
         g = lift(gradient)
-        return (
-            lower(_spread_sums(g / _counts(x.shape[2:], windows, with_border, g.dtype), windows, x.shape), x.dtype),
-        )
+        share = g / counts_of(windows, x.shape[2:], with_border).astype(g.dtype)
+        return (lower(_spread_sums(share, windows, x.shape), x.dtype),)
 
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("LpPool")
+@register("LpPool")
 def _lp_pool(node: OperatorNode) -> Kernel:
     """(The sum over each window of |x|^p)^(1/p)."""
-    sliding, kernel, p = Sliding.of(node), tuple(node["kernel_shape"]), int(node["p"])
+    window, p = Window.of(node), int(node["p"])
 
     def forward(x: Array) -> Array:
-        windows = sliding.over(x.shape[2:], kernel)
+        windows = window.over(x.shape[2:])
         with quiet():
             return lower(_root(_sum(_power(lift(x), p), windows), p), x.dtype)
 
     def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
         x = lift(inputs[0])
-        windows = sliding.over(x.shape[2:], kernel)
+        windows = window.over(x.shape[2:])
         spread = _spread_sums(_by_norm(lift(gradient), lift(y), p), windows, x.shape)
         return (lower(spread * _slope(x, p), inputs[0].dtype),)
 
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("GlobalAveragePool")
+@register("GlobalAveragePool")
 def _global_average_pool(node: OperatorNode) -> Kernel:
     """The mean over all spatial axes."""
 
@@ -87,7 +81,7 @@ def _global_average_pool(node: OperatorNode) -> Kernel:
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("GlobalLpPool")
+@register("GlobalLpPool")
 def _global_lp_pool(node: OperatorNode) -> Kernel:
     """(The sum over all spatial axes of |x|^p)^(1/p)."""
     p = int(node["p"])
@@ -152,17 +146,6 @@ def _spread_sums(gradient: Array, windows: Windows, shape: Sequence[int]) -> Arr
     return found
 
 
-def _counts(spatial: Sequence[int], windows: Windows, with_border: bool, dtype: DType) -> Array:
-    """By how many elements each window's sum is divided, over the spatial axes."""
-    counts = np.ones((), dtype)
-    for axis, size in enumerate(spatial):
-        starts = np.arange(windows.out[axis])[:, None] * windows.strides[axis] - windows.before[axis]
-        seen = starts + np.arange(windows.kernel[axis]) * windows.dilations[axis]
-        low, high = (-windows.before[axis], size + windows.after[axis]) if with_border else (0, size)
-        counts = np.multiply.outer(counts, ((seen >= low) & (seen < high)).sum(axis=1).astype(dtype))
-    return counts
-
-
 # MaxPool and GlobalMaxPool, forward and backward, with the indices of the maxima.
 # The maximum over a window is taken axis by axis, each time over a few shifted views of the whole array; no border is
 # added, since each position in the kernel knows for which windows it lies inside.
@@ -172,27 +155,27 @@ _BLOCK = 1 << 16
 """Windows that the gradient of MaxPool spreads at once: about as many as the caches of a core hold."""
 
 
-@OPERATORS.add("MaxPool")
+@register("MaxPool")
 def _max_pool(node: OperatorNode) -> Kernel:
     """The maximum of each window; of several, Indices and the gradient take the first in row-major order."""
-    sliding, kernel = Sliding.of(node), tuple(node["kernel_shape"])
+    window = Window.of(node)
     with_indices = len(node.outputs) > 1 and bool(node.outputs[1])
     column_major = bool(node.get("storage_order", 0))
 
-    def forward(x: Array) -> Any:
-        windows = sliding.over(x.shape[2:], kernel)
+    def forward(x: Array) -> Array | tuple[Array, Array]:
+        windows = window.over(x.shape[2:])
         with quiet():
             y = _maximum(x, windows)
             return (y, _indices(x, y, windows, column_major)) if with_indices else y
 
     def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
-        windows = sliding.over(inputs[0].shape[2:], kernel)
+        windows = window.over(inputs[0].shape[2:])
         return (_spread(gradient, inputs[0], y, windows),)
 
     return Kernel(forward, alone(backward))
 
 
-@OPERATORS.add("GlobalMaxPool")
+@register("GlobalMaxPool")
 def _global_max_pool(node: OperatorNode) -> Kernel:
     """The maximum over all spatial axes; the gradient goes to the first of several."""
 

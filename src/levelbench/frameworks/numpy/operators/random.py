@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from onnx import helper
@@ -19,19 +18,18 @@ from levelbench.frameworks.numpy.operators.elementwise import no_gradient
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
+    Differentiated,
     DType,
     Inputs,
     Kernel,
-    Registry,
     is_real,
     lift,
     lower,
+    register,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "restore", "seed", "state"]
-
-OPERATORS = Registry()
+__all__ = ["restore", "seed", "state"]
 
 _shared = [np.random.default_rng(0)]
 
@@ -65,14 +63,16 @@ def _generator(node: OperatorNode) -> Callable[[], np.random.Generator]:
     return lambda: own
 
 
-@OPERATORS.add("Dropout")
+@register("Dropout")
 def _dropout(node: OperatorNode) -> Kernel:
     """In training, zeros with probability ``ratio`` and the rest over 1 - ratio; the mask says which were kept."""
     generator, masked = _generator(node), len(node.outputs) > 1
     if masked and node.opset < 10:
         raise UnsupportedError(f"Dropout of opset {node.opset}", "its mask was no bool yet", "use onnx.reference")
 
-    def draw(x: Array, ratio: Any = None, training: Any = None) -> tuple[tuple[Array, ...], Array | None, float]:
+    def draw(
+        x: Array, ratio: Array | None = None, training: Array | None = None
+    ) -> tuple[tuple[Array, ...], Array | None, float]:
         """The outputs, the mask (``None`` where nothing is dropped) and the probability of being kept."""
         kept = _kept(ratio, training)
         mask = None if kept == 1 else generator().random(x.shape, np.float32) < kept
@@ -91,11 +91,11 @@ def _dropout(node: OperatorNode) -> Kernel:
             raise UnsupportedError("the gradient of Dropout without its mask", found, "name the mask, or use vjp")
         return _scaled(gradients[0], mask, kept), *rest
 
-    def vjp(*inputs: Any) -> Any:
+    def vjp(*inputs: Array) -> Differentiated:
         outputs, mask, kept = draw(*inputs)
         rest = (None,) * (len(inputs) - 1)
 
-        def pullback(*gradients: Any) -> Arrays:
+        def pullback(*gradients: Array | None) -> Arrays:
             if gradients[0] is None or mask is None:
                 return gradients[0], *rest
             return _scaled(gradients[0], mask, kept), *rest
@@ -105,7 +105,7 @@ def _dropout(node: OperatorNode) -> Kernel:
     return Kernel(lambda *inputs: draw(*inputs)[0], backward, vjp)
 
 
-def _kept(ratio: Any, training: Any) -> float:
+def _kept(ratio: Array | None, training: Array | None) -> float:
     """The probability of being kept: 1 where it does not train."""
     if training is None or not np.asarray(training).item():
         return 1.0
@@ -118,7 +118,7 @@ def _scaled(x: Array, mask: Array, kept: float) -> Array:
     return lower(wide * (mask * wide.dtype.type(1 / kept if kept else 0)), x.dtype)
 
 
-def _dtype(node: OperatorNode, like: Any = None) -> DType:
+def _dtype(node: OperatorNode, like: Array | None = None) -> DType:
     """The dtype that is asked for, else that of the input, else float32."""
     given = node.get("dtype")
     if given is None:
@@ -141,20 +141,20 @@ def _drawn(node: OperatorNode) -> Callable[[Sequence[int], DType], Array]:
     return draw
 
 
-@OPERATORS.add("RandomNormal", "RandomUniform")
+@register("RandomNormal", "RandomUniform")
 def _random(node: OperatorNode) -> Kernel:
     draw, shape = _drawn(node), list(node["shape"])
     return Kernel(lambda: draw(shape, _dtype(node)), no_gradient)
 
 
-@OPERATORS.add("RandomNormalLike", "RandomUniformLike")
+@register("RandomNormalLike", "RandomUniformLike")
 def _random_like(node: OperatorNode) -> Kernel:
     """The values of the input do not matter, so its gradient is zero."""
     draw = _drawn(node)
     return Kernel(lambda x: draw(x.shape, _dtype(node, x)), _zero)
 
 
-@OPERATORS.add("Bernoulli")
+@register("Bernoulli")
 def _bernoulli(node: OperatorNode) -> Kernel:
     """1 with the probability that the input says, else 0; its gradient is zero, as PyTorch's."""
     generator = _generator(node)

@@ -12,19 +12,20 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
+    Differentiated,
     Inputs,
     Kernel,
-    Registry,
     lift,
     logistic,
     lower,
     quiet,
+    register,
     within,
 )
 from levelbench.frameworks.shared.sequences import USUAL, activations_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "Cell", "Gate", "GruCell", "LstmCell", "Pulled", "RnnCell", "Unrolled", "gates_of"]
+__all__ = ["Cell", "Gate", "GruCell", "LstmCell", "Pulled", "RnnCell", "Unrolled", "gates_of"]
 
 
 class Gate(NamedTuple):
@@ -146,7 +147,6 @@ class RnnCell(Cell):
 class GruCell(Cell):
     """z, r = f(x + H R'); n = g(x + (r H) R') or, linear before reset, g(x + r (H R' + b)); H' = (1 - z) n + z H."""
 
-    default = ("Sigmoid", "Tanh")
     linear_before_reset = False
     recurrent_bias: Any = 0
     """That of n, added before the reset."""
@@ -188,7 +188,6 @@ class GruCell(Cell):
 class LstmCell(Cell):
     """i, o, f, c from x + H R' (o after the new C); C' = f C + i c; H' = o h(C')."""
 
-    default = ("Sigmoid", "Tanh", "Tanh")
     peepholes: Array | None = None
     """(3, hidden) by which C enters i, o and f."""
     input_forget = False
@@ -353,7 +352,7 @@ class Unrolled:
         return found
 
 
-def _valid(lengths: Any, shape: tuple[int, ...]) -> Any:
+def _valid(lengths: Array | None, shape: tuple[int, ...]) -> Any:
     """For each step and sequence, (steps, batch, 1), whether it has not ended; ``None`` where all are whole."""
     if lengths is None or bool((np.asarray(lengths) >= shape[0]).all()):
         return None
@@ -365,14 +364,11 @@ def _valid(lengths: Any, shape: tuple[int, ...]) -> Any:
 # needs no reordering: it starts at the end and waits.
 
 
-OPERATORS = Registry()
-
-
 MakeCell = Callable[[Sequence[Gate], Sequence[Any], int], Cell]
 """(gates, inputs, direction) -> the cell."""
 
 
-@OPERATORS.add("RNN")
+@register("RNN")
 def _rnn(node: OperatorNode) -> Kernel:
     def make(gates: Sequence[Gate], inputs: Inputs, at: int) -> Cell:
         return RnnCell(inputs[R][at], gates, node.get("clip"))
@@ -380,7 +376,7 @@ def _rnn(node: OperatorNode) -> Kernel:
     return _kernel(node, make, states=1)
 
 
-@OPERATORS.add("GRU")
+@register("GRU")
 def _gru(node: OperatorNode) -> Kernel:
     linear = bool(node.get("linear_before_reset", 0))
 
@@ -394,7 +390,7 @@ def _gru(node: OperatorNode) -> Kernel:
     return _kernel(node, make, states=1)
 
 
-@OPERATORS.add("LSTM")
+@register("LSTM")
 def _lstm(node: OperatorNode) -> Kernel:
     def make(gates: Sequence[Gate], inputs: Inputs, at: int) -> Cell:
         cell = LstmCell(inputs[R][at], gates, node.get("clip"))
@@ -430,15 +426,15 @@ def _kernel(node: OperatorNode, make: MakeCell, states: int) -> Kernel:
             y, last = y.transpose(2, 0, 1, 3), [each.swapaxes(0, 1) for each in last]
         return tuple(lower(each, x.dtype) for each in (y, *last))
 
-    def forward(*inputs: Any) -> tuple[Array, ...]:
+    def forward(*inputs: Array) -> tuple[Array, ...]:
         with quiet():
             return outputs(inputs[X], unroll(inputs, keep=False)[1])
 
-    def vjp(*inputs: Any) -> Any:
+    def vjp(*inputs: Array) -> Differentiated:
         with quiet():
             wide, directions = unroll(inputs, keep=True)
 
-        def pullback(*gradients: Any) -> Arrays:
+        def pullback(*gradients: Array | None) -> Arrays:
             g = [None if each is None else lift(each) for each in (*gradients, *(None,) * (3 - len(gradients)))]
             if by_batch:
                 g = [

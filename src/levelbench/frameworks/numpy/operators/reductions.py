@@ -21,22 +21,17 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Inputs,
     Kernel,
     Maker,
-    Registry,
     alone,
     is_narrow,
     is_real,
     lift,
     lower,
     quiet,
+    register,
     within,
 )
 from levelbench.frameworks.shared.operators import reduction_axes
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["OPERATORS"]
-
-
-OPERATORS = Registry()
 
 Axes = tuple[int, ...]
 Forward = Callable[[Array, Axes], Array]
@@ -48,7 +43,7 @@ _SHORT = 64
 _RUN = 256
 
 
-def _axes(node: OperatorNode, rank: int, given: Any) -> Axes:
+def _axes(node: OperatorNode, rank: int, given: Array | None) -> Axes:
     """The axes to reduce: an input of newer versions of an operator, an attribute of older ones."""
     axes = node.get("axes") if given is None else np.asarray(given).reshape(-1).tolist()
     return reduction_axes(axes, rank, bool(node.get("noop_with_empty_axes", 0)))
@@ -58,7 +53,7 @@ def _reduction(reduce: Forward, pull: Gradient) -> Maker:
     def maker(node: OperatorNode) -> Kernel:
         keep = node["keepdims"]
 
-        def forward(x: Array, given: Any = None) -> Array:
+        def forward(x: Array, given: Array | None = None) -> Array:
             axes = _axes(node, x.ndim, given)
             with quiet():
                 y = lower(reduce(lift(x), axes), x.dtype)
@@ -208,10 +203,10 @@ for _name, _forward, _gradient in (
     ("Sum", _sum, lambda g, x, y, axes: g),
     ("SumSquare", lambda x, axes: _sum(np.square(x), axes), lambda g, x, y, axes: 2 * g * x),
 ):
-    OPERATORS.add(f"Reduce{_name}")(_reduction(_forward, _gradient))
+    register(f"Reduce{_name}")(_reduction(_forward, _gradient))
 
-OPERATORS.add("ReduceMax")(_extreme(np.maximum, -1))
-OPERATORS.add("ReduceMin")(_extreme(np.minimum, 1))
+register("ReduceMax")(_extreme(np.maximum, -1))
+register("ReduceMin")(_extreme(np.minimum, 1))
 
 
 def _position(function: Callable[..., Any]) -> Maker:
@@ -230,8 +225,8 @@ def _position(function: Callable[..., Any]) -> Maker:
     return maker
 
 
-OPERATORS.add("ArgMax")(_position(np.argmax))
-OPERATORS.add("ArgMin")(_position(np.argmin))
+register("ArgMax")(_position(np.argmax))
+register("ArgMin")(_position(np.argmin))
 
 
 # CumSum and CumProd, forward and backward.
@@ -269,11 +264,11 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
     def maker(node: OperatorNode) -> Kernel:
         exclusive, reverse = node["exclusive"], node["reverse"]
 
-        def turned(x: Array, axis: Any) -> Array:
+        def turned(x: Array, axis: Array) -> Array:
             moved = np.moveaxis(lift(x), int(np.asarray(axis).item()), -1)
             return np.flip(moved, -1) if reverse else moved
 
-        def back(y: Array, axis: Any, like: Array) -> Array:
+        def back(y: Array, axis: Array, like: Array) -> Array:
             restored = np.moveaxis(np.flip(y, -1) if reverse else y, -1, int(np.asarray(axis).item()))
             return within(restored, like)
 
@@ -295,5 +290,5 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
     return maker
 
 
-OPERATORS.add("CumSum")(_cumulative(np.cumsum, 0, _sum_gradient))
-OPERATORS.add("CumProd")(_cumulative(np.cumprod, 1, _running_product_gradient))
+register("CumSum")(_cumulative(np.cumsum, 0, _sum_gradient))
+register("CumProd")(_cumulative(np.cumprod, 1, _running_product_gradient))

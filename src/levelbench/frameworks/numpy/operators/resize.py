@@ -7,7 +7,6 @@ where there are many; the gradient is the product with its transpose.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -17,29 +16,25 @@ from levelbench.frameworks.numpy.operators.kernel import (
     DType,
     Inputs,
     Kernel,
-    Registry,
     alone,
     is_real,
     lift,
     lower,
+    register,
 )
 from levelbench.frameworks.shared.resize import AxisChange, Taps, changes_of, rule_of, taps_of
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["OPERATORS"]
-
-OPERATORS = Registry()
 
 _MANY = 4
 """More elements than this for each output, and a product of matrices is faster."""
 
 
-@OPERATORS.add("Resize")
+@register("Resize")
 def _resize(node: OperatorNode) -> Kernel:
     rule = rule_of(node)
     nearest = rule.mode == "nearest"
 
-    def forward(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None) -> Array:
+    def forward(x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Array:
         if not nearest and not is_real(x):
             raise UnsupportedError(f"Resize of {x.dtype} on numpy", "it interpolates floats only", "cast the input")
         found = x if nearest else lift(x)

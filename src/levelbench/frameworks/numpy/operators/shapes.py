@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,56 +14,47 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Arrays,
     Inputs,
     Kernel,
-    Registry,
     alone,
     is_narrow,
     is_real,
     lift,
+    register,
     unbroadcast,
     within,
 )
-from levelbench.frameworks.shared.operators import constant_of, depth_to_space, space_to_depth
+from levelbench.frameworks.shared.operators import (
+    constant_of,
+    depth_to_space,
+    expand,
+    flatten,
+    reshape,
+    shape,
+    size,
+    space_to_depth,
+)
+from levelbench.frameworks.shared.registry import Function, with_attributes
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["OPERATORS"]
-
-
-OPERATORS = Registry()
 
 
 def _reshaped(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
     return gradient.reshape(inputs[0].shape), *(None,) * (len(inputs) - 1)
 
 
-def _integers(given: Any) -> list[int]:
+def _integers(given: Array) -> list[int]:
     return [int(each) for each in np.asarray(given).reshape(-1)]
 
 
-@OPERATORS.add("Reshape")
+def _shared(function: Function, node: OperatorNode) -> Function:
+    """An operator that is written for every namespace of arrays, on NumPy's."""
+    return with_attributes(function, node, {"xp": np, "array": np.asarray})
+
+
+@register("Reshape", "Flatten")
 def _reshape(node: OperatorNode) -> Kernel:
-    allow_zero = node.get("allowzero", 0)
-
-    def forward(x: Array, shape: Array) -> Array:
-        sizes = _integers(shape)
-        if not allow_zero:
-            sizes = [size if size else x.shape[at] for at, size in enumerate(sizes)]
-        return x.reshape(sizes)
-
-    return Kernel(forward, alone(_reshaped))
+    return Kernel(_shared(reshape if node.op_type == "Reshape" else flatten, node), alone(_reshaped))
 
 
-@OPERATORS.add("Flatten")
-def _flatten(node: OperatorNode) -> Kernel:
-    axis = node["axis"]
-
-    def forward(x: Array) -> Array:
-        at = axis + x.ndim if axis < 0 else axis
-        return x.reshape(prod(x.shape[:at]), prod(x.shape[at:]))
-
-    return Kernel(forward, alone(_reshaped))
-
-
-@OPERATORS.add("Squeeze")
+@register("Squeeze")
 def _squeeze(node: OperatorNode) -> Kernel:
     def forward(x: Array, axes: Array | None = None) -> Array:
         return np.squeeze(x) if axes is None else np.squeeze(x, tuple(_integers(axes)))
@@ -72,12 +62,12 @@ def _squeeze(node: OperatorNode) -> Kernel:
     return Kernel(forward, alone(_reshaped))
 
 
-@OPERATORS.add("Unsqueeze")
+@register("Unsqueeze")
 def _unsqueeze(node: OperatorNode) -> Kernel:
     return Kernel(lambda x, axes: np.expand_dims(x, tuple(_integers(axes))), alone(_reshaped))
 
 
-@OPERATORS.add("Transpose")
+@register("Transpose")
 def _transpose(node: OperatorNode) -> Kernel:
     order = node.get("perm")
 
@@ -87,20 +77,17 @@ def _transpose(node: OperatorNode) -> Kernel:
     return Kernel(lambda x: x.transpose(order), alone(backward))
 
 
-@OPERATORS.add("Expand")
+@register("Expand")
 def _expand(node: OperatorNode) -> Kernel:
-    """Broadcasting in both directions: a size of 1 in the shape keeps that of x. The answer is a read-only view."""
-
-    def forward(x: Array, shape: Array) -> Array:
-        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_integers(shape))))
+    """The answer is a read-only view."""
 
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         return within(unbroadcast(lift(gradient), inputs[0].shape), inputs[0]), None
 
-    return Kernel(forward, alone(backward))
+    return Kernel(_shared(expand, node), alone(backward))
 
 
-@OPERATORS.add("Tile")
+@register("Tile")
 def _tile(node: OperatorNode) -> Kernel:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         x, repeats = inputs
@@ -111,36 +98,20 @@ def _tile(node: OperatorNode) -> Kernel:
     return Kernel(lambda x, repeats: np.tile(x, _integers(repeats)), alone(backward))
 
 
-@OPERATORS.add("DepthToSpace", "SpaceToDepth")
+@register("DepthToSpace", "SpaceToDepth")
 def _blocks(node: OperatorNode) -> Kernel:
-    size, mode = node["blocksize"], node.get("mode", "DCR")
-
-    def to_space(x: Array) -> Array:
-        return depth_to_space(x, blocksize=size, mode=mode, xp=np)
-
-    def to_depth(x: Array) -> Array:
-        return space_to_depth(x, blocksize=size, mode=mode, xp=np)
-
-    there, back = (to_space, to_depth) if node.op_type == "DepthToSpace" else (to_depth, to_space)
-    return Kernel(there, alone(lambda gradient, inputs, output: (back(gradient),)))
+    both = {"DepthToSpace": _shared(depth_to_space, node), "SpaceToDepth": _shared(space_to_depth, node)}
+    forward = both.pop(node.op_type)
+    (back,) = both.values()
+    return Kernel(forward, alone(lambda gradient, inputs, output: (back(gradient),)))
 
 
-def _made(forward: Callable[..., Any]) -> Kernel:
-    return Kernel(forward, no_gradient)
-
-
-@OPERATORS.add("Shape")
+@register("Shape", "Size")
 def _shape(node: OperatorNode) -> Kernel:
-    part = slice(node.get("start", 0), node.get("end"))
-    return _made(lambda x: np.array(x.shape[part], np.int64))
+    return Kernel(_shared(shape if node.op_type == "Shape" else size, node), no_gradient)
 
 
-@OPERATORS.add("Size")
-def _size(node: OperatorNode) -> Kernel:
-    return _made(lambda x: np.array(x.size, np.int64))
-
-
-@OPERATORS.add("Range")
+@register("Range")
 def _range(node: OperatorNode) -> Kernel:
     """Numbers from start up to limit by delta; narrow floating-point types in that of ``stash_type``."""
     wide = np.float64 if node.get("stash_type", 1) == 11 else np.float32
@@ -152,17 +123,17 @@ def _range(node: OperatorNode) -> Kernel:
             return np.arange(*bounds, dtype=wide).astype(dtype)
         return np.arange(start.item(), limit.item(), delta.item()).astype(dtype)
 
-    return _made(forward)
+    return Kernel(forward, no_gradient)
 
 
-@OPERATORS.add("ConstantOfShape")
+@register("ConstantOfShape")
 def _constant_of_shape(node: OperatorNode) -> Kernel:
     given = node.get("value")
     value = np.zeros(1, np.float32) if given is None else np.asarray(given).reshape(-1)
-    return _made(lambda shape: np.full(_integers(shape), value[0], value.dtype))
+    return Kernel(lambda shape: np.full(_integers(shape), value[0], value.dtype), no_gradient)
 
 
-@OPERATORS.add("Constant")
+@register("Constant")
 def _constant(node: OperatorNode) -> Kernel:
     array = constant_of(node)
     if array is None:
@@ -170,7 +141,7 @@ def _constant(node: OperatorNode) -> Kernel:
         if name not in ("value_string", "value_strings"):
             raise UnsupportedError(f"Constant with {name}", "numpy has no sparse tensors", "use a dense one")
         array = np.asarray(node[name], object)
-    return _made(lambda: array)
+    return Kernel(lambda: array, no_gradient)
 
 
 # Concat, Split, Slice and Pad, forward and backward.
@@ -182,7 +153,7 @@ def _along(axis: int, rank: int, part: slice) -> tuple[slice, ...]:
     return tuple(part if at == axis % rank else slice(None) for at in range(rank))
 
 
-@OPERATORS.add("Concat")
+@register("Concat")
 def _concat(node: OperatorNode) -> Kernel:
     axis = node["axis"]
 
@@ -193,7 +164,7 @@ def _concat(node: OperatorNode) -> Kernel:
     return Kernel(lambda *inputs: np.concatenate(inputs, axis), alone(backward))
 
 
-@OPERATORS.add("Split")
+@register("Split")
 def _split(node: OperatorNode) -> Kernel:
     """Views of x; without ``split`` equal ones, of which the last is smaller where it must be."""
     axis, count = node["axis"], node.get("num_outputs") or len(node.outputs)
@@ -217,11 +188,13 @@ def _split(node: OperatorNode) -> Kernel:
     return Kernel(forward, backward)
 
 
-@OPERATORS.add("Slice")
+@register("Slice")
 def _slice(node: OperatorNode) -> Kernel:
     """A view of x; negative steps walk back, positions outside are moved to the edge."""
 
-    def parts(x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
+    def parts(
+        x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
+    ) -> tuple[slice, ...]:
         first, last = _integers(starts), _integers(ends)
         where = range(len(first)) if axes is None else _integers(axes)
         strides = [1] * len(first) if steps is None else _integers(steps)
@@ -247,19 +220,19 @@ def _part(size: int, start: int, end: int, step: int) -> slice:
     return slice(first, None if last < 0 else last, step)
 
 
-@OPERATORS.add("Pad")
+@register("Pad")
 def _pad(node: OperatorNode) -> Kernel:
     """Padding by a constant, the edge, the mirror image or the other side; negative pads cut off."""
     mode = node["mode"]
 
-    def widths(x: Array, pads: Array, axes: Any = None) -> list[tuple[int, int]]:
+    def widths(x: Array, pads: Array, axes: Array | None = None) -> list[tuple[int, int]]:
         where = range(x.ndim) if axes is None else [axis % x.ndim for axis in _integers(axes)]
         values, found = _integers(pads), [(0, 0)] * x.ndim
         for at, axis in enumerate(where):
             found[axis] = (values[at], values[at + len(where)])
         return found
 
-    def forward(x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
+    def forward(x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
         pairs = widths(x, pads, axes)
         kept = x[_kept(x.shape, pairs)]
         grown = [(max(before, 0), max(after, 0)) for before, after in pairs]

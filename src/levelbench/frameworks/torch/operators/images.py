@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, changes_of, rule_of, taps_of
-from levelbench.frameworks.shared.windows import Window
-from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse
+from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, resizing
+from levelbench.frameworks.shared.windows import Window, Windows
+from levelbench.frameworks.torch.operators.registry import Function, device_maker, library, maker, operator, refuse
 from levelbench.operators.node import OperatorNode
 
 _native: Any = torch._C._nn
@@ -22,56 +22,9 @@ _LINEAR = {3: _native.upsample_linear1d, 4: _native.upsample_bilinear2d, 5: _nat
 _NEAREST = {3: _native.upsample_nearest1d, 4: _native.upsample_nearest2d, 5: _native.upsample_nearest3d}
 
 
-@maker("Resize")
-def _resize(node: OperatorNode) -> Function:
-    rule = rule_of(node)
-
-    def resize(x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None) -> Tensor:
-        return _apply(x, changes_of(node, x.shape, roi, scales, sizes), rule)
-
-    return resize
-
-
-@maker("Upsample")
-def _upsample(node: OperatorNode) -> Function:
-    rule = rule_of(node)
-    return lambda x, scales: _apply(x, changes_of(node, x.shape, None, scales), rule)
-
-
-def _apply(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Tensor:
-    crop = rule.coordinates == "tf_crop_and_resize"
-    if not changes:
-        return x
-    if (found := _by_kernel(x, changes, rule)) is not None:
-        return found
-    dtype = x.dtype
-    exact = rule.mode == "nearest" and not crop
-    # Integers and half precision are weighted in float.
-    wide = dtype if exact or dtype == torch.float64 else torch.float32
-    x = x.to(wide)
-    for each in changes:
-        x = _along(x, each, rule)
-    if dtype.is_floating_point or exact:
-        return x.to(dtype)
-    limits = torch.iinfo(dtype)
-    return x.round().clamp(limits.min, limits.max).to(dtype)
-
-
-def _along(x: Tensor, change: AxisChange, rule: ResizeRule) -> Tensor:
-    table = taps_of(change, rule)
-    axis = change.axis
-    places = torch.from_numpy(table.places).to(x.device)
-    taken = x.index_select(axis, places.reshape(-1))
-    if rule.mode != "nearest":
-        shape = [1] * (x.dim() + 1)
-        shape[axis], shape[axis + 1] = table.weights.shape
-        weights = torch.from_numpy(table.weights).to(x.device, x.dtype).reshape(shape)
-        taken = (taken.unflatten(axis, table.weights.shape) * weights).sum(axis + 1)
-    if table.outside is not None:
-        outside = torch.from_numpy(table.outside).to(x.device)
-        shape = [-1 if at == axis else 1 for at in range(x.dim())]
-        taken = torch.where(outside.reshape(shape), rule.extrapolation, taken)
-    return taken
+@device_maker("Resize", "Upsample")
+def _resize(node: OperatorNode, device: torch.device) -> Function:
+    return resizing(node, library(device), _by_kernel)
 
 
 def _by_kernel(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Tensor | None:
@@ -128,35 +81,32 @@ def _affine_grid(theta: Tensor, size: Tensor, *, align_corners: int) -> Tensor:
 def _col2im(node: OperatorNode) -> Function:
     window = Window.of(node)
 
-    def col2im(x: Tensor, shape: NDArray[Any], block: NDArray[Any]) -> Tensor:
+    def col2im(x: Tensor, shape: Host, block: Host) -> Tensor:
         sizes, kernel = shape.tolist(), block.tolist()
         here = window.filled(len(sizes), kernel)
         if len(sizes) == 2 and here.even:
             return functional.fold(x, sizes, kernel, here.dilations, here.begins, here.strides)
-        return _sum_of_blocks(x, sizes, here)
+        return _sum_of_blocks(x, sizes, here.over(sizes))
 
     return col2im
 
 
-def _sum_of_blocks(x: Tensor, sizes: list[int], window: Window) -> Tensor:
+def _sum_of_blocks(x: Tensor, sizes: list[int], windows: Windows) -> Tensor:
     """Adds each block at its place in an image with its padding, which is then cut off."""
-    padding = window.padding(sizes)
-    wide = [size + begin + end for size, (begin, end) in zip(sizes, padding, strict=True)]
-    counts = window.outputs(sizes, padding, False)
+    wide = [sum(each) for each in zip(windows.before, sizes, windows.after, strict=True)]
     rank = len(sizes)
-    at = torch.zeros((), dtype=torch.int64, device=x.device)
+    at = np.zeros((1,) * 2 * rank, np.int64)
     for axis in range(rank):
         # Axes 0 to rank - 1 run over the elements of a block, the others over the blocks.
-        inner = torch.arange(window.kernel[axis], device=x.device) * window.dilations[axis]
-        outer = torch.arange(counts[axis], device=x.device) * window.strides[axis]
-        place = inner.reshape([-1 if each == axis else 1 for each in range(2 * rank)])
-        place = place + outer.reshape([-1 if each == rank + axis else 1 for each in range(2 * rank)])
-        at = at * wide[axis] + place
-    batch, elements = x.shape[0], math.prod(window.kernel)
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = windows.kernel[axis], windows.out[axis]
+        at = at * wide[axis] + (windows.places(axis).T + windows.before[axis]).reshape(shape)
+    batch, elements = x.shape[0], math.prod(windows.kernel)
     columns = x.reshape(batch, -1, elements * x.shape[2])
-    image = x.new_zeros((batch, columns.shape[1], math.prod(wide))).index_add(2, at.reshape(-1), columns)
+    places = torch.from_numpy(at.reshape(-1)).to(x.device)
+    image = x.new_zeros((batch, columns.shape[1], math.prod(wide))).index_add(2, places, columns)
     image = image.reshape(batch, -1, *wide)
-    inside = [slice(begin, begin + size) for size, (begin, _) in zip(sizes, padding, strict=True)]
+    inside = [slice(begin, begin + size) for size, begin in zip(sizes, windows.before, strict=True)]
     return image[(slice(None), slice(None), *inside)]
 
 
@@ -188,7 +138,7 @@ def _deform_conv(node: OperatorNode) -> Function:
     return deform_conv
 
 
-def _places(window: Window, shifts: Tensor, sizes: Any) -> Tensor:
+def _places(window: Window, shifts: Tensor, sizes: Sequence[int]) -> Tensor:
     """Where the elements of each window are sampled, -1 to 1: (batch groups, elements, height, width, 2)."""
     height, width = shifts.shape[3:]
     options: Any = {"device": shifts.device, "dtype": shifts.dtype}
@@ -211,9 +161,9 @@ def _places(window: Window, shifts: Tensor, sizes: Any) -> Tensor:
 def _non_max_suppression(
     boxes: Tensor,
     scores: Tensor,
-    most: Any = None,
-    overlap: Any = None,
-    threshold: Any = None,
+    most: Host | None = None,
+    overlap: Host | None = None,
+    threshold: Host | None = None,
     *,
     center_point_box: int,
 ) -> Tensor:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from levelbench.frameworks.shared.operators import Host
 from levelbench.frameworks.torch.arrays import torch_dtype
 from levelbench.frameworks.torch.operators.registry import Function, device_maker
 from levelbench.operators.node import OperatorNode
@@ -72,7 +70,7 @@ def _dropout(node: OperatorNode, device: torch.device) -> Function:
     generator, with_mask = _generator(node, device), len(node.outputs) > 1
     old_mask = node.opset < 10
 
-    def dropout(x: Tensor, ratio: NDArray[Any] | None = None, training: NDArray[Any] | None = None) -> Any:
+    def dropout(x: Tensor, ratio: Host | None = None, training: Host | None = None) -> Tensor | tuple[Tensor, Tensor]:
         share = 0.5 if ratio is None else float(np.asarray(ratio).item())
         if training is None or not np.asarray(training).item() or share == 0.0:
             return (x, torch.ones_like(x, dtype=x.dtype if old_mask else torch.bool)) if with_mask else x

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.operators import reduction_axes
+from levelbench.frameworks.shared.operators import Host, reduction_axes
 from levelbench.frameworks.torch.operators.elementwise import modular, ordered
 from levelbench.frameworks.torch.operators.registry import Function, maker, operator, table
 from levelbench.operators.node import OperatorNode
@@ -101,7 +100,7 @@ def _register(kind: str, reduce: Reduce) -> None:
         nothing = bool(node.get("noop_with_empty_axes", 0))
         element = _ELEMENT.get(kind)
 
-        def call(x: Tensor, axes: NDArray[Any] | None = None) -> Tensor:
+        def call(x: Tensor, axes: Host | None = None) -> Tensor:
             chosen = reduction_axes(fixed if axes is None else axes.tolist(), x.dim(), nothing)
             if chosen:
                 return reduce(x, chosen, keep)
@@ -121,7 +120,7 @@ def _arg(x: Tensor, *, node: OperatorNode, axis: int, keepdims: int, select_last
 
 
 @operator("CumSum", "CumProd", unsigned=modular)
-def _running(x: Tensor, axis: NDArray[Any], *, node: OperatorNode, exclusive: int, reverse: int) -> Tensor:
+def _running(x: Tensor, axis: Host, *, node: OperatorNode, exclusive: int, reverse: int) -> Tensor:
     function, neutral = (torch.cumsum, 0) if node.op_type == "CumSum" else (torch.cumprod, 1)
     at = int(axis.item())
     source = x.flip(at) if reverse else x
@@ -133,7 +132,7 @@ def _running(x: Tensor, axis: NDArray[Any], *, node: OperatorNode, exclusive: in
 
 
 @operator("TopK", unsigned=ordered)
-def _top_k(x: Tensor, count: NDArray[Any], *, axis: int, largest: int) -> tuple[Tensor, Tensor]:
+def _top_k(x: Tensor, count: Host, *, axis: int, largest: int) -> tuple[Tensor, Tensor]:
     # Of equal values ONNX wants the one with the lower index first, which torch.topk does not promise.
     values, indices = torch.sort(x, stable=True, dim=axis, descending=bool(largest))
     k = int(count.item())
@@ -249,7 +248,7 @@ def _transform(signal: Tensor, length: int, axis: int, onesided: bool) -> Tensor
 def _dft(node: OperatorNode) -> Function:
     given, inverse, onesided = node.get("axis"), bool(node["inverse"]), bool(node["onesided"])
 
-    def dft(x: Tensor, length: NDArray[Any] | None = None, axis: NDArray[Any] | None = None) -> Tensor:
+    def dft(x: Tensor, length: Host | None = None, axis: Host | None = None) -> Tensor:
         at = (int(np.asarray(axis).item()) if axis is not None else -2 if given is None else given) % x.dim()
         signal = _signal(x)
         size = x.shape[at] if length is None else int(np.asarray(length).item())
@@ -267,9 +266,9 @@ def _dft(node: OperatorNode) -> Function:
 @operator("STFT")
 def _stft(
     x: Tensor,
-    step: NDArray[Any],
+    step: Host,
     window: Tensor | None = None,
-    frame_length: NDArray[Any] | None = None,
+    frame_length: Host | None = None,
     *,
     onesided: int,
 ) -> Tensor:

@@ -89,7 +89,18 @@ def _scan(
 
 def library(device: torch.device) -> ArrayLibrary:
     """What the shared operators need of PyTorch."""
-    return ArrayLibrary(xp, partial(from_numpy, device=device), torch_dtype, _scan, functional.linear, torch.einsum)
+    return ArrayLibrary(
+        xp,
+        array=partial(from_numpy, device=device),
+        dtype_of=torch_dtype,
+        arange=partial(torch.arange, device=device),
+        take=lambda x, indices, axis: torch.index_select(x, axis, indices),
+        scan=_scan,
+        linear=functional.linear,
+        einsum=torch.einsum,
+        matmul=torch.matmul,
+        softmax=partial(torch.softmax, dim=-1),
+    )
 
 
 def _shared(make: SharedMaker) -> DeviceMaker:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.operators import constant_of
+from levelbench.frameworks.shared.operators import Host, constant_of
 from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.frameworks.torch.operators.registry import Function, device_maker, maker, operator, refuse, table
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["risen"]
-
-
-Host = NDArray[Any]
 
 
 @maker("Flatten")
@@ -131,9 +126,7 @@ def _center_crop_pad(node: OperatorNode) -> Function:
 
 
 @operator("Pad")
-def _pad(
-    x: Tensor, pads: NDArray[Any], constant: Tensor | None = None, axes: NDArray[Any] | None = None, *, mode: str
-) -> Tensor:
+def _pad(x: Tensor, pads: Host, constant: Tensor | None = None, axes: Host | None = None, *, mode: str) -> Tensor:
     count = pads.size // 2
     chosen = range(count) if axes is None else axes.tolist()
     begins, ends = [0] * x.dim(), [0] * x.dim()
@@ -296,7 +289,7 @@ def _constant_of_shape(node: OperatorNode, device: torch.device) -> Function:
     given = node.get("value")
     value = from_numpy(np.zeros(1, np.float32) if given is None else given.copy(), device).reshape(())
 
-    def constant_of_shape(shape: NDArray[Any]) -> Tensor:
+    def constant_of_shape(shape: Host) -> Tensor:
         return value.expand(shape.tolist()).clone()
 
     return constant_of_shape

@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.windows import Window
+from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.windows import Window, counts_of
 from levelbench.frameworks.torch.operators.registry import Function, maker, operator, table
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["convolution", "pad_ends", "short"]
 
 
-def pad_ends(x: Tensor, padding: Sequence[tuple[int, int]], value: Any = 0) -> Tensor:
+def pad_ends(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0) -> Tensor:
     """``x`` with its last axes padded before and behind; negative numbers cut off."""
     flat = [each for pair in reversed(padding) for each in pair]
     return functional.pad(x, flat, value=value) if any(flat) else x
 
 
-def short(values: tuple[int, ...]) -> Any:
+def short(values: tuple[int, ...]) -> int | tuple[int, ...]:
     """One number where all are the same: PyTorch reads it faster than a tuple."""
     return values[0] if values and len(set(values)) == 1 else values
 
@@ -48,7 +47,7 @@ def convolution(node: OperatorNode) -> Function:
     if window.even:
         function = _BY_RANK[window.rank]
         strides, dilations = short(window.strides), short(window.dilations)
-        padding: Any = 0 if window.auto_pad == "VALID" else short(window.begins)
+        padding = 0 if window.auto_pad == "VALID" else short(window.begins)
         return lambda x, w, b=None: function(x, w, b, strides, padding, dilations, groups)
 
     def conv(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
@@ -76,30 +75,11 @@ def _conv_transpose(node: OperatorNode) -> Function:
 
     def conv_transpose(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
         here = window.filled(x.dim() - 2, w.shape[2:])
-        more = extra or [0] * here.rank
         full = _TRANSPOSED[here.rank](x, w, None, here.strides, 0, 0, groups, here.dilations)
-        ends = _cut(here, x.shape[2:], full.shape[2:], more, wanted)
-        found = pad_ends(full, ends)
+        found = pad_ends(full, [(-begin, -end) for begin, end in here.lost(x.shape[2:], extra, wanted)])
         return found if b is None else found + b.reshape(-1, *[1] * here.rank)
 
     return conv_transpose
-
-
-def _cut(window: Window, sizes: Any, full: Any, more: Any, wanted: Any) -> list[tuple[int, int]]:
-    """What to put on (positive) or cut off at both ends of each axis of the full result."""
-    if wanted is None and window.automatic:
-        wanted = [size * stride for size, stride in zip(sizes, window.strides, strict=True)]
-    if wanted is None:
-        pairs = window.padding(sizes)
-        return [(-begin, extra - end) for (begin, end), extra in zip(pairs, more, strict=True)]
-    found = []
-    # The last numbers of an output_shape are those of the spatial axes.
-    for size, extra, target in zip(full, more, wanted[-len(full) :], strict=True):
-        total = size + extra - target
-        # ONNX: what is odd goes to the end for SAME_UPPER and to the beginning otherwise.
-        begin = total // 2 if window.auto_pad == "SAME_UPPER" else total - total // 2
-        found.append((-begin, extra - (total - begin)))
-    return found
 
 
 @operator("CausalConvWithState")
@@ -146,37 +126,25 @@ def _max_pool(node: OperatorNode) -> Function:
     if native and not places:
         return lambda x: function(x, kernel, strides, begins, dilations, ceil)
 
-    def pool(x: Tensor) -> Any:
+    def pool(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if native:
             return function(x, kernel, strides, begins, dilations, ceil)
-        padding = _required(window, x.shape[2:], ceil)
+        padding = window.over(x.shape[2:]).needed(x.shape[2:])
         return function(pad_ends(x, padding, -math.inf), kernel, strides, 0, dilations, False)
 
-    def max_pool(x: Tensor) -> Any:
+    def max_pool(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         # PyTorch pools floating-point numbers; a float holds each value of eight bits.
         found = pool(x if x.is_floating_point() else x.float())
-        if not places:
+        if isinstance(found, Tensor):
             return found.to(x.dtype)
         values, at = found
-        padding = None if native else _required(window, x.shape[2:], ceil)
+        padding = None if native else window.over(x.shape[2:]).needed(x.shape[2:])
         return values.to(x.dtype), _places(at, x.shape, padding, by_column)
 
     return max_pool
 
 
-def _required(window: Window, sizes: Sequence[int], ceil: bool) -> list[tuple[int, int]]:
-    """The padding, and at the end as much more as the last windows reach out, or less."""
-    padding = window.padding(sizes)
-    counts = window.outputs(sizes, padding, ceil and not window.automatic)
-    return [
-        (begin, (count - 1) * stride + window.extent(axis) - size - begin)
-        for axis, (size, (begin, _), count, stride) in enumerate(
-            zip(sizes, padding, counts, window.strides, strict=True)
-        )
-    ]
-
-
-def _places(at: Tensor, shape: Sequence[int], padding: Any, by_column: bool) -> Tensor:
+def _places(at: Tensor, shape: Sequence[int], padding: Sequence[tuple[int, int]] | None, by_column: bool) -> Tensor:
     """Positions in the whole input from those in a plane, which may have been padded."""
     sizes = shape[2:]
     if padding is not None or by_column:
@@ -198,23 +166,16 @@ def _places(at: Tensor, shape: Sequence[int], padding: Any, by_column: bool) -> 
 
 @maker("AveragePool")
 def _average_pool(node: OperatorNode) -> Function:
-    window, ceil = Window.of(node), bool(node.get("ceil_mode", 0))
-    count_padding = bool(node["count_include_pad"])
+    window, count_padding = Window.of(node), bool(node["count_include_pad"])
     if _native(window) and set(window.dilations) == {1}:
         function, kernel, strides, begins = _AVERAGE[window.rank], window.kernel, window.strides, _begins(window)
+        ceil = window.ceil
         return lambda x: function(x, kernel, strides, begins, ceil, count_padding)
 
     def average_pool(x: Tensor) -> Tensor:
-        padding = window.padding(x.shape[2:])
-        required = _required(window, x.shape[2:], ceil)
-        counted = x.new_ones((1, 1, *x.shape[2:]))
-        if count_padding:
-            # What the last windows reach out beyond the padding counts for nothing.
-            counted = pad_ends(counted, padding, 1)
-            required_mask = [(0, end - given) for (_, end), (_, given) in zip(required, padding, strict=True)]
-        else:
-            required_mask = required
-        return _sums(x, window, required) / _sums(counted, window, required_mask)
+        windows = window.over(x.shape[2:])
+        counts = torch.from_numpy(counts_of(windows, tuple(x.shape[2:]), count_padding)).to(x.device, x.dtype)
+        return _sums(x, window, windows.needed(x.shape[2:])) / counts
 
     return average_pool
 
@@ -230,10 +191,10 @@ def _sums(x: Tensor, window: Window, padding: Sequence[tuple[int, int]]) -> Tens
 
 @maker("LpPool")
 def _lp_pool(node: OperatorNode) -> Function:
-    window, ceil, p = Window.of(node), bool(node.get("ceil_mode", 0)), node["p"]
+    window, p = Window.of(node), node["p"]
 
     def lp_pool(x: Tensor) -> Tensor:
-        padding = _required(window, x.shape[2:], ceil)
+        padding = window.over(x.shape[2:]).needed(x.shape[2:])
         return _sums(x.abs().pow(p), window, padding).pow(1.0 / p)
 
     return lp_pool
@@ -256,14 +217,8 @@ table(
 def _max_unpool(node: OperatorNode) -> Function:
     window = Window.of(node)
 
-    def max_unpool(x: Tensor, places: Tensor, shape: NDArray[Any] | None = None) -> Tensor:
-        sizes = [
-            (size - 1) * stride - begin - end + kernel
-            for size, stride, begin, end, kernel in zip(
-                x.shape[2:], window.strides, window.begins, window.ends, window.kernel, strict=True
-            )
-        ]
-        inferred = (*x.shape[:2], *sizes)
+    def max_unpool(x: Tensor, places: Tensor, shape: Host | None = None) -> Tensor:
+        inferred = (*x.shape[:2], *window.pooled(x.shape[2:]))
         flat = x.new_zeros(math.prod(inferred)).scatter(0, places.reshape(-1), x.reshape(-1))
         found = flat.reshape(inferred)
         if shape is None:
