@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from tests.competition.site.leaderboards import DAY, write
 
 from levelbench.competition.entries import Author, Provenance, SubmittedCurve, SubmittedRun
-from levelbench.competition.leaderboard import check_folder
+from levelbench.competition.leaderboard import checked_folder
 from levelbench.competition.rivals import BoardFacts, compared_with_board
 from levelbench.competition.site.build import build
 
 BOARD = ("levelbench-1.0", "digits", "training")
-USUAL = BoardFacts(
-    recipe="mlp",
-    dataset="digits",
-    split_rule="every fifth",
-    sizes={"train": 1437, "validation": 360},
-    labels={"validation": "a" * 64},
-    inputs={"validation": "i" * 64},
-    checksums={"digits.csv": "c" * 64},
-    quality_digest="q" * 64,
-    data_digest="d" * 64,
-    source_digest="s" * 64,
-    signatures={"bleu": "nrefs:1"},
-)
+USUAL: BoardFacts = {
+    "recipe": "mlp",
+    "dataset": "digits",
+    "split_rule": "every fifth",
+    "sizes": {"train": 1437, "validation": 360},
+    "labels": {"validation": "a" * 64},
+    "inputs": {"validation": "i" * 64},
+    "checksums": {"digits.csv": "c" * 64},
+    "quality_digest": "q" * 64,
+    "data_digest": "d" * 64,
+    "source_digest": "s" * 64,
+    "signatures": {"bleu": "nrefs:1"},
+}
 
 
 def told(*others):
@@ -51,23 +50,23 @@ def told(*others):
     ],
 )
 def test_an_entry_unlike_its_board_is_told_and_the_others_are_not(changes, code, words):
-    ((found, severity, file, sentence),) = told(msgspec.structs.replace(USUAL, **changes))
+    ((found, severity, file, sentence),) = told({**USUAL, **changes})
     assert (found, severity, file) == (code, "note" if code == "B262" else "warning", "other0")
     assert words in sentence
 
 
 def test_of_two_entries_that_differ_both_are_told():
-    other = msgspec.structs.replace(USUAL, inputs={"validation": "b" * 64})
+    other = {**USUAL, "inputs": {"validation": "b" * 64}}
     found = list(compared_with_board([("honest", BOARD, USUAL), ("other", BOARD, other)]))
     assert [(each.code, each.file) for each in found] == [("B260", "honest"), ("B260", "other")]
 
 
 def test_what_an_entry_does_not_say_is_not_compared():
-    assert told(BoardFacts(), BoardFacts(recipe="cnn", checksums=USUAL.checksums)) == []
+    assert told({}, {"recipe": "cnn", "checksums": USUAL["checksums"]}) == []
 
 
 def test_entries_of_another_board_are_not_compared():
-    other = msgspec.structs.replace(USUAL, split_rule="another")
+    other = {**USUAL, "split_rule": "another"}
     assert list(compared_with_board([("a", BOARD, USUAL), ("b", ("dawnbench-1.0", *BOARD[1:]), other)])) == []
 
 
@@ -81,7 +80,7 @@ def folder(tmp_path):
 
 def test_another_split_is_a_warning_of_the_check_and_stands_beside_the_rank(folder, tmp_path):
     write(folder, "cheat", 1.0, provenance=Provenance(split_rule="validation=train"))
-    found = [each for each in check_folder(folder, today=DAY) if each.code == "B260"]
+    found = [each for each in checked_folder(folder, today=DAY)[1] if each.code == "B260"]
     assert [(each.file, each.severity) for each in found] == [("cifar10/training/cheat.json", "warning")]
     built = build(folder, tmp_path / "site", today=DAY)
     assert [each.file for each in built.near] == ["cifar10/training/cheat.json"]
@@ -104,5 +103,5 @@ def test_one_run_in_two_records_is_an_error_of_the_later_entry(folder, parts):
     for name, record, day in (("original", "a", "2018-06-30"), ("edited", "b", "2018-07-01")):
         runs = [a_run(record, **parts)]
         write(folder, name, runs=runs, submitted=day, origin=None, ruleset="dawnbench-1.0", author=Author(name))
-    found = {(each.file, each.severity) for each in check_folder(folder, today=DAY) if each.code == "B244"}
+    found = {(each.file, each.severity) for each in checked_folder(folder, today=DAY)[1] if each.code == "B244"}
     assert found == {("cifar10/training/original.json", "warning"), ("cifar10/training/edited.json", "error")}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from levelbench.competition.entries import UnreadableError, encode, parse_submission, stem_of
-from levelbench.competition.leaderboard import check_folder
+from levelbench.competition.leaderboard import checked_folder
 from levelbench.competition.making import file_of
 
 ORIGIN = {"format": "dawnbench", "file": "CIFAR10/train/a.json"}
@@ -43,7 +43,7 @@ def test_entries_that_share_several_runs_are_told_once_and_how_many(clean, tmp_p
     for name, day in (("a", "2026-11-30"), ("b", "2026-12-01")):
         changes = {"submitted": day, "notes": name, "model": name}
         (place / f"{name}.json").write_bytes(encode(clean.make("training", changes)))
-    found = [each for each in check_folder(tmp_path, today=clean.today) if each.code == "B241"]
+    found = [each for each in checked_folder(tmp_path, today=clean.today)[1] if each.code == "B241"]
     assert len({each.file for each in found}) == len(found)
     assert all("and 4 more in the same two entries" in each.found for each in found)
 

@@ -16,7 +16,6 @@ from levelbench.competition.leaderboard import (
     RULES,
     SITE_MARKER,
     check_file,
-    check_folder,
     checked_folder,
     record_digests,
 )
@@ -51,9 +50,9 @@ def board(clean, tmp_path):
     put.root = tmp_path
     put.severities = lambda: {
         (each.code, each.severity, each.file if each.file.endswith("/a.json") else Path(each.file).name)
-        for each in check_folder(tmp_path, today=clean.today)
+        for each in checked_folder(tmp_path, today=clean.today)[1]
     }
-    put.codes = lambda: sorted((each.code, each.file) for each in check_folder(tmp_path, today=clean.today))
+    put.codes = lambda: sorted((each.code, each.file) for each in checked_folder(tmp_path, today=clean.today)[1])
     return put
 
 
@@ -82,7 +81,7 @@ def test_a_broken_file_hides_no_other(board):
 def test_the_same_entry_twice_is_an_error(board, clean):
     board("a.json")
     board("b.json")
-    found = check_folder(board.root, today=clean.today)
+    found = checked_folder(board.root, today=clean.today)[1]
     assert [(each.code, each.severity, each.file) for each in found] == [
         ("B240", "warning", "digits/training/a.json"),
         ("B240", "error", "digits/training/b.json"),
@@ -123,7 +122,7 @@ def test_a_copied_or_scaled_curve_is_told(board, clean, scale):
         "runs[2].time_to_target_s": lambda t: scale * t,
     }
     board("b.json", changes=copied)
-    found = next(each for each in check_folder(board.root, today=clean.today) if each.code == "B242")
+    found = next(each for each in checked_folder(board.root, today=clean.today)[1] if each.code == "B242")
     assert (found.severity, found.field) == ("warning", "runs[2].curve")
     assert "6 of 6 points as in runs[2] of digits/training/a.json" in found.found
     assert ("with times 0.8 of its" in found.found) == (scale != 1)
@@ -138,7 +137,7 @@ def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
         del entry["runs"][4][name]
     entry["runs"][4]["phases_s"] = {"forward": entry["runs"][4]["curve"]["time_s"][-1]}
     path.write_text(json.dumps(entry))
-    found = {each.code: each for each in check_folder(board.root, today=clean.today)}
+    found = {each.code: each for each in checked_folder(board.root, today=clean.today)[1]}
     assert set(found) == {"B136", "B154", "B242"}
     assert "as in runs[0], with times 1.01 of its" in found["B242"].found
 
@@ -151,7 +150,7 @@ def of_a_linter(entry, file, known):
 def test_what_a_linter_says_of_an_entry_is_told_beside_what_the_rules_do(board, clean):
     path = board("a.json")
     (board.root / "digits/training/broken.json").write_bytes(b"{")
-    plain, said = check_folder(board.root, today=clean.today), []
+    plain, said = checked_folder(board.root, today=clean.today)[1], []
     for found in (
         checked_folder(board.root, today=clean.today, lint=of_a_linter)[1],
         check_file(path, root=board.root, today=clean.today, lint=of_a_linter),
@@ -206,7 +205,7 @@ def test_a_mark_hides_no_entry(board):
 
 
 def test_a_leaderboard_without_an_entry_is_a_warning(board, clean):
-    (found,) = check_folder(board.root, today=clean.today)
+    (found,) = checked_folder(board.root, today=clean.today)[1]
     assert (found.code, found.severity) == ("B254", "warning")
 
 
@@ -280,7 +279,7 @@ def test_a_file_by_itself_is_judged_as_in_its_leaderboard(board, clean):
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(RecordError, match="no such folder"):
-        check_folder(tmp_path / "absent")
+        checked_folder(tmp_path / "absent")
 
 
 def test_digests_of_records_are_of_training_and_of_inference(tmp_path):
@@ -295,7 +294,7 @@ def test_digests_of_records_are_of_training_and_of_inference(tmp_path):
 
 def test_the_gravest_finding_decides(board, clean):
     board("a.json", changes={"author": {"name": "Ada"}})
-    assert worst(check_folder(board.root, today=clean.today)) == "note"
+    assert worst(checked_folder(board.root, today=clean.today)[1]) == "note"
     assert worst([]) is None
 
 

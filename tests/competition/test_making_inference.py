@@ -15,8 +15,8 @@ from levelbench.competition.entries import Author, SystemPrice, file_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import Terms, entries_of
 from levelbench.competition.making_inference import make_inference, submitted
-from levelbench.competition.rulesets import ruleset, task_rules
-from levelbench.competition.scoring import inference_figures
+from levelbench.competition.rulesets import ruleset
+from levelbench.competition.scoring import score
 from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.records import Store
 from levelbench.records.inference import Audit, InferenceRecord
@@ -95,11 +95,10 @@ def test_few_processes_are_flagged_and_so_is_preprocessing_on_the_clock(records,
     for includes in (["transfer"], ["preprocessing", "transfer"]):
         made = [msgspec.structs.replace(each, includes=includes, duration_s=10.0) for each in entry.inference]
         entry = msgspec.structs.replace(entry, inference=made)
-        rules = task_rules(terms.ruleset, "digits")
-        (found,) = inference_figures(entry, rules.inference, terms.ruleset.cost, rules.target, 0.9)
+        found = score(entry, terms.ruleset, threshold=0.9)
         assert set(found.flags) & {"single-run", "few-processes"} == ({flag} if flag else set())
         assert ("preprocessing-on-clock" in found.flags) == ("preprocessing" in includes)
-        assert found.counted == n
+        assert found.reached == n
 
 
 def test_records_of_two_specifications_are_no_entry(records, terms, tmp_path):

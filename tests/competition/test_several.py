@@ -1,6 +1,7 @@
 """Work shared out among processes: what comes of it is the same as one after another, in order."""
 
 import gc
+import operator
 import os
 from multiprocessing import parent_process
 
@@ -13,10 +14,10 @@ from levelbench.errors import MissingError
 def test_what_several_processes_make_comes_in_order_and_the_collector_is_as_it_was():
     before = gc.get_threshold()
     items = list(range(250)) * 8
-    # str() is the work, as what another process can find by its name.
-    with shared_out(len(items), 2, dict, ()) as share:
-        assert list(share(str, items)) == list(map(str, items))
-        assert list(share(hex, items)) == list(map(hex, items))
+    # The worker is 3, and the work what another process can find by its name.
+    with shared_out(len(items), 2, int, ("3",)) as share:
+        assert list(share(operator.add, items)) == [3 + each for each in items]
+        assert list(share(operator.mul, items)) == [3 * each for each in items]
     assert gc.get_threshold() == before
 
 
@@ -30,4 +31,4 @@ def test_a_process_that_is_ended_from_outside_is_told():
         pytest.raises(MissingError, match="came to an end before its work"),
         shared_out(500, 2, end_where_another_began_it, ()) as share,
     ):
-        list(share(str, range(500)))
+        list(share(operator.is_, range(500)))

@@ -469,8 +469,7 @@ def _write_entry(kind: str, entry: Submission, folder: Path, used: set[str]) -> 
 
         return list(write_submission(entry, folder)), losses_of(entry)
     from levelbench.competition.entries import submission_digest
-    from levelbench.competition.exchange.dawnbench import write_entry
-    from levelbench.competition.exchange.dawnbench.entries import stem_of
+    from levelbench.competition.exchange.dawnbench.entries import stem_of, write_entry
 
     stem = stem_of(entry)
     place = f"{entry.task}/{entry.mode}/{stem}".lower()

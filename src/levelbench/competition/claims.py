@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from levelbench.claims.view import (
     TuningView,
     WorkloadView,
 )
-from levelbench.competition.entries import Inference, Submission, SubmittedRun, read_bytes, read_submission
+from levelbench.competition.entries import Inference, Submission, read_bytes, read_submission
 from levelbench.competition.exchange.dawnbench import read_entry
 from levelbench.competition.exchange.mlperf import read_log, read_results
 from levelbench.competition.exchange.mlperf.entries import submission_of
@@ -45,14 +45,8 @@ from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.report.remarks import Remarks
 
-__all__ = [
-    "entry_kind",
-    "folder_rulesets",
-    "read_mlperf",
-    "read_submission_file",
-    "remarks_on_entry",
-    "submission_claim",
-]
+__all__ = ["entry_kind", "folder_rulesets", "read_mlperf", "read_submission_file", "remarks_on_entry"]
+__all__ += ["submission_claim"]
 """What ``levelbench.claims.reading`` finds through the entry point, and what the command line asks for."""
 
 _JSON = ":json"
@@ -112,14 +106,12 @@ def data_of(entry: Submission) -> DataView:
 def workload_of(entry: Submission) -> WorkloadView:
     """Batch, learning rate, and how many samples the runs took to the end of their curves."""
     options = options_of(entry)
-    batch = batch_of(options)
     samples = [run.curve.samples[-1] for run in entry.runs if run.curve.samples]
-    typical = math.fsum(samples) / len(samples) if samples else None
     ranks = options.get("ranks")
     return WorkloadView(
-        global_batch=batch,
+        global_batch=batch_of(options),
         ranks=ranks if isinstance(ranks, int) and not isinstance(ranks, bool) else None,
-        samples_to_target=typical,
+        samples_to_target=math.fsum(samples) / len(samples) if samples else None,
         learning_rate=rate_of(options),
     )
 
@@ -139,29 +131,25 @@ def setup_of(entry: Submission) -> Setup:
 
 
 def runs_of(entry: Submission, times_s: Sequence[float | None], where: str) -> list[RunView]:
-    """Every run with its curve; ``times_s`` are the times of their crossings under the entry's rules.
+    """Every run with its curve; ``times_s`` are the times of their crossings under the entry's rules, if it was scored.
 
     Where the entry was read from a folder of logs, a run's place is its own log.
     """
-    padded = [*times_s, *[None] * (len(entry.runs) - len(times_s))]
-    logs = any(run.record_id for run in entry.runs) and Path(where).is_dir()
-    return [
-        _run(run, time_s, bool(times_s), where if logs else "") for run, time_s in zip(entry.runs, padded, strict=False)
-    ]
-
-
-def _run(run: SubmittedRun, time_s: float | None, scored: bool, folder: str) -> RunView:
-    curve = run.curve
-    sound = 0 < len(curve.time_s) == len(curve.quality)
-    return RunView(
-        time_s=time_s,
-        reached=time_s is not None if scored else run.reached,
-        quality=curve.quality[-1] if sound else None,
-        seed=run.seed,
-        failed=run.status == "failed",
-        curve=CurveView(curve.time_s, curve.quality, curve.epoch, curve.samples) if sound else None,
-        where=str(Path(folder, run.record_id)) if folder and run.record_id else "",
-    )
+    logs, found = Path(where).is_dir(), []
+    for run, time_s in zip_longest(entry.runs, times_s):
+        curve = run.curve
+        sound = 0 < len(curve.time_s) == len(curve.quality)
+        view = RunView(
+            time_s=time_s,
+            reached=time_s is not None if times_s else run.reached,
+            quality=curve.quality[-1] if sound else None,
+            seed=run.seed,
+            failed=run.status == "failed",
+            curve=CurveView(curve.time_s, curve.quality, curve.epoch, curve.samples) if sound else None,
+            where=str(Path(where, run.record_id)) if logs and run.record_id else "",
+        )
+        found.append(view)
+    return found
 
 
 def inference_claim(entry: Submission, title: str, where: str, read_from: str) -> Claim:
@@ -252,11 +240,6 @@ def entry_kind(path: Path) -> Literal["dawnbench", "submission"] | None:
     return "submission" if {"ruleset", "task"} & found.keys() and "hardware" in found else None
 
 
-@cache
-def _shipped() -> dict[str, Ruleset]:
-    return {each.id: each for each in rulesets()}
-
-
 def submission_claim(
     entry: Submission, where: str, rulesets_by_id: Mapping[str, Ruleset] | None = None, read_from: str = ""
 ) -> Claim:
@@ -267,7 +250,7 @@ def submission_claim(
     if entry.mode == "inference":
         return inference_claim(entry, title, where, read_from)
     # An unknown ruleset: the entry is read, and has no figure.
-    rules = (_shipped() if rulesets_by_id is None else rulesets_by_id).get(entry.ruleset)
+    rules = ({each.id: each for each in rulesets()} if rulesets_by_id is None else rulesets_by_id).get(entry.ruleset)
     scored = score(entry, rules) if rules else None
     side = _training_side(entry, rules, scored, where)
     return Claim(

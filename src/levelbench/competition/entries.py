@@ -133,6 +133,9 @@ class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     curve_digest: Text | None = None
 
 
+Scenario = Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]
+
+
 class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One measurement of inference: which scenario, its latencies in seconds, and the quality of the same answers.
 
@@ -141,7 +144,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     on the clock beside the network ("preprocessing", "postprocessing", "transfer", "queueing").
     """
 
-    scenario: Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]
+    scenario: Scenario
     queries: Count
     samples: Count
     duration_s: float
@@ -493,8 +496,16 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
     depths = accumulate((each in b"[{") - (each in b"]}") for each in shape)
     if any(depth > DEPTH_LIMIT for depth in depths):
         raise UnreadableError(asked, f"it is nested deeper than {DEPTH_LIMIT}", "write a submission", code="B102")
-    _refuse_other_schema(raw, asked)
     try:
+        # Whoever writes another schema is told so, and not what else is unknown here.
+        schema = msgspec.json.decode(raw, type=_Preamble).schema
+        whole = isinstance(schema, int) and not isinstance(schema, bool)
+        if whole and schema > SUBMISSION_SCHEMA:
+            found = f"it was written in schema {schema} and this version reads up to schema {SUBMISSION_SCHEMA}"
+            raise UnreadableError(asked, found, "upgrade levelbench to read it", code="B103", field="schema")
+        if schema is not None and (not whole or schema < 1):
+            found = f"its schema is {seen(repr(schema))}"
+            raise UnreadableError(asked, found, f"write {SUBMISSION_SCHEMA}", code="B103", field="schema")
         submission = _DECODER.decode(raw)
         repeated = _keys(_ANYTHING.decode(raw)) != shape.count(b":")
     except msgspec.ValidationError as error:
@@ -518,21 +529,6 @@ def _shape(raw: bytes) -> bytes:
         # Without an escape every quote begins or ends a text: so are nearly all files, and to cut them is quicker.
         return b"".join(raw.split(b'"')[::2]).translate(None, _NO_SHAPE)
     return _STRING.sub(b"", raw).translate(None, _NO_SHAPE)
-
-
-def _refuse_other_schema(raw: bytes, asked: str) -> None:
-    try:
-        schema = msgspec.json.decode(raw, type=_Preamble).schema
-    except msgspec.ValidationError as error:
-        raise _invalid(error, asked) from error
-    except _MALFORMED as error:
-        raise UnreadableError(asked, f"it is not JSON ({error})", "correct the file") from error
-    if isinstance(schema, int) and not isinstance(schema, bool) and schema > SUBMISSION_SCHEMA:
-        found = f"it was written in schema {schema} and this version reads up to schema {SUBMISSION_SCHEMA}"
-        raise UnreadableError(asked, found, "upgrade levelbench to read it", code="B103", field="schema")
-    if schema is not None and (isinstance(schema, bool) or not isinstance(schema, int) or schema < 1):
-        found = f"its schema is {seen(repr(schema))}"
-        raise UnreadableError(asked, found, f"write {SUBMISSION_SCHEMA}", code="B103", field="schema")
 
 
 _NESTED = frozenset({dict, list})

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 from statistics import median
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from levelbench.competition.rulesets.scores import window_median
 from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
 from levelbench.measure.statistics.intervals import median_interval_ranks
 from levelbench.records.schema import Target
+from levelbench.report.numbers import plural
 
 QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
 """The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
@@ -64,7 +65,7 @@ class RankedScenario(Struct, frozen=True, gc=False):
         if self.bound_s is not None:
             return f"{self.name} within {' '.join(_bound(self.bound_s))}"
         if self.samples is not None:
-            return f"{self.name}, {self.samples:,} sample{'s' * (self.samples != 1)} a query"
+            return f"{self.name}, {plural(self.samples, 'sample')} a query"
         return self.name
 
     @property
@@ -278,24 +279,17 @@ class EntryScore(Struct, frozen=True, kw_only=True):
 _LEVEL = 0.95
 
 
-class Times(Struct, frozen=True):
-    """The runs of an entry, in its order: seconds to the target, ``None`` for one that did not arrive.
+def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
+    """The figure of an entry's runs under ``rules``, or none with the reason.
 
-    For those, in order, ``spent_s`` is how long each tried.
+    ``seconds`` are those to the target, in the entry's order, ``None`` for a run that did not arrive.
     """
-
-    seconds: tuple[float | None, ...]
-    spent_s: tuple[float, ...]
-
-
-def aggregate(times: Times, rules: Aggregation) -> BoardFigure:
-    """The figure of the runs under ``rules``, or none with the reason."""
-    if not times.seconds:
+    if not seconds:
         return absent("it has no run")
     if rules.rule == "first-run":
-        first = times.seconds[0]
+        first = seconds[0]
         return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
-    return _olympic(times.seconds, rules) if rules.rule == "olympic" else _median(times.seconds, rules.best_of)
+    return _olympic(seconds, rules) if rules.rule == "olympic" else _median(seconds, rules.best_of)
 
 
 def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
@@ -389,22 +383,6 @@ def median_figure(values: Sequence[float], what: str) -> BoardFigure:
     )
 
 
-class Bounded(Protocol):
-    """What can be ranked: a value of which less is better, and its interval."""
-
-    @property
-    def value(self) -> float | None:
-        """``None``: it has no rank."""
-
-    @property
-    def low(self) -> float | None:
-        """``None``: a single run, which stands as a point."""
-
-    @property
-    def high(self) -> float | None:
-        """As ``low``."""
-
-
 class Placing(Struct, frozen=True, gc=False):
     """The place of one figure: ``rank`` from 1, ``None`` without a value; ``shared``: others have the same rank."""
 
@@ -412,8 +390,8 @@ class Placing(Struct, frozen=True, gc=False):
     shared: bool
 
 
-def rank(figures: Sequence[Bounded]) -> list[Placing]:
-    """The rank of each figure of one column, in the order given; 1 + how many have a smaller one.
+def rank(figures: Sequence[BoardFigure]) -> list[Placing]:
+    """The rank of each figure of one column, in the order given; 1 + how many have a smaller one. Less is better.
 
     In the order of their values, each shares the rank of the one before unless some entry of that rank is clearly
     better than it: then it opens the next. So a wide interval gains nobody a rank before a better value, and who is
@@ -436,7 +414,7 @@ def rank(figures: Sequence[Bounded]) -> list[Placing]:
     return [Placing(place, place is not None and times[place] > 1) for place in ranks]
 
 
-def order(figures: Sequence[Bounded], ranks: Sequence[Placing], names: Sequence[str]) -> list[int]:
+def order(figures: Sequence[BoardFigure], ranks: Sequence[Placing], names: Sequence[str]) -> list[int]:
     """The indices in the order of a board: by rank, within it by value, then by name; the unranked last."""
     keys = [
         (math.inf if place.rank is None else place.rank, math.inf if each.value is None else each.value, name, index)
@@ -463,7 +441,7 @@ def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, flo
     return found
 
 
-def _bounds(value: float, figure: Bounded) -> tuple[float, float]:
+def _bounds(value: float, figure: BoardFigure) -> tuple[float, float]:
     """The interval, or the point twice; an interval that does not hold its own value reaches to it."""
     low, high = figure.low, figure.high
     return value if low is None or low > value else low, value if high is None or high < value else high

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -52,10 +52,9 @@ from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import utc_now
 from levelbench.records.writer import path_part
 
-T = TypeVar("T")
-R = TypeVar("R")
-Share = Callable[[Callable[[T], R], Sequence[T]], Iterator[R]]
-"""Gives what a function of a module makes of each item, in their order."""
+W = TypeVar("W")
+Share = Callable[[Callable[[W, Any], Any], Sequence[Any]], Iterator[Any]]
+"""Gives what a function of a module makes of each item with a worker, in their order."""
 
 FEW = 400
 """Below so many items another process takes longer to start than it saves."""
@@ -65,10 +64,8 @@ _OBJECTS = 100_000
 
 
 @contextmanager
-def shared_out(
-    count: int, processes: int, begin: Callable[..., None], given: tuple[Any, ...]
-) -> Iterator[Share[Any, Any]]:
-    """What shares work on about ``count`` items out among ``processes``, each of which calls ``begin(*given)`` first.
+def shared_out(count: int, processes: int, make: Callable[..., W], given: tuple[Any, ...]) -> Iterator[Share[W]]:
+    """What shares work on about ``count`` items out among ``processes``, each with a worker, ``make(*given)``.
 
     They are spawned, so whoever asks for more than one is a program with a main guard; few items stay in this process.
     Raises ``MissingError`` where a process is ended from outside.
@@ -78,12 +75,12 @@ def shared_out(
     gc.set_threshold(_OBJECTS, *before[1:])
     try:
         if processes < 2 or count < FEW:
-            begin(*given)
-            yield map
+            worker = make(*given)
+            yield lambda work, items: map(partial(work, worker), items)
             return
-        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (begin, given)) as pool:
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (make, given)) as pool:
             try:
-                yield lambda work, items: pool.map(work, items, chunksize=_CHUNK)
+                yield lambda work, items: pool.map(partial(_work, work), items, chunksize=_CHUNK)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
     except BrokenProcessPool as error:
@@ -93,11 +90,19 @@ def shared_out(
         gc.set_threshold(*before)
 
 
-def _begin(begin: Callable[..., None], given: tuple[Any, ...]) -> None:
+_workers: list[Any] = []
+"""The worker of a process of its own."""
+
+
+def _begin(make: Callable[..., Any], given: tuple[Any, ...]) -> None:
     gc.set_threshold(_OBJECTS)
-    begin(*given)
+    _workers[:] = [make(*given)]
     # Modules and rules stay until the end.
     gc.freeze()
+
+
+def _work(work: Callable[[Any, Any], Any], item: Any) -> Any:
+    return work(_workers[0], item)
 
 
 BOARD = "board.toml"
@@ -411,16 +416,6 @@ def check_file(
     return ordered([*leaderboard.problems, *leaderboard.read(str(path), root).findings])
 
 
-def check_folder(
-    folder: Path | str, *, records: Mapping[str, str] | None = None, today: date | None = None
-) -> list[EntryFinding]:
-    """What is wrong in a whole leaderboard: every file by itself, and files against each other; by file.
-
-    Raises ``UnreadableError`` if there is no such folder. A file that cannot be read is a finding.
-    """
-    return checked_folder(folder, records=records, today=today)[1]
-
-
 def checked_folder(
     folder: Path | str,
     *,
@@ -430,8 +425,9 @@ def checked_folder(
     limits: KnownLimits | None = None,
     lint: Lint | None = None,
 ) -> tuple[int, list[EntryFinding]]:
-    """As ``check_folder``, after how many files of entries there are.
+    """How many files of entries a leaderboard has, and what is wrong in it: each by itself, and against each other.
 
+    Raises ``UnreadableError`` if there is no such folder. A file that cannot be read is a finding.
     Many files are shared out among ``processes``, which are spawned: whoever asks for more than one is a program with
     a main guard, and its ``limits`` and ``lint`` are functions of a module.
     """
@@ -445,7 +441,7 @@ def checked_folder(
     names = list(map(leaderboard.name, paths))
     if not paths:
         found.append(warning("B254", ".", "", "there is no entry"))
-    with shared_out(len(paths), processes, _begin_reading, given) as share:
+    with shared_out(len(paths), processes, Leaderboard, given) as share:
         for file, (findings, trace) in zip(names, share(_checked, paths), strict=True):
             found += findings
             if trace is not None:
@@ -454,17 +450,9 @@ def checked_folder(
     return len(paths), ordered(found)
 
 
-_reading: list[Leaderboard] = []
-"""What a process of its own reads with."""
-
-
-def _begin_reading(*given: Any) -> None:
-    _reading[:] = [Leaderboard(*given)]
-
-
-def _checked(path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
+def _checked(leaderboard: Leaderboard, path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
     """The findings about a file, and what other entries are compared with."""
-    read = _reading[0].read(path)
+    read = leaderboard.read(path)
     return read.findings, read.trace
 
 

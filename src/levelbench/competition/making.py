@@ -46,6 +46,7 @@ from levelbench.records.reader import Record
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
 from levelbench.records.store import Store
 from levelbench.records.summary import summarise
+from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord
@@ -360,23 +361,19 @@ def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
     found = []
     for group, members in groups.items():
         stored = {_id(each): each for each in store.records(f"[key={group[0]}]") if _group(each) == group}
-        all_of_it = _without({**stored, **members}, aside)
+        # A run that was made only to train a network counts where it took the place of its seed among others.
+        seeds = {each.header.seed for each in (stored | members).values() if each.header.id not in aside}
+        all_of_it = {
+            path: each
+            for path, each in (stored | members).items()
+            if each.header.id not in aside or (seeds and each.header.seed not in seeds)
+        }
         if not members.keys() & all_of_it.keys():
             continue
         ended = [record for path, record in all_of_it.items() if path in members and record.status in _ENDED]
         chosen = {_id(record) for record in ended}
         found.append(Chosen(ended, [record for path, record in all_of_it.items() if path not in chosen]))
     return found
-
-
-def _without(group: dict[str, Record], aside: frozenset[str]) -> dict[str, Record]:
-    """A group without the runs ``aside``; one of them counts where it took the place of its seed among others."""
-    seeds = {record.header.seed for record in group.values() if record.header.id not in aside}
-    return {
-        path: record
-        for path, record in group.items()
-        if record.header.id not in aside or (seeds and record.header.seed not in seeds)
-    }
 
 
 def _group(record: Record) -> tuple[str, str, str]:
@@ -391,29 +388,26 @@ def _id(record: Record) -> str:
 def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     """``UsageError`` if runs of the group are left out, or never ended, without a reason."""
     if not chosen.records:
-        found = f"none of its {len(chosen.missing)} {_runs(len(chosen.missing))} came to an end"
+        found = f"none of its {plural(len(chosen.missing), 'run')} came to an end"
         do = "give the command that made them again: it finishes them"
         raise UsageError("an entry of a leaderboard", found, do)
     if because is not None:
         return
+    asked = f"an entry of {plural(len(chosen.records), 'run')}"
     heads = [each.header for each in (*chosen.records, *chosen.missing)]
     planned = [each.planned_runs for each in heads if not each.planned_effect]
     if said := removed(planned, [each.seed for each in heads]):
         do = "make the others (levelbench run), or say --only-these --because TEXT"
-        raise UsageError(f"an entry of {len(chosen.records)} {_runs(len(chosen.records))}", said, do)
+        raise UsageError(asked, said, do)
     if not chosen.missing:
         return
     names = [f"{each.header.id} (seed {each.header.seed}, {each.status})" for each in chosen.missing]
     more = "" if len(names) <= _SHOWN else f" and {len(names) - _SHOWN} more"
-    are = "1 run of the same group is" if len(names) == 1 else f"{len(names)} runs of the same group are"
+    are = f"{plural(len(names), 'run')} of the same group {'is' if len(names) == 1 else 'are'}"
     found = f"{are} left out: {', '.join(names[:_SHOWN])}{more}"
     task = chosen.records[0].header.specification.task
     do = f"submit all ({task}[key={chosen.key[:8]}]), finish what was interrupted, or say --only-these --because TEXT"
-    raise UsageError(f"an entry of {len(chosen.records)} {_runs(len(chosen.records))}", found, do)
-
-
-def _runs(count: int) -> str:
-    return "run" if count == 1 else "runs"
+    raise UsageError(asked, found, do)
 
 
 def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
@@ -422,19 +416,16 @@ def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
     Runs elsewhere are unknown, so this is the least that was tried.
     """
     specification, key = records[0].header.specification, records[0].header.key
-    aside = runs_for_inference(store.path)
+    what, aside = f"{specification.task}[recipe={specification.recipe}]", runs_for_inference(store.path)
     rows = [
         row
-        for row in store.rows(f"{specification.task}[recipe={specification.recipe}]")
+        for row in store.rows(what)
         if row.key != key and row.specification.task == specification.task and row.id not in aside
     ]
-    others = {row.key for row in rows}
-    hours = sum(row.wall_s for row in rows) / 3600
-    what = f"{specification.task}[recipe={specification.recipe}]"
-    specifications = "other specification" if len(others) == 1 else "other specifications"
-    counted = f"{len(others)} {specifications} of {what}, {len(rows)} {_runs(len(rows))}"
+    others = len({row.key for row in rows})
+    counted = f"{plural(others, 'other specification')} of {what}, {plural(len(rows), 'run')}"
     notes = f"counted in the store of the records: {counted}"
-    return TuningEffort(trials=len(others), hours=hours, notes=notes)
+    return TuningEffort(trials=others, hours=sum(row.wall_s for row in rows) / 3600, notes=notes)
 
 
 def records_named(store: Store, words: Sequence[str]) -> list[Record]:
@@ -482,7 +473,10 @@ def entries_of(
 
 
 def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tuple[str, Submission]]:
-    """One entry for each specification and machine among the records of inference in ``files``."""
+    """One entry for each specification and machine among the records of inference in ``files``.
+
+    Raises ``UsageError`` if the store has further processes of a measurement, unless the terms say why.
+    """
     from levelbench.competition.making_inference import make_inference
     from levelbench.records.inference import InferenceRecord
 
@@ -490,28 +484,23 @@ def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tup
     for path in files:
         record = InferenceRecord.read(path)
         groups.setdefault((record.header.key, machine_of(record.header.environment)), []).append(record)
-    if terms.only_these is None:
-        for (key, machine), records in groups.items():
-            _refuse_some(key, machine, records, store)
+    for (key, machine), records in groups.items() if terms.only_these is None else ():
+        # The best of several processes is no entry.
+        chosen = {record.header.id for record in records}
+        missing = [
+            str(each.path)
+            for each in InferenceRecord.find(store.path, key)
+            if machine_of(each.header.environment) == machine and each.status == "done" and each.header.id not in chosen
+        ]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            processes = plural(len(missing), "process", "processes")
+            are = f"{processes} of the same measurement {'is' if len(missing) == 1 else 'are'}"
+            found = f"{are} left out: {missing[0]}{more}"
+            do = "give their files too, or say --only-these --because TEXT"
+            raise UsageError(f"an entry of {len(records)} records of inference", found, do)
     made = []
     for (key, _), records in groups.items():
         submission = make_inference(records, terms, store.path)
         made.append((file_of(submission, [submission.inference[0].scenario, key]), submission))
     return made
-
-
-def _refuse_some(key: str, machine: str, records: Sequence[InferenceRecord], store: Store) -> None:
-    """``UsageError`` if the store has further processes of the measurement: the best of several is no entry."""
-    from levelbench.records.inference import InferenceRecord
-
-    chosen = {record.header.id for record in records}
-    every = InferenceRecord.find(store.path, key)
-    same = [each for each in every if machine_of(each.header.environment) == machine and each.status == "done"]
-    missing = [str(each.path) for each in same if each.header.id not in chosen]
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        n = len(missing)
-        are = "1 process of the same measurement is" if n == 1 else f"{n} processes of the same measurement are"
-        found = f"{are} left out: {missing[0]}{more}"
-        do = "give their files too, or say --only-these --because TEXT"
-        raise UsageError(f"an entry of {len(records)} records of inference", found, do)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,14 +25,12 @@ from levelbench.errors import IncomparableError, LevelbenchError, RecordError, U
 from levelbench.measure.environment import machine_of
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
 from levelbench.records.benchmarks import FOLDER as OPERATORS
-from levelbench.records.inference import InferenceRecord
+from levelbench.records.inference import InferenceRecord, InferenceSpecification, other_seeds
 from levelbench.records.inference_summary import QUANTILES, score
 from levelbench.records.networks import FOLDER as NETWORKS
 from levelbench.records.reader import open_record, read_line
 from levelbench.records.schema import DatasetFacts
-
-if TYPE_CHECKING:
-    from levelbench.records.inference import InferenceRecord, InferenceSpecification
+from levelbench.report.numbers import plural
 
 
 def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path | None = None) -> Submission:
@@ -59,8 +57,13 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
     for each in sorted(records, key=lambda record: (record.header.seed, record.header.started, record.header.id)):
         with suppress(RecordError):
             measured.append(submitted([each]))
-    ended = [f"Of {len(records)} processes {len(measured)} came to their end."]
+    ended = [f"Of {len(records)} processes {len(measured)} came to their end."] * (len(measured) < len(records))
     measured = measured or [submitted(records)]
+    # How often the same was measured with other seeds of the queries: an entry may be the best of them.
+    others = other_seeds(store, specification) if store is not None else {}
+    if others:
+        more, seeds = plural(sum(others.values()), "more process", "more processes"), plural(len(others), "other seed")
+        ended.append(f"The store has {more} of the same measurement, under {seeds} of the queries.")
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=rules.id,
@@ -85,29 +88,8 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
                 specification.data.name, {}, dict(first.facts.checksums), "", "", bool(first.facts.synthetic)
             ),
         ),
-        notes="\n".join(
-            [
-                *left_out(terms),
-                *(ended if len(measured) < len(records) else []),
-                *_siblings(specification, store),
-                *remarks,
-                *([terms.notes] if terms.notes else []),
-            ]
-        ),
+        notes="\n".join([*left_out(terms), *ended, *remarks, *([terms.notes] if terms.notes else [])]),
     )
-
-
-def _siblings(specification: InferenceSpecification, store: Path | None) -> list[str]:
-    """How often the same was measured with other seeds of the queries: an entry may be the best of them."""
-    from levelbench.records.inference import other_seeds
-
-    found = other_seeds(store, specification) if store is not None else {}
-    if not found:
-        return []
-    processes = sum(found.values())
-    more = f"{processes} more process{'es' if processes > 1 else ''}"
-    seeds = f"{len(found)} other seed{'s' if len(found) > 1 else ''}"
-    return [f"The store has {more} of the same measurement, under {seeds} of the queries."]
 
 
 def _settings(specification: InferenceSpecification) -> dict[str, Setting]:

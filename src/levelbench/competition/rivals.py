@@ -31,6 +31,7 @@ from levelbench.competition.checks.identity import skeleton
 from levelbench.competition.entries import Submission, SubmittedCurve
 from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
+from levelbench.records.comparable import Caveat
 from levelbench.records.schema import DatasetFacts, Target
 
 _SIGNATURES = "signatures."
@@ -42,6 +43,8 @@ _CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B2
 _BESIDE_RANK = frozenset({"B155", "B241", "B242", "B243", "B244", "B260", "B261"})
 
 
+_DIGESTS = ("quality_digest", "data_digest", "source_digest")
+_AS_STATED = ("dataset", "split_rule", "labels", "inputs", "checksums", *_DIGESTS)
 _UNSAID: dict[str, Any] = {
     **dict.fromkeys(("key", "framework", "device", "crossing", "clock", "started", "path"), ""),
     **{name: {} for name in ("settings", "excluded_s", "phases_s", "quality")},
@@ -52,42 +55,25 @@ _UNSAID: dict[str, Any] = {
 """What a run's summary has besides the facts of its board, which are all that the gate is asked about."""
 
 
-class BoardFacts(Struct, frozen=True, array_like=True, gc=False):
-    """What an entry says of what is the same for all entries of a board; empty where it says nothing."""
-
-    recipe: str = ""
-    dataset: str = ""
-    split_rule: str = ""
-    sizes: dict[str, int] = {}
-    labels: dict[str, str] = {}
-    inputs: dict[str, str] = {}
-    checksums: dict[str, str] = {}
-    quality_digest: str = ""
-    data_digest: str = ""
-    source_digest: str = ""
-    signatures: dict[str, str] = {}
+BoardFacts = dict[str, Any]
+"""What an entry says of what is the same for all entries of a board, by name; nothing where it says nothing."""
 
 
 def board_facts(submission: Submission) -> BoardFacts:
     """The facts of any submission."""
     stated = submission.provenance
-    return BoardFacts(
-        recipe=str(submission.settings.get("recipe", "")),
-        dataset=stated.dataset or "",
-        split_rule=stated.split_rule or "",
-        sizes=stated.split_sizes,
-        labels=stated.labels,
-        inputs=stated.inputs,
-        checksums=stated.checksums,
-        quality_digest=stated.quality_digest or "",
-        data_digest=stated.data_digest or "",
-        source_digest=stated.source_digest or "",
-        signatures={
-            name.removeprefix(_SIGNATURES): text
-            for name, text in stated.environment.items()
-            if name.startswith(_SIGNATURES)
-        },
-    )
+    options = {
+        name.removeprefix(_SIGNATURES): text
+        for name, text in stated.environment.items()
+        if name.startswith(_SIGNATURES)
+    }
+    found = {
+        "recipe": str(submission.settings.get("recipe", "")),
+        "sizes": stated.split_sizes,
+        "signatures": options,
+        **{name: getattr(stated, name) for name in _AS_STATED},
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts]]) -> Iterator[EntryFinding]:
@@ -102,7 +88,7 @@ def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts
             continue
         most = _most([(facts, len(files)) for facts, files in kinds.values()])
         for facts, files in kinds.values():
-            for caveat in _caveats(board, _usual(most, facts), facts):
+            for caveat in _caveats(board[1], most, facts):
                 code = _CODE_OF[caveat.weight]
                 say = note if code == "B262" else warning
                 found = f"it and most entries of its board: {caveat.sentence}"
@@ -111,64 +97,52 @@ def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts
 
 def _most(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[Any]]:
     """Of each fact what most entries say that say anything: several values where they are said equally often."""
-    found: dict[str, list[Any]] = {}
-    for name in BoardFacts.__struct_fields__:
-        counts: Counter[bytes] = Counter()
-        for facts, count in kinds:
-            if value := getattr(facts, name):
-                counts[msgspec.msgpack.encode(value, order="deterministic")] += count
-        most = max(counts.values(), default=0)
-        if counts:
-            found[name] = [msgspec.msgpack.decode(value) for value, count in counts.items() if count == most]
-    return found
+    counts: dict[str, Counter[bytes]] = {}
+    for facts, count in kinds:
+        for name, value in facts.items():
+            said = msgspec.msgpack.encode(value, order="deterministic")
+            counts.setdefault(name, Counter())[said] += count
+    return {
+        name: [msgspec.msgpack.decode(value) for value, count in said.items() if count == max(said.values())]
+        for name, said in counts.items()
+    }
 
 
-def _usual(most: Mapping[str, Sequence[Any]], own: BoardFacts) -> dict[str, Any]:
-    """What the entry with the facts ``own`` is compared with.
+def _caveats(task: str, most: Mapping[str, Sequence[Any]], facts: BoardFacts) -> Iterator[Caveat]:
+    """What the gate finds between the entry with these facts and what ``most`` entries say of them.
 
     Of several values that are not its own: with one entry against another, nobody knows which of them ran the task as
     it is meant, and both are asked.
     """
-    return {
-        name: next((value for value in values if value != getattr(own, name)), values[0])
-        for name, values in most.items()
-    }
-
-
-def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts) -> Iterator[Any]:
-    # What the entry does not say is not compared.
-    stated = {name: value for name, value in usual.items() if getattr(facts, name)}
-    reference = BoardFacts(**{**stated, "recipe": facts.recipe})
-    if reference == facts:
-        return
-    gate = comparable(_group("most entries", board[1], reference), _group("the entry", board[1], facts))
-    yield from (each for each in gate.caveats if each.subject in _SUBJECTS)
+    usual = {name: next((each for each in most[name] if each != own), most[name][0]) for name, own in facts.items()}
+    # The recipe is what an entry may choose.
+    usual |= {name: own for name, own in facts.items() if name == "recipe"}
+    if usual != facts:
+        gate = comparable(_group("most entries", task, usual), _group("the entry", task, facts))
+        yield from (each for each in gate.caveats if each.subject in _SUBJECTS)
 
 
 def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
     """The facts as the gate takes them: a group of one run that came to its end."""
-    known = facts.dataset or facts.split_rule or facts.sizes or facts.labels
-    facts_of_data = DatasetFacts(
-        facts.dataset, facts.sizes, {}, facts.split_rule, "", digests=facts.labels, inputs=facts.inputs
-    )
+    of_data = [facts.get(name) for name in ("dataset", "sizes", "split_rule", "labels", "inputs")]
+    name, sizes, split_rule, labels, inputs = of_data
+    data = DatasetFacts(name or "", sizes or {}, {}, split_rule or "", "", digests=labels or {}, inputs=inputs or {})
     run = RunSummary(
         **_UNSAID,
         id=label,
         task=task,
-        recipe=facts.recipe,
+        recipe=facts.get("recipe", ""),
         seed=0,
         status="done",
         reached=True,
         target=Target("", 0.0),
-        environment={"signatures": facts.signatures} if facts.signatures else {},
+        environment={"signatures": facts["signatures"]} if "signatures" in facts else {},
         wall_s=0.0,
         suspect=[],
         synthetic=False,
-        checksums=facts.checksums,
-        dataset=facts_of_data if known else None,
-        quality_digest=facts.quality_digest,
-        data_digest=facts.data_digest,
-        source_digest=facts.source_digest,
+        checksums=facts.get("checksums", {}),
+        dataset=data if any(of_data[:4]) else None,
+        **{name: facts.get(name, "") for name in _DIGESTS},
     )
     return RunGroup(label, "", run.specification, (run,))
 
@@ -239,33 +213,19 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
 
     Of each hash only the first ``MOST_RIVALS`` curves that have it count, so the work is in proportion to the curves.
     """
-    hashes = np.frombuffer(b"".join(sketches), np.int64)
-    if len(hashes) == 0:
-        return {}
-    owners = np.repeat(np.arange(len(sketches)), np.fromiter(map(len, sketches), np.int64, len(sketches)) // 8)
-    # Nearly all hashes are one curve's alone; to sort them takes a fifth of the time that their order would take.
-    sorted_hashes = np.sort(hashes)
-    shared = np.unique(sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]])
-    if len(shared) == 0:
-        return {}
-    is_shared = shared[np.minimum(np.searchsorted(shared, hashes), len(shared) - 1)] == hashes
-    hashes, owners = hashes[is_shared], owners[is_shared]
-    order = np.argsort(hashes)
-    hashes, owners = hashes[order], owners[order]
-    begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
-    sizes = np.diff(np.append(begins, len(hashes)))
-    votes: dict[int, dict[int, int]] = {}
-    for begin, size in zip(begins[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
-        members = sorted(owners[begin : begin + size].tolist())
-        for at, number in enumerate(members):
-            mine = votes.setdefault(number, {})
-            for earlier in members[: min(at, MOST_RIVALS)]:
-                mine[earlier] = mine.get(earlier, 0) + 1
-    return {
-        number: [earlier for _, earlier in sorted((-shared, earlier) for earlier, shared in mine.items())[:MOST_RIVALS]]
-        for number, mine in sorted(votes.items())
-        if mine
-    }
+    hashes, counts = np.unique(np.frombuffer(b"".join(sketches), np.int64), return_counts=True)
+    # Nearly all hashes are one curve's alone.
+    owners: dict[int, list[int]] = {shared: [] for shared in hashes[counts > 1].tolist()}
+    found = {}
+    for number, hashes_of in enumerate(sketches):
+        votes: Counter[int] = Counter()
+        for having in (owners[each] for each in array("q", hashes_of) if each in owners):
+            votes.update(having)
+            if len(having) < MOST_RIVALS:
+                having.append(number)
+        if votes:
+            found[number] = sorted(votes, key=lambda earlier: (-votes[earlier], earlier))[:MOST_RIVALS]
+    return found
 
 
 def match(earlier: SubmittedCurve, curve: SubmittedCurve) -> CurveMatch | None:
@@ -307,7 +267,7 @@ class EntryTrace(Struct, array_like=True, gc=False):
     day: str = ""
     author: str = ""
     runs: list[tuple[str, str, str]] = []
-    facts: BoardFacts = BoardFacts()
+    facts: BoardFacts = {}
 
 
 def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> EntryTrace:
@@ -377,31 +337,11 @@ def _goes_forward(curve: SubmittedCurve) -> bool:
 
 
 class _Run(NamedTuple):
+    """One run of a file; ``told``: it has a graver finding already."""
+
     file: str
     number: int
     told: bool
-
-
-class _Scope:
-    """The curves of entries that compete: all sketches in a row, and whose they are."""
-
-    def __init__(self) -> None:
-        self.sketches: list[bytes] = []
-        self._begins: list[int] = []
-        self._entries: list[tuple[str, EntryTrace, frozenset[str]]] = []
-
-    def add(self, file: str, trace: EntryTrace, told: frozenset[str]) -> None:
-        """The curves of an entry; the runs in ``told`` have a graver finding already."""
-        self._begins.append(len(self.sketches))
-        self._entries.append((file, trace, told))
-        self.sketches += [hashes for _, hashes in trace.sketches]
-
-    def run(self, at: int) -> _Run:
-        """Whose the sketch ``at`` that place is."""
-        entry = bisect_right(self._begins, at) - 1
-        file, trace, told = self._entries[entry]
-        number = trace.sketches[at - self._begins[entry]][0]
-        return _Run(file, number, f"runs[{number}]" in told)
 
 
 class _Holder(NamedTuple):
@@ -423,7 +363,7 @@ class Rivals:
         self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
         self._told: list[EntryFinding] = []
         self._authors: dict[str, tuple[str, str]] = {}
-        self._curves: dict[tuple[str, ...], _Scope] = {}
+        self._curves: dict[tuple[str, ...], list[tuple[_Run, bytes]]] = {}
         self._runs: dict[tuple[str, ...], dict[str, tuple[_Holder, str]]] = {}
 
     def add(self, trace: EntryTrace, file: str) -> list[EntryFinding]:
@@ -436,45 +376,31 @@ class Rivals:
         first = self._entries.setdefault(trace.digest, own)
         if first is not own:
             return self._judged(first, own, "B240", "the same as {0}", "remove one of them")
-        found: list[EntryFinding] = []
-        told: frozenset[str] = frozenset()
         self._traces[file] = trace
-        known = self._records.setdefault(trace.scope, {})
-        mine = dict.fromkeys([digest for _, digest in trace.records], own)
-        # Nearly all share nothing: one look at all of an entry's records.
-        if known.keys().isdisjoint(mine):
-            known.update(mine)
-        else:
-            found, told = self._shared(own, trace, known)
+        found, told = self._shared(own, trace)
         found += self._one_run(own, trace)
-        if trace.figures:
-            self._compare(own, trace, told)
-        if trace.scope not in self._curves:
-            self._curves[trace.scope] = _Scope()
-        self._curves[trace.scope].add(file, trace, told)
+        self._compare(own, trace, told)
+        self._curves.setdefault(trace.scope, []).extend(
+            (_Run(file, at, f"runs[{at}]" in told), hashes) for at, hashes in trace.sketches
+        )
         return found
 
-    def _shared(
-        self, own: _Holder, trace: EntryTrace, known: dict[str, _Holder]
-    ) -> tuple[list[EntryFinding], frozenset[str]]:
+    def _shared(self, own: _Holder, trace: EntryTrace) -> tuple[list[EntryFinding], set[str]]:
         """What comes of records that others have too, and which of the entry's runs have one of them."""
-        found, told = [], set()
+        known, found, told = self._records.setdefault(trace.scope, {}), [], set()
         shared: dict[str, list[tuple[_Holder, _Holder]]] = {}
         for at, digest in trace.records:
-            other = known.setdefault(digest, own)
+            mine = own._replace(field=f"{at}.record_digest")
+            other = known.setdefault(digest, mine)
             if other.file != own.file:
-                theirs = next(at for at, digest_of in self._traces[other.file].records if digest_of == digest)
-                first, second = (
-                    holder._replace(field=f"{run}.record_digest") for holder, run in ((other, theirs), (own, at))
-                )
-                shared.setdefault(other.file, []).append((first, second))
-                known[digest] = min(other, own, key=_behind)
+                shared.setdefault(other.file, []).append((other, mine))
+                known[digest] = min(other, mine, key=_behind)
                 told.add(at)
         for pairs in shared.values():
             more = f", and {len(pairs) - 1} more in the same two entries" if len(pairs) > 1 else ""
             words = f"the same record as {{1}} of {{0}}{more}"
             found += self._judged(*pairs[0], "B241", words, "submit a run in one entry")
-        return found, frozenset(told)
+        return found, told
 
     def _one_run(self, own: _Holder, trace: EntryTrace) -> list[EntryFinding]:
         """A run is its id, and no two begin at one instant and take the same times: one of its records was changed."""
@@ -528,12 +454,12 @@ class Rivals:
         """
         yield from self._told
         yield from compared_with_board((file, trace.scope, trace.facts) for file, trace in self._traces.items())
-        for scope in self._curves.values():
-            for number, earlier in rivals(scope.sketches).items():
-                run = scope.run(number)
+        for members in self._curves.values():
+            for number, earlier in rivals([hashes for _, hashes in members]).items():
+                run = members[number][0]
                 if run.told:
                     continue
-                for other in map(scope.run, earlier):
+                for other in (members[each][0] for each in earlier):
                     before, after = _curve(curves, other), _curve(curves, run)
                     found = None if before is None or after is None else match(before, after)
                     if found is not None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from operator import neg
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +30,6 @@ from levelbench.competition.figures import (
     Bounds,
     EntryScore,
     RankedScenario,
-    Times,
     absent,
     aggregate,
     by_scenario,
@@ -37,7 +37,7 @@ from levelbench.competition.figures import (
     median_figure,
     scenario_of,
 )
-from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRules, Ruleset, TaskRules, task_rules
+from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRules, Ruleset, task_rules
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
@@ -166,64 +166,42 @@ _SLACK, _DEVIATIONS = 0.05, 4.0
 """How far a server's answers a second may stay behind the rate that was asked: what ending a run takes, and chance."""
 
 
-class Inferred(Struct, frozen=True):
-    """Of one scenario: figures, how many measurements are compared and how many of them count, what to know of them.
-
-    Of ``latency`` and ``throughput`` the one that the ``scenario`` is not about has no value.
-    """
-
-    latency: BoardFigure
-    throughput: BoardFigure
-    cost: BoardFigure
-    scenario: RankedScenario | None
-    n: int
-    counted: int
-    flags: tuple[str, ...]
-
-
-def inference_figures(
-    submission: Submission, rules: InferenceRules, cost: CostRules, target: Target, threshold: float | None = None
-) -> list[Inferred]:
-    """Latency in seconds or answers a second, and US dollars per million answers, in each scenario that is ranked.
-
-    They are as ``by_scenario`` has them; where there is none, one without a scenario says why. ``threshold`` replaces
-    the quality that the rules keep.
-    """
-    groups = by_scenario(submission.inference, rules)
-    if not groups:
-        others = ", ".join(sorted({each.scenario for each in submission.inference})) or "nothing"
-        figure = absent(
-            f"the rules compare {', '.join(rules.scenarios) or 'no scenario'}; this entry measured {others}"
-        )
-        flags = ("other-scenario",) if submission.inference else ()
-        return [Inferred(figure, _NOT_THIS, figure, None, 0, 0, flags)]
-    rules = rules if threshold is None else msgspec.structs.replace(rules, threshold=threshold)
-    further = ("further-scenarios",) * (sum(map(len, groups.values())) < len(submission.inference))
-    found = [_in_scenario(submission, *group, rules, cost, target) for group in groups.items()]
-    return [msgspec.structs.replace(each, flags=(*further, *each.flags)) for each in found]
+_NOT_THIS = absent("its scenario is about another figure")
 
 
 def _in_scenario(
     submission: Submission,
+    ruleset: Ruleset,
+    rules: InferenceRules,
+    target: Target,
     scenario: RankedScenario,
     chosen: Sequence[Inference],
-    rules: InferenceRules,
-    cost: CostRules,
-    target: Target,
-) -> Inferred:
-    least = rules.threshold
-    faults = [_fault(each, rules, target, least) for each in chosen]
+) -> EntryScore:
+    """Latency in seconds or answers a second, and US dollars per million answers, of the ``chosen`` measurements.
+
+    Of latency and throughput the one that the ``scenario`` is not about has no value.
+    """
+    faults = [_fault(each, rules, target) for each in chosen]
     good = [each for each, fault in zip(chosen, faults, strict=True) if not fault]
-    found = _flags(submission, chosen, good, target, least)
     if good:
-        figure, spent = _measured(good, scenario), _cost(submission, good, cost)
+        figure, spent = _measured(good, scenario), _cost(submission, good, ruleset.cost)
     else:
         figure = spent = absent(next(fault for fault in faults if fault))
-    latency, throughput = (_NOT_THIS, figure) if scenario.column == "throughput" else (figure, _NOT_THIS)
-    return Inferred(latency, throughput, spent, scenario, len(chosen), len(good), tuple(found))
-
-
-_NOT_THIS = absent("its scenario is about another figure")
+    share = wilson(len(good), len(chosen))
+    return _plain(
+        submission,
+        ruleset,
+        target,
+        latency=_NOT_THIS if scenario.column == "throughput" else figure,
+        throughput=figure if scenario.column == "throughput" else _NOT_THIS,
+        inference_cost=spent,
+        n=len(chosen),
+        reached=len(good),
+        reached_low=share.low,
+        reached_high=share.high,
+        flags=tuple(_flags(submission, chosen, good, target, rules.threshold)),
+        scenario=scenario,
+    )
 
 
 _MISSING = {"latency": "no latency is stated", "throughput": "no throughput is stated"}
@@ -250,13 +228,13 @@ def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigur
 
 def refusal(found: Inference, rules: InferenceRules, target: Target) -> str:
     """Why a measurement is not ranked in its scenario, as scoring has it; empty if it does."""
-    fault = _fault(found, rules, target, rules.threshold)
+    fault = _fault(found, rules, target)
     return fault or ("" if _values([found], scenario_of(found, rules)) else _MISSING[scenario_of(found, rules).column])
 
 
-def _fault(found: Inference, rules: InferenceRules, target: Target, least: float | None) -> str:
+def _fault(found: Inference, rules: InferenceRules, target: Target) -> str:
     """Why a measurement does not count; empty if it does."""
-    sign = sign_of(target.direction)
+    sign, least = sign_of(target.direction), rules.threshold
     if found.valid is False:
         return "not valid by the scenario's own rules"
     if least is not None and found.quality is None:
@@ -429,12 +407,10 @@ def score(
         return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
     target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
     if submission.mode == "training":
-        return _training(submission, ruleset, task, target, climbs)
+        return _training(submission, ruleset, target, climbs)
     if task.inference is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no inference for this task")
-    inferred = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
-    first, *further = [_of_inference(submission, ruleset, task.task, target, each) for each in inferred]
-    return msgspec.structs.replace(first, further=tuple(further))
+    return _inference(submission, ruleset, task.inference, target, threshold)
 
 
 def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[BoardFigure]:
@@ -446,7 +422,7 @@ def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float])
 
 
 def _training(
-    submission: Submission, rules: Ruleset, task: TaskRules, target: Target, climbs: Sequence[Climb | None] | None
+    submission: Submission, rules: Ruleset, target: Target, climbs: Sequence[Climb | None] | None
 ) -> EntryScore:
     flags = _claims(submission, rules, target)
     crossing = crossing_of(submission, rules)
@@ -454,79 +430,69 @@ def _training(
     columns = [column_of(run, submission, target) for run in submission.runs]
     if None in columns:
         flags.append("broken-curve" if submission.target.metric == target.metric else "other-metric")
-    times = _times(submission.runs, columns, climbs, target)
-    n, reached = len(times.seconds), sum(time is not None for time in times.seconds)
-    flags += _flags_of_runs(submission, times, rules.aggregation, reached, crossing == "final" != rules.crossing)
+    times = [None if climb is None else climb.time_at(target.threshold) for climb in climbs]
+    # How long those that did not arrive tried.
+    tried = zip(submission.runs, columns, times, strict=True)
+    spent = [run.curve.time_s[-1] if column else 0.0 for run, column, time in tried if time is None]
+    n, arrived = len(times), [time for time in times if time is not None]
+    reached = len(arrived)
+    flags += _flags_of_runs(submission, rules.aggregation, reached, crossing == "final" != rules.crossing)
     if rules.crossing == "first":
         flags += _flags_of_curves(submission.runs, columns, target)
     time = aggregate(times, rules.aggregation)
     cost = _training_cost(submission, rules, time)
-    arrived = [each for each in times.seconds if each is not None]
     share = wilson(reached, n) if n else None
-    return EntryScore(
-        ruleset=rules.id,
-        task=task.task,
-        mode="training",
-        target=target,
+    return _plain(
+        submission,
+        rules,
+        target,
         time=time,
         cost=cost,
         n=n,
         reached=reached,
         reached_low=share.low if share else None,
         reached_high=share.high if share else None,
-        times_s=times.seconds,
+        times_s=tuple(times),
         best_s=min(arrived, default=None),
-        expected_with_restarts_s=expected_time_with_restarts(arrived, times.spent_s) if arrived and n > 1 else None,
+        expected_with_restarts_s=expected_time_with_restarts(arrived, spent) if arrived and n > 1 else None,
         flags=tuple(flags),
     )
 
 
-def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> EntryScore:
-    share = wilson(found.counted, found.n) if found.n else None
-    return EntryScore(
-        ruleset=rules.id,
-        task=task,
-        mode="inference",
-        target=target,
-        latency=found.latency,
-        throughput=found.throughput,
-        inference_cost=found.cost,
-        n=found.n,
-        reached=found.counted,
-        reached_low=share.low if share else None,
-        reached_high=share.high if share else None,
-        flags=(*_claims(submission, rules, target), *found.flags),
-        scenario=found.scenario,
-    )
+def _inference(
+    submission: Submission, ruleset: Ruleset, rules: InferenceRules, target: Target, threshold: float | None
+) -> EntryScore:
+    """The score in each scenario that is ranked, as ``by_scenario`` has them; the first one, with the ``further``.
+
+    ``threshold`` replaces the quality that the rules keep.
+    """
+    groups, claims = by_scenario(submission.inference, rules), _claims(submission, ruleset, target)
+    if not groups:
+        others = ", ".join(sorted({each.scenario for each in submission.inference})) or "nothing"
+        ranked = ", ".join(rules.scenarios) or "no scenario"
+        figure = absent(f"the rules compare {ranked}; this entry measured {others}")
+        flags = (*claims, *(("other-scenario",) if submission.inference else ()))
+        figures = {"latency": figure, "throughput": _NOT_THIS, "inference_cost": figure}
+        return _plain(submission, ruleset, target, n=0, flags=flags, **figures)
+    rules = rules if threshold is None else msgspec.structs.replace(rules, threshold=threshold)
+    if sum(map(len, groups.values())) < len(submission.inference):
+        claims.append("further-scenarios")
+    scores = [_in_scenario(submission, ruleset, rules, target, *group) for group in groups.items()]
+    first, *further = (msgspec.structs.replace(each, flags=(*claims, *each.flags)) for each in scores)
+    return msgspec.structs.replace(first, further=tuple(further))
+
+
+def _plain(submission: Submission, rules: Ruleset, target: Target, **found: Any) -> EntryScore:
+    task = task_rules(rules, submission.task)
+    name = submission.task if task is None else task.task
+    return EntryScore(ruleset=rules.id, task=name, mode=submission.mode, target=target, **found)
 
 
 def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore:
-    figure = absent(reason)
-    training = submission.mode == "training"
-    found = EntryScore(
-        ruleset=rules.id,
-        task=submission.task,
-        mode=submission.mode,
-        target=submission.target,
-        n=len(submission.runs if training else submission.inference),
-    )
+    training, figure = submission.mode == "training", absent(reason)
     columns = ("time", "cost") if training else ("latency", "inference_cost")
-    return msgspec.structs.replace(found, **dict.fromkeys(columns, figure))
-
-
-def _times(
-    runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], climbs: Sequence[Climb | None], target: Target
-) -> Times:
-    """When each run arrived; for those that did not, how long they tried."""
-    seconds: list[float | None] = []
-    spent = []
-    for run, column, climb in zip(runs, columns, climbs, strict=True):
-        found = None if climb is None else climb.time_at(target.threshold)
-        seconds.append(found)
-        if found is not None:
-            continue
-        spent.append(run.curve.time_s[-1] if column else 0.0)
-    return Times(tuple(seconds), tuple(spent))
+    n = len(submission.runs if training else submission.inference)
+    return _plain(submission, rules, submission.target, n=n, **dict.fromkeys(columns, figure))
 
 
 def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure) -> BoardFigure:
@@ -558,8 +524,8 @@ def _claims(submission: Submission, rules: Ruleset, target: Target) -> list[str]
     return [flag for flag, holds in found.items() if holds]
 
 
-def _flags_of_runs(submission: Submission, times: Times, rules: Aggregation, reached: int, at_end: bool) -> list[str]:
-    n = len(times.seconds)
+def _flags_of_runs(submission: Submission, rules: Aggregation, reached: int, at_end: bool) -> list[str]:
+    n = len(submission.runs)
     found = {
         "single-run": n == 1,
         "not-reached": reached == 0,

@@ -7,15 +7,14 @@ import binascii
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from levelbench.competition.checks import EntryFinding, error, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import Submission, UnreadableError, read_bytes
+from levelbench.competition.entries import Submission, UnreadableError, read_bytes, write_whole
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 
 AUTHORS = "authors.toml"
 ENDING = ".sig"
-Signature = Literal["signed", "unsigned", "wrong"]
-Authors = Mapping[str, Sequence[str]]
-"""Public keys (``ed25519:...``) by the author's name."""
-
 _PREFIX = "ed25519:"
 _MOST_BYTES = 1 << 20
 _SIGNATURE_BYTES = 64
@@ -57,9 +52,8 @@ def new_key(path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
-        raise UsageError(
-            asked, "there is a file already, and a key is never overwritten", "give another name"
-        ) from None
+        found = "there is a file already, and a key is never overwritten"
+        raise UsageError(asked, found, "give another name") from None
     except OSError as error:
         raise StoreError(asked, error.strerror or str(error), "choose a folder that is writable") from error
     with os.fdopen(descriptor, "wb") as file:
@@ -155,8 +149,6 @@ def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
 
     ``raw`` are its bytes for who has looked at them: these are signed, whatever the file holds by now.
     """
-    from levelbench.competition.entries import write_whole
-
     raw = read_bytes(path) if raw is None else raw
     return write_whole(path.with_name(path.name + ENDING), base64.b64encode(read_key(key).sign(raw)) + b"\n")
 
@@ -182,24 +174,6 @@ def signature_of(raw: bytes, signature: bytes, keys: Sequence[str]) -> str | Non
     return None
 
 
-def verify(path: Path, authors: Authors) -> Signature:
-    """Whether the submission at ``path`` is signed by its author.
-
-    ``signed``: by a key that ``authors`` lists for the name in it. ``unsigned``: there is no signature. ``wrong``:
-    there is one, and no key of that author made it. Raises ``MissingError`` without the extra ``sign`` (for a signed
-    one), and ``UnreadableError`` for a file that is no submission.
-    """
-    from levelbench.competition.entries import parse_submission
-
-    beside = path.with_name(path.name + ENDING)
-    if not beside.is_symlink() and not beside.exists():
-        return "unsigned"
-    raw = read_bytes(path)
-    name = parse_submission(raw, f"reading the submission {path}").author.name
-    found = signature_of(raw, read_bytes(beside, limit=_SIGNATURE_FILE_BYTES), authors.get(name, ()))
-    return "wrong" if found is None else "signed"
-
-
 class Signing:
     """A leaderboard's authors and their keys. ``problems`` says what of its ``authors.toml`` cannot be used."""
 
@@ -210,16 +184,8 @@ class Signing:
             self._authors = read_authors(root / AUTHORS)
         except LevelbenchError as problem:
             self.problems.append(error("B252", AUTHORS, "", problem.found, problem.do))
-
-    @cached_property
-    def _others(self) -> dict[str, str]:
-        """The author of each key."""
-        return {key: name for name, keys in self._authors.items() for key in keys}
-
-    @cached_property
-    def _alike(self) -> dict[str, str]:
-        """The author of each name's skeleton."""
-        return {skeleton(name): name for name, keys in self._authors.items() if keys}
+        self._others = {key: name for name, keys in self._authors.items() for key in keys}
+        self._alike = {skeleton(name): name for name, keys in self._authors.items() if keys}
 
     def check(self, path: Path, file: str, raw: bytes, submission: Submission) -> Iterator[EntryFinding]:
         """What is wrong with the signature of the entry in ``path``, whose bytes are ``raw``."""
@@ -245,12 +211,7 @@ class Signing:
         except UnreadableError as problem:
             yield error("B230", f"{file}{ENDING}", "", problem.found, problem.do)
             return
-        yield from self._judged(file, raw, signature, submission, own)
-
-    def _judged(
-        self, file: str, raw: bytes, signature: bytes, submission: Submission, own: list[str]
-    ) -> Iterator[EntryFinding]:
-        name, signed = submission.author.name, f"{file}{ENDING}"
+        signed = f"{file}{ENDING}"
         key = signature_of(raw, signature, own)
         if key is not None:
             stated = submission.author.key

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from levelbench.competition.exchange.algoperf import common_times, read_results, target_times, workloads
+from levelbench.competition.exchange.algoperf import RULES, common_times, read_results, target_times
 from levelbench.competition.leaderboard import check
-from levelbench.competition.rulesets import ruleset
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.scoring import score
 from levelbench.errors import RecordError
 
@@ -61,7 +61,7 @@ def test_the_meta_data_say_target_budget_machine_and_commit(tmp_path):
 def test_without_meta_data_the_table_says_the_target(tmp_path):
     log(tmp_path / "a" / "study_0" / "ogbg_pytorch" / "trial_1", [(1.0, 0.3)], "mean_average_precision", meta=None)
     (entry,), _ = read_results(tmp_path)
-    assert entry.target == workloads()["ogbg"].target
+    assert entry.target == task_rules(ruleset(RULES), "algoperf-ogbg").target
     assert entry.target.threshold == 0.28098
 
 

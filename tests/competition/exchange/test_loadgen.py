@@ -93,13 +93,8 @@ def the_only(folder, **options):
 
 
 def test_a_summary_line_by_line(tmp_path):
-    found = loadgen.read_summary(write(tmp_path) / "mlperf_log_summary.txt")
-    assert (found.scenario, found.mode, found.sut, found.valid) == (
-        "SingleStream",
-        "PerformanceOnly",
-        "my system",
-        True,
-    )
+    found = loadgen.parse_summary((write(tmp_path) / "mlperf_log_summary.txt").read_bytes(), "reading a log")
+    assert (found.scenario, found.mode, found.valid) == ("SingleStream", "PerformanceOnly", True)
     assert (found.queries, found.headline_quantile, found.estimates_s) == (120, 0.9, {"0.9": 0.008937})
     assert found.quantiles_s == {"0.5": 0.004338, "0.9": 0.005029, "0.99": 0.009808, "0.999": 0.038332}
     assert found.checks == {
@@ -245,7 +240,9 @@ def test_other_words_are_no_accuracy(words):
 
 def test_a_summary_of_an_accuracy_run_is_none(tmp_path):
     with pytest.raises(RecordError, match="neither scenario nor mode"):
-        loadgen.read_summary(write(tmp_path, "\nNo warnings\n") / "mlperf_log_summary.txt")
+        loadgen.parse_summary(
+            (write(tmp_path, "\nNo warnings\n") / "mlperf_log_summary.txt").read_bytes(), "reading a log"
+        )
 
 
 @pytest.mark.parametrize(
@@ -268,17 +265,17 @@ def test_a_folder_without_a_summary_is_an_error(tmp_path):
         loadgen.read_results(tmp_path)
 
 
-def test_answers_are_read_with_their_bytes(tmp_path):
+def test_answers_are_read_with_their_samples(tmp_path):
     (tmp_path / "a.json").write_text(answers(2))
-    first, second = loadgen.read_answers(tmp_path / "a.json")
-    assert (first.seq_id, second.qsl_idx, second.bytes()) == (0, 1, b"\x01\0\0\0")
+    first, second = loadgen.parse_answers((tmp_path / "a.json").read_bytes(), "reading a log")
+    assert (first.qsl_idx, second.qsl_idx, second.data) == (0, 1, "01000000")
 
 
 @pytest.mark.parametrize("text", ["[\n{", '[{"seq_id": -1, "qsl_idx": 0, "data": ""}]', "{}", "[" * 9999])
 def test_half_a_list_of_answers_is_an_error(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(RecordError, match="not a list of answers"):
-        loadgen.read_answers(tmp_path / "a.json")
+        loadgen.parse_answers((tmp_path / "a.json").read_bytes(), "reading a log")
 
 
 @given(st.lists(st.one_of(st.sampled_from(summary().splitlines()), st.text(max_size=20)), max_size=30))

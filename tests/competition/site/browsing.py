@@ -8,7 +8,7 @@ from tests.competition.site.by_hand import board as board_of
 from tests.competition.site.by_hand import entry, figure, submission
 
 from levelbench.competition.rulesets import InferenceRules
-from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts
+from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts
 from levelbench.competition.site.boards import script
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.pages import index_page, task_page
@@ -44,8 +44,8 @@ def write_site(folder, board, submissions, cards=(), not_shown=()):
     (folder / board.page).write_text(task_page(board))
     for shown, source in submissions:
         (folder / shown.page).write_text(entry_page(board, shown, source, []))
-    site = SiteFacts(board.title, board.generated, "", "0.1", len(board.entries), list(not_shown))
-    (folder / "index.html").write_text(index_page(site, cards))
+    index = index_page(board.title, board.generated, len(board.entries), cards, not_shown=not_shown)
+    (folder / "index.html").write_text(index)
     return folder
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.competition.site.browsing import names
 
-from levelbench.competition.figures import BoardFigure, Times, aggregate
+from levelbench.competition.figures import BoardFigure, aggregate
 from levelbench.competition.rulesets import Aggregation
 from levelbench.competition.site import brief, figure_text
 
@@ -112,7 +112,7 @@ def test_the_median_counts_runs_that_do_not_arrive_behind_all_others(board):
     assert page.evaluate(at, [[5, None, 1], 0.9]) == 5
     # The build has the same figure of the same runs.
     for times in ([1.0, 2.0, 3.0, None], [1.0, 2.0, None, None], [5.0, None, 1.0], [1.0, 2.0, 3.0, 4.0, None, None]):
-        figure = aggregate(Times(tuple(times), ()), Aggregation("median", 1))
+        figure = aggregate(times, Aggregation("median", 1))
         assert page.evaluate(at, [times, 0.9]) == ("never" if figure.value is None else figure.value)
 
 
@@ -139,10 +139,7 @@ def test_windows_and_studies_have_the_same_figure_as_in_the_build(board, rules, 
     at = """([times, rules]) => window.levelbench.timeAt(
       times.map((t) => t === null ? [] : [0.9, t]), 0.9, false, rules)"""
     facts = {each: getattr(rules, each) for each in ("runs", "drop", "best_of", "windows")}
-    assert (
-        board().evaluate(at, [times, {**facts, "aggregation_rule": rules.rule}])
-        == aggregate(Times(tuple(times), ()), rules).value
-    )
+    assert board().evaluate(at, [times, {**facts, "aggregation_rule": rules.rule}]) == aggregate(times, rules).value
 
 
 def test_curves_are_chosen_by_checkbox_and_kept_in_the_link(board):

@@ -114,7 +114,7 @@ def test_no_name_in_an_entry_leads_out_of_the_site(folder, site):
 def test_a_page_that_cannot_be_rendered_leaves_the_site_as_it_was(folder, site, monkeypatch):
     build(folder, site, today=DAY)
     before = files(site)
-    monkeypatch.setattr("levelbench.competition.site.build.index_page", lambda *given: 1 / 0)
+    monkeypatch.setattr("levelbench.competition.site.build.index_page", lambda *given, **named: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build(folder, site, today=DAY)
     assert files(site) == before

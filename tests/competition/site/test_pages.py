@@ -10,7 +10,7 @@ import pytest
 from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets import InferenceRules
-from levelbench.competition.site import Leader, NotShown, OriginFacts, SiteFacts
+from levelbench.competition.site import Leader, NotShown, OriginFacts
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.pages import index_page, task_page
 from levelbench.competition.site.parts import asset, assets
@@ -48,9 +48,9 @@ def all_pages(by_hand):
         finding = EntryFinding("B101", "warning", text, text, text, text)
         whole.target = Target(text, 0.9)
         card = (whole, [Leader("time", text, text, text, text)])
-        site = SiteFacts(text, text, "", text, 1, [NotShown(text, [text])], [NotShown(text, [text])], text)
+        files = [NotShown(text, [text])]
         return {
-            "index": index_page(site, [card]),
+            "index": index_page(text, text, 1, [card], files, files, feed=text),
             "task": task_page(whole),
             "entry": entry_page(whole, whole.entries[0], by_hand.submission(text), [finding]),
         }

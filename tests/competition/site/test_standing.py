@@ -5,7 +5,6 @@ import re
 import pytest
 from tests.competition.site.leaderboards import DAY, inference, measure
 
-from levelbench.competition.site import SiteFacts
 from levelbench.competition.site.boards import leaders_of, standing
 from levelbench.competition.site.build import build
 from levelbench.competition.site.pages import index_page, task_page
@@ -34,7 +33,7 @@ def test_the_index_and_the_board_say_it_of_each_record(by_hand):
     alone = by_hand.entry("alone", figures={"time": by_hand.figure(10.5, "10.5 s", shared=True)})
     board = by_hand.board([several, alone])
     said = ["reached 5/5, [9, 11], shared with 1 more", "reached 5/5, no interval"]
-    index = index_page(SiteFacts("A", "2026-11-21", "", "1", 2), [(board, leaders_of(board))])
+    index = index_page("A", "2026-11-21", 2, [(board, leaders_of(board))])
     assert re.findall(r'<dd class="by">([^<]*)</dd>', index) == said
     assert re.findall(r'<span class="by">([^<]*)</span></li>', task_page(board)) == said
 

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cached_property
+from functools import cached_property, partial, partialmethod
 from importlib import resources
 from types import MappingProxyType
 from typing import Literal
@@ -57,19 +57,12 @@ class EntryFinding(Struct, frozen=True, order=True):
     do: str
 
 
-def error(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
-    """A finding that keeps the entry off the board; ``do``: what to do, unless the code itself says it."""
-    return EntryFinding(code, "error", file, field, found, do or _CODES[code].do)
+def finding(severity: Severity, code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
+    """A finding of that severity; ``do``: what to do, unless the code itself says it."""
+    return EntryFinding(code, severity, file, field, found, do or _CODES[code].do)
 
 
-def warning(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
-    """A finding that a reviewer should look at."""
-    return EntryFinding(code, "warning", file, field, found, do or _CODES[code].do)
-
-
-def note(code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
-    """A finding for information."""
-    return EntryFinding(code, "note", file, field, found, do or _CODES[code].do)
+error, warning, note = partial(finding, "error"), partial(finding, "warning"), partial(finding, "note")
 
 
 def worst(findings: Iterable[EntryFinding]) -> Severity | None:
@@ -182,20 +175,14 @@ class CheckedEntry:
             return [None] * len(self.submission.runs)
         return [None if climb is None else climb.time_at(threshold) for climb in self.climbs]
 
-    def error(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
-        """A finding about this file that keeps it off the board; ``do``: what to do, unless the code itself says it."""
-        return error(code, self.file, field, found, do or self._remedy(code))
+    def finding(self, severity: Severity, code: str, field: str, found: str, do: str = "") -> EntryFinding:
+        """A finding about this file, as ``finding`` has it; an import may have a remedy of its own."""
+        remedy = self.advice(_CODES[code].do, _CODES[code].imported or _CODES[code].do)
+        return finding(severity, code, self.file, field, found, do or remedy)
 
-    def warning(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
-        """A finding about this file for its reviewer."""
-        return warning(code, self.file, field, found, do or self._remedy(code))
-
-    def note(self, code: str, field: str, found: str, do: str = "") -> EntryFinding:
-        """A finding about this file for information."""
-        return note(code, self.file, field, found, do or self._remedy(code))
-
-    def _remedy(self, code: str) -> str:
-        return self.advice(_CODES[code].do, _CODES[code].imported or _CODES[code].do)
+    error = partialmethod(finding, "error")
+    warning = partialmethod(finding, "warning")
+    note = partialmethod(finding, "note")
 
 
 def instant_of(text: str) -> datetime | None:

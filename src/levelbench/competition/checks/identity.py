@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
 from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, shown
-from levelbench.competition.entries import day_of
+from levelbench.competition.entries import Setting, day_of
+from levelbench.report.numbers import plural
 
 UNSEEN = re.compile(
     "[\u034f\u17b4\u17b5\u180b-\u180f\u2065\u2800\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -68,7 +69,14 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
         found = f"it is {shown(submission.ruleset)}; there are {', '.join(sorted(entry.known))}"
         yield entry.error("B110", "ruleset", found, "name one of these, or add its file to the folder rulesets")
         return
-    yield from _content(entry)
+    kinds = (("training", "runs", "run", "its runs"), ("inference", "inference", "measurement", "one"))
+    for mode, field, what, do in kinds:
+        n = len(getattr(submission, field))
+        if mode == submission.mode and not n:
+            yield entry.error("B113", field, f"an entry of {mode} without a {what}", f"submit {do}")
+        elif mode != submission.mode and n:
+            found = f"an entry of {submission.mode} with {plural(n, what)} of {mode}"
+            yield entry.error("B113", field, found)
     divisions = [each.name for each in rules.divisions]
     if divisions and submission.division not in divisions and not entry.imported:
         yield entry.error("B123", "division", f"it is {submission.division!r}; {rules.id} has {', '.join(divisions)}")
@@ -78,32 +86,18 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
         found = f"it is {shown(submission.task)}; {rules.id} has {', '.join(each.task for each in rules.tasks)}"
         yield entry.error("B111", "task", found)
     elif submission.target != task.target:
+        stated, wanted = map(msgspec.structs.asdict, (submission.target, task.target))
         wrong = [
-            f"{name} {_value(getattr(submission.target, name))} in place of {_value(getattr(task.target, name))}"
-            for name in submission.target.__struct_fields__
-            if getattr(submission.target, name) != getattr(task.target, name)
+            f"{name} {_value(value)} in place of {_value(wanted[name])}"
+            for name, value in stated.items()
+            if value != wanted[name]
         ]
         do = f"run with the target of {rules.id}, or submit under another ruleset"
-        yield entry.error("B112", "target", f"{'; '.join(wrong)}", do)
+        yield entry.error("B112", "target", "; ".join(wrong), do)
 
 
 def _value(value: object) -> str:
     return shown(value) if isinstance(value, str) else repr(value)
-
-
-def _content(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    submission = entry.submission
-    if submission.mode == "training" and not submission.runs:
-        yield entry.error("B113", "runs", "an entry of training without a run", "submit its runs")
-    if submission.mode == "inference" and not submission.inference:
-        yield entry.error("B113", "inference", "an entry of inference without a measurement", "submit one")
-    if submission.mode == "training" and submission.inference:
-        n = len(submission.inference)
-        found = f"an entry of training with {n} {'measurement' if n == 1 else 'measurements'} of inference"
-        yield entry.error("B113", "inference", found)
-    if submission.mode == "inference" and submission.runs:
-        n = len(submission.runs)
-        yield entry.error("B113", "runs", f"an entry of inference with {n} {'run' if n == 1 else 'runs'} of training")
 
 
 def _clock(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -150,19 +144,20 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, run in enumerate(entry.submission.runs):
         if run.started is None:
             continue
-        instant = instant_of(run.started)
-        started = None if instant is None else instant.date()
-        if started is None:
-            found = f"it is {shown(run.started)}"
-            yield entry.error("B117", f"runs[{at}].started", found, "write an instant as in 2026-01-31T12:00:00+00:00")
-        elif (started - submitted).days > 1:
+        field, instant = f"runs[{at}].started", instant_of(run.started)
+        if instant is None:
+            do = "write an instant as in 2026-01-31T12:00:00+00:00"
+            yield entry.error("B117", field, f"it is {shown(run.started)}", do)
+            continue
+        started = instant.date()
+        if (started - submitted).days > 1:
             found = f"the run started on {started} and the entry is of {submitted}"
-            yield entry.error("B119", f"runs[{at}].started", found, "correct the day of submission")
+            yield entry.error("B119", field, found, "correct the day of submission")
         elif run.curve.time_s and (started - submitted).days + run.curve.time_s[-1] / _DAY_S > 2:
             # As above a day's grace, after the end of the day itself.
             took = f"took {run.curve.time_s[-1] / _DAY_S:.3g} days"
             found = f"the run started on {started}, {took}, and the entry is of {submitted}"
-            yield entry.error("B119", f"runs[{at}].started", found, "correct the times or the day of submission")
+            yield entry.error("B119", field, found, "correct the times or the day of submission")
     unsaid = sum(run.started is None for run in entry.submission.runs)
     if unsaid and not entry.imported:
         yield entry.warning("B128", "runs.started", f"{unsaid} of {len(entry.submission.runs)} runs do not state it")
@@ -285,30 +280,22 @@ def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
         return
     other = entry.aside.version != submission.provenance.version
     differs = entry.warning if other else entry.error
-    if not entry.aside.recipe:
-        yield from _no_recipe(entry, differs)
-        return
-    yield from _settings(entry, frozenset(division.may_change), differs)
-
-
-_Tell = Callable[..., EntryFinding]
-
-
-def _no_recipe(entry: CheckedEntry, differs: _Tell) -> Iterator[EntryFinding]:
-    """Another system's file names no recipe of ours; under its own rules none is asked for."""
-    stated, origin = entry.submission.settings.get("recipe"), entry.submission.origin
-    if stated is not None:
+    stated = submission.settings.get("recipe")
+    if entry.aside.recipe:
+        yield from _settings(entry, entry.aside.recipe, frozenset(division.may_change), differs)
+    elif stated is not None:
         yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes")
-    elif origin is None:
+    elif submission.origin is None:
         yield differs("B169", "settings.recipe", "it is not stated", "state the task's recipe that ran")
     elif not entry.imported:
+        # Another system's file names no recipe of ours; under its own rules none is asked for.
         yield entry.warning("B169", "settings.recipe", "it is not stated", "see whether the task's own recipe ran")
 
 
-def _settings(entry: CheckedEntry, may_change: frozenset[str], differs: _Tell) -> Iterator[EntryFinding]:
-    assert entry.aside is not None
-    assert entry.aside.recipe is not None
-    own, wanted = entry.submission.settings, entry.aside.recipe
+def _settings(
+    entry: CheckedEntry, wanted: Mapping[str, Setting], may_change: frozenset[str], differs: Callable[..., EntryFinding]
+) -> Iterator[EntryFinding]:
+    own = entry.submission.settings
     for name, value in wanted.items():
         if name in may_change or (name in own and own[name] == value):
             continue

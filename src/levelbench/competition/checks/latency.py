@@ -32,8 +32,9 @@ _TAIL = 10.0
 
 
 def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Every measurement, by every rule about one."""
-    for number, each in enumerate(entry.submission.inference):
+    """Every measurement, by every rule about one; and those beyond as many scenarios as an entry is ranked in."""
+    rules, measured = entry.task.inference if entry.task is not None else None, entry.submission.inference
+    for number, each in enumerate(measured):
         at = f"inference[{number}]"
         found = [*_allowed(entry, each, at), *_quality(entry, each, at)]
         if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
@@ -42,33 +43,20 @@ def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
         wrong = list(_possible(entry, each, at))
         found += wrong or [*_quantiles(entry, each, at), *_fits(entry, each, at), *_cost(entry, each, at)]
         yield from found
-        if all(one.severity != "error" for one in found):
-            yield from _ranked(entry, each, at)
-    yield from _too_many(entry)
-
-
-def _ranked(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    """A rate that no ranking takes, for a reason that no other rule has told."""
-    rules = entry.task.inference if entry.task is not None else None
-    if rules is None or each.scenario not in ("server", "offline"):
-        return
-    reason = refusal(each, rules, entry.submission.target)
-    if reason:
-        found = f"{reason}; no ranking takes it"
-        do = "measure at a rate that is kept, and state it" if each.scenario == "server" else "state the throughput"
-        yield entry.warning("B216", at, found, do)
-
-
-def _too_many(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Measurements that no ranking takes since the entry is in as many as it may."""
-    rules, measured = entry.task.inference if entry.task is not None else None, entry.submission.inference
+        if rules is None or each.scenario not in ("server", "offline") or any(one.severity == "error" for one in found):
+            continue
+        # A rate that no ranking takes, for a reason that no other rule has told.
+        if reason := refusal(each, rules, entry.submission.target):
+            do = "measure at a rate that is kept, and state it" if each.scenario == "server" else "state the throughput"
+            yield entry.warning("B216", at, f"{reason}; no ranking takes it", do)
     if rules is None or len(measured) <= MOST_SCENARIOS:
         return
     left = sum(each.scenario in rules.scenarios for each in measured)
     left -= sum(map(len, by_scenario(measured, rules).values()))
     if left:
-        found = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
-        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "submit them as a separate entry")
+        found_words = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
+        do = "submit them as a separate entry"
+        yield entry.warning("B216", "inference", f"{found_words}; no ranking takes them", do)
 
 
 def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -189,14 +177,9 @@ def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryF
         yield entry.error("B207", f"{at}.duration_s", f"a latency of {points[-1][1]:g} s, in {each.duration_s:g} s")
         return
     yield from _mean(entry, each, points, at)
-    yield from _tail(entry, each, at)
-    yield from _estimate(entry, each, at)
-
-
-def _estimate(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    """An early-stopping estimate is conservative: it lies at or above the quantile of the same latencies."""
     if each.estimate_s is None:
         return
+    # An early-stopping estimate is conservative: it lies at or above the quantile of the same latencies.
     wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
     beside = quantile_of(each, wanted)
     if beside is None:
@@ -208,29 +191,27 @@ def _estimate(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
 
 
 def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:
-    """The mean is at most the maximum, and at least what the quantiles alone already amount to."""
+    """The mean is at most the maximum, and at least what the quantiles alone already amount to.
+
+    Nor is the latency that ranks it far below the time that a query took on the average.
+    """
     mean = each.mean_latency_s
-    if mean is None or not points:
-        return
-    floor = before = 0.0
-    for rank, value in points:
-        # Of all latencies, 1 - rank are at least this large.
-        floor += (1 - rank) * (value - before)
-        before = value
-    # The quantile 0 is the smallest latency: what is added for it holds for every one.
-    ceiling = points[-1][1] if points[-1][0] == 1 else math.inf
-    if mean < floor * (1 - _SLACK) or mean > ceiling * (1 + _SLACK):
-        limit = f"at least {floor:g} s" if mean < floor else f"at most {ceiling:g} s"
-        yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
-
-
-def _tail(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    """The latency that ranks it is not far below the time that a query took on the average."""
+    if mean is not None and points:
+        floor = before = 0.0
+        for rank, value in points:
+            # Of all latencies, 1 - rank are at least this large.
+            floor += (1 - rank) * (value - before)
+            before = value
+        # The quantile 0 is the smallest latency: what is added for it holds for every one.
+        ceiling = points[-1][1] if points[-1][0] == 1 else math.inf
+        if mean < floor * (1 - _SLACK) or mean > ceiling * (1 + _SLACK):
+            limit = f"at least {floor:g} s" if mean < floor else f"at most {ceiling:g} s"
+            yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
     wanted = QUANTILES.get(each.scenario)
     beside = quantile_of(each, wanted)
     if each.scenario not in ONE_BY_ONE or beside is None or not each.queries:
         return
-    mean = each.duration_s / each.queries if each.mean_latency_s is None else each.mean_latency_s
+    mean = each.duration_s / each.queries if mean is None else mean
     if mean > _TAIL * beside:
         found = f"the quantile {wanted:g} is {beside:g} s, and a query took {mean:g} s on the average"
         yield entry.warning("B203", f"{at}.quantiles_s", found, "see which queries took so long, and why")

@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from levelbench.competition.checks import CheckedEntry, EntryFinding, is_sha256, shown
-from levelbench.competition.entries import Inference, SubmittedRun, day_of, is_address
+from levelbench.competition.entries import Inference, Submission, SubmittedRun, day_of, is_address
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
@@ -52,29 +51,23 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.warning("B161", "price.source", f"it is {shown(stated.source)}")
     if possible and stated.usd_per_hour < _FLOOR_USD:
         yield entry.warning("B166", "price.usd_per_hour", f"{stated.usd_per_hour:g} US dollars an hour")
-    yield from _price_day(entry, stated.read_on, required)
+    day = day_of(stated.read_on or "")
+    if stated.read_on is None:
+        if required:
+            yield entry.warning("B162", "price.read_on", "it is not stated", "give the day: prices change")
+    elif day is None:
+        yield entry.error("B162", "price.read_on", f"it is {shown(stated.read_on)}", "write the day as in 2026-01-31")
+    elif (day - entry.today).days > 1:
+        found = f"it is {stated.read_on} and today is {entry.today}"
+        yield entry.error("B162", "price.read_on", found, "write the day")
+    elif (since := day_of(entry.submission.submitted)) is not None and abs((day - since).days) > _YEAR:
+        yield entry.warning("B165", "price.read_on", f"it was read on {stated.read_on} and the entry is of {since}")
     if rules is not None and rules.cost.on_demand_only:
         if stated.on_demand is False:
             do = f"give the on-demand price: {rules.id} takes no other"
             yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
         elif stated.on_demand is None and required:
             yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
-
-
-def _price_day(entry: CheckedEntry, text: str | None, required: bool) -> Iterator[EntryFinding]:
-    if text is None:
-        if required:
-            yield entry.warning("B162", "price.read_on", "it is not stated", "give the day: prices change")
-        return
-    day = day_of(text)
-    if day is None:
-        yield entry.error("B162", "price.read_on", f"it is {shown(text)}", "write the day as in 2026-01-31")
-    elif (day - entry.today).days > 1:
-        yield entry.error("B162", "price.read_on", f"it is {text} and today is {entry.today}", "write the day")
-    else:
-        submitted = day_of(entry.submission.submitted)
-        if submitted is not None and abs((day - submitted).days) > _YEAR:
-            yield entry.warning("B165", "price.read_on", f"it was read on {text} and the entry is of {submitted}")
 
 
 def code(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -109,12 +102,16 @@ def data(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.note("B180", "provenance.software", "there is none")
 
 
+def _recorded(submission: Submission) -> Iterator[tuple[str, SubmittedRun | Inference]]:
+    """Whatever is made of a record, by its field."""
+    yield from ((f"runs[{at}]", run) for at, run in enumerate(submission.runs))
+    yield from ((f"inference[{at}]", each) for at, each in enumerate(submission.inference))
+
+
 def records(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every run and measurement names its record; where records are at hand, they are those."""
-    submission = entry.submission
-    stated = [(f"runs[{at}].record_digest", run.record_digest) for at, run in enumerate(submission.runs)]
-    stated += [(f"inference[{at}].record_digest", each.record_digest) for at, each in enumerate(submission.inference)]
-    for field, digest in stated:
+    for place, stated in _recorded(entry.submission):
+        field, digest = f"{place}.record_digest", stated.record_digest
         if digest is None:
             if not entry.imported:
                 yield entry.warning("B178", field, "it is not stated")
@@ -164,12 +161,9 @@ def recorded(entry: CheckedEntry) -> Iterator[EntryFinding]:
     records = entry.records
     if records is None:
         return
-    for at, run in enumerate(entry.submission.runs):
-        if run.record_digest is not None and run.record_digest in records:
-            yield from _compared(entry, run, Path(records[run.record_digest]), f"runs[{at}]")
-    for at, each in enumerate(entry.submission.inference):
-        if each.record_digest is not None and each.record_digest in records:
-            yield from _compared(entry, each, Path(records[each.record_digest]), f"inference[{at}]")
+    for field, stated in _recorded(entry.submission):
+        if stated.record_digest is not None and stated.record_digest in records:
+            yield from _compared(entry, stated, Path(records[stated.record_digest]), field)
     yield from _labels(entry, records)
     yield from _left_out(entry, records)
 
@@ -228,7 +222,9 @@ def _is_same(was: Any, is_now: Any) -> bool:
     return bool(was == is_now)
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _Head(NamedTuple):
+    """What tells one run from others: its id and seed, what it is a replicate of, and what it was called."""
+
     id: str
     seed: int
     group: tuple[str, ...]
@@ -238,8 +234,7 @@ class _Head(msgspec.Struct, frozen=True):
 def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
     """Records of the same specification, source and machine as the entry's that it does not have."""
     submission = entry.submission
-    stated = {run.record_digest for run in submission.runs}
-    stated |= {each.record_digest for each in submission.inference}
+    stated = {each.record_digest for _, each in _recorded(submission)}
     heads = {digest: _head(records[digest]) for digest in stated if digest is not None and digest in records}
     groups = {head.group for head in heads.values() if head is not None}
     if not groups:

@@ -18,21 +18,27 @@ from levelbench.competition.checks import (
     shown,
     unlike_scale,
 )
-from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun, curve_digest
-from levelbench.competition.figures import LATENCY_S, RUN_S, Times, aggregate, is_within
+from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, curve_digest
+from levelbench.competition.figures import LATENCY_S, RUN_S, aggregate, is_within
 from levelbench.competition.scoring import ONE_BY_ONE
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
+from levelbench.report.numbers import plural
 
 _DRIFT = 0.05
 """By how much the samples of an epoch may vary over a curve before they contradict each other."""
 
 
 def curves(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Every curve, by every rule about one curve."""
-    for at, run in enumerate(entry.submission.runs):
-        yield from _columns(entry, run, f"runs[{at}].curve")
-        yield from _digest(entry, run, f"runs[{at}].curve_digest")
+    """Every curve, by every rule about one curve, and its digest."""
+    for number, run in enumerate(entry.submission.runs):
+        yield from _columns(entry, run, f"runs[{number}].curve")
+        at = f"runs[{number}].curve_digest"
+        if run.curve_digest is None:
+            if run.curve.time_s and not entry.imported:
+                yield entry.warning("B136", at, "it is not stated")
+        elif run.curve_digest != curve_digest(run.curve):
+            yield entry.error("B135", at, "the curve has another digest")
 
 
 def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
@@ -59,9 +65,15 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
     ]
     for name in infinite:
         yield entry.error("B137", f"{at}.{name}", "a value is not finite")
-    if not infinite:
-        yield from _forward(entry, curve, at)
-        yield from _scale(entry, curve, at)
+    if infinite:
+        return
+    yield from _forward(entry, curve, at)
+    target, least, most = entry.submission.target, min(curve.quality), max(curve.quality)
+    outside = most if target.high is not None and most > target.high else least
+    if found := unlike_scale(target, outside):
+        percent = target.high == 1 and 2 < most <= 100 and least >= 0
+        do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
+        yield entry.error("B133", f"{at}.quality[{curve.quality.index(outside)}]", found, do)
 
 
 def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
@@ -84,24 +96,6 @@ def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[En
         if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
             found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
             yield entry.warning("B139", f"{at}.samples", found)
-
-
-def _scale(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
-    target = entry.submission.target
-    least, most = min(curve.quality), max(curve.quality)
-    outside = most if target.high is not None and most > target.high else least
-    if found := unlike_scale(target, outside):
-        percent = target.high == 1 and 2 < most <= 100 and least >= 0
-        do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
-        yield entry.error("B133", f"{at}.quality[{curve.quality.index(outside)}]", found, do)
-
-
-def _digest(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
-    if run.curve_digest is None:
-        if run.curve.time_s and not entry.imported:
-            yield entry.warning("B136", at, "it is not stated")
-    elif run.curve_digest != curve_digest(run.curve):
-        yield entry.error("B135", at, "the curve has another digest")
 
 
 _CLOSE = 1e-6
@@ -133,7 +127,8 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
             found = f"{time_s:g} s to the target" if time_s is not None and time_s < _LEAST_S else f"{last:g} s"
             yield entry.error("B147", f"runs[{at}].curve.time_s", found)
         if run.reached is not None and run.reached != (time_s is not None):
-            found = f"stated {_words(run.reached)}, by its curve {_words(time_s is not None)} ({entry.crossing})"
+            words = ("not reached", "reached")
+            found = f"stated {words[run.reached]}, by its curve {words[time_s is not None]} ({entry.crossing})"
             yield entry.error("B141", f"runs[{at}].reached", found)
         elif run.time_to_target_s is not None and (
             time_s is None or not math.isclose(run.time_to_target_s, time_s, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
@@ -143,19 +138,14 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.error("B142", f"runs[{at}].time_to_target_s", found)
 
 
-def _words(reached: bool) -> str:
-    return "reached" if reached else "not reached"
-
-
 def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back."""
     rules, runs = entry.rules, entry.submission.runs
     if rules is None or not runs:
         return
     n, k = len(runs), sum(time is not None for time in entry.times)
-    runs_words = "1 run" if n == 1 else f"{n} runs"
-    missed = f"{k} of {runs_words} reached {entry.submission.target.threshold:g} ({entry.crossing})"
-    rule, scored = rules.aggregation.rule, aggregate(Times(tuple(entry.times), ()), rules.aggregation)
+    missed = f"{k} of {plural(n, 'run')} reached {entry.submission.target.threshold:g} ({entry.crossing})"
+    rule, scored = rules.aggregation.rule, aggregate(entry.times, rules.aggregation)
     # Under windows what counts is how many missed in the one in the middle.
     plain = rules.aggregation.windows is None or n <= rules.aggregation.runs
     if k == 0:
@@ -165,19 +155,30 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.error("B140", "runs", found, "submit an entry that reaches the target more often")
     elif rule == "median" and scored.value is None:
         yield entry.warning("B140", "runs", missed, "nothing: the board shows it without a median")
-    if entry.crossing == "first":
-        yield from _fell_back(entry)
-    yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
+    if entry.crossing == "final":
+        yield from _at_one_end(entry)
+    else:
+        yield from _after_and_before(entry)
 
 
-def _gave_up(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """A run that missed tried for as long as the slowest that arrived: else it may have been stopped."""
-    slowest = max((time for time in entry.times if time is not None), default=0.0)
+def _after_and_before(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """A run that missed tried for as long as the slowest that arrived, else it may have been stopped.
+
+    Under the rule ``first`` also whether one that arrived fell back.
+    """
+    target, slowest = entry.submission.target, max((time for time in entry.times if time is not None), default=0.0)
+    sign = sign_of(target.direction)
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         tried = run.curve.time_s[-1] if run.curve.time_s else slowest
         if time_s is None and run.status == "done" and tried < slowest:
             found = f"it missed the target and ends at {tried:.6g} s; the slowest that arrived took {slowest:.6g} s"
             yield entry.warning("B144", f"runs[{at}].curve.time_s", found)
+        if time_s is not None and entry.crossing == "first":
+            since = run.curve.quality[run.curve.time_s.index(time_s) :]
+            below = sum(sign * quality < sign * target.threshold for quality in since)
+            if below:
+                found = f"{below} of {len(since) - 1} later evaluations lie below {target.threshold:g}"
+                yield entry.note("B138", f"runs[{at}].curve.quality", found)
 
 
 def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -199,33 +200,30 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.warning("B146", "runs.curve", unsaid, do)
 
 
-def _fell_back(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    target = entry.submission.target
-    sign = sign_of(target.direction)
-    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
-        if time_s is None:
-            continue
-        since = run.curve.quality[run.curve.time_s.index(time_s) :]
-        below = sum(sign * quality < sign * target.threshold for quality in since)
-        if below:
-            found = f"{below} of {len(since) - 1} later evaluations lie below {target.threshold:g}"
-            yield entry.note("B138", f"runs[{at}].curve.quality", found)
-
-
 def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """As many runs as the rules want, each with a seed of its own, none of them twice."""
     rules, runs = entry.rules, entry.submission.runs
     if rules is not None and runs:
         wanted = rules.aggregation
         if len(runs) < wanted.runs:
-            found = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}; {rules.id} asks for {wanted.runs}"
+            found = f"{plural(len(runs), 'run')}; {rules.id} asks for {wanted.runs}"
             yield entry.error("B150", "runs", found)
         elif len(runs) > wanted.runs and wanted.exact_runs:
             yield entry.error("B151", "runs", f"{len(runs)} runs; {rules.id} wants {wanted.runs}")
         elif len(runs) > wanted.runs and wanted.windows:
             yield from _in_order(entry)
-        if wanted.best_of > 1:
-            yield from _studies(entry, wanted.best_of)
+        # The fastest of a study counts, so its trials stand together, named STUDY/TRIAL, and no study has two blocks,
+        # nor none a name: else whoever sends the entry could choose what is one.
+        studies = [(run.record_id or "").rpartition("/")[0] for run in runs] if wanted.best_of > 1 else []
+        blocks = [studies[first : first + wanted.best_of] for first in range(0, len(studies), wanted.best_of)]
+        seen = {""}
+        for at, block in enumerate(blocks):
+            if block[0] in seen or block != [block[0]] * wanted.best_of:
+                found = f"{entry.submission.ruleset} takes the fastest of each {wanted.best_of} runs of a study"
+                do = f"give {wanted.best_of} runs of each study after another, record_id STUDY/TRIAL"
+                yield entry.error("B149", f"runs[{at * wanted.best_of}].record_id", found, do)
+                break
+            seen.add(block[0])
     seeds = Counter(run.seed for run in runs if run.seed is not None)
     for seed, times in seeds.items():
         if times > 1:
@@ -234,28 +232,20 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         for at, run in enumerate(runs):
             if run.seed is None:
                 yield entry.warning("B153", f"runs[{at}].seed", "it is not stated")
-    yield from _twice(entry)
+    before: dict[tuple[str, object], int] = {}
+    for at, run in enumerate(runs):
+        curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
+        parts = {"record_digest": run.record_digest, "record_id": run.record_id, "curve": curve}
+        if (same := _first_like(parts, at, before)) is not None:
+            yield entry.error("B154", f"runs[{at}].{same[0]}", f"the same as runs[{same[1]}]", "submit each run once")
+        elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
+            first = before.setdefault(("quality", tuple(run.curve.quality)), at)
+            if first != at:
+                found = f"the same qualities as runs[{first}], at other times"
+                yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
     doubtful = [run.suspect[0] for run in runs if run.suspect]
     if doubtful:
         yield entry.note("B155", "runs", f"{len(doubtful)} of {len(runs)}, the first: {shown(doubtful[0], 200)}")
-
-
-def _studies(entry: CheckedEntry, best_of: int) -> Iterator[EntryFinding]:
-    """The fastest of a study counts, so its trials stand together: as many in each, named ``STUDY/TRIAL``.
-
-    No study has two blocks, nor none a name: else whoever sends the entry could choose what is one.
-    """
-    named = [(run.record_id or "").rpartition("/")[0] for run in entry.submission.runs]
-    blocks = [named[first : first + best_of] for first in range(0, len(named), best_of)]
-    seen = {""}
-    for at, block in enumerate(blocks):
-        if block[0] not in seen and block == [block[0]] * best_of:
-            seen.add(block[0])
-            continue
-        what = f"{entry.submission.ruleset} takes the fastest of each {best_of} runs of a study"
-        do = f"give {best_of} runs of each study after another, record_id STUDY/TRIAL"
-        yield entry.error("B149", f"runs[{at * best_of}].record_id", what, do)
-        return
 
 
 def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -272,20 +262,6 @@ def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
         same = known[late] == known[late - 1]
         found = "it started when the run before it did" if same else "it started before the run before it"
         yield entry.error("B149", f"runs[{late}].started", found)
-
-
-def _twice(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    seen: dict[tuple[str, object], int] = {}
-    for at, run in enumerate(entry.submission.runs):
-        curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
-        parts = {"record_digest": run.record_digest, "record_id": run.record_id, "curve": curve}
-        if (same := _first_like(parts, at, seen)) is not None:
-            yield entry.error("B154", f"runs[{at}].{same[0]}", f"the same as runs[{same[1]}]", "submit each run once")
-        elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
-            first = seen.setdefault(("quality", tuple(run.curve.quality)), at)
-            if first != at:
-                found = f"the same qualities as runs[{first}], at other times"
-                yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
 
 
 def _first_like(parts: Mapping[str, object], at: int, seen: dict[tuple[str, object], int]) -> tuple[str, int] | None:
@@ -313,13 +289,13 @@ def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
             found = f"{len(without)} of {len(entry.submission.runs)} runs do not state them"
             yield entry.warning("B159", "runs.phases_s", found)
     for at, run in enumerate(entry.submission.runs):
-        if not run.phases_s and not all(0 <= value < _CENTURY_S for value in run.excluded_s.values()):
+        possible = all(0 <= value < _CENTURY_S for value in (*run.phases_s.values(), *run.excluded_s.values()))
+        if not run.phases_s and not possible:
             yield entry.error("B156", f"runs[{at}].excluded_s", "a phase is negative or infinite")
         if not run.phases_s or not run.curve.time_s or len(run.curve.time_s) != len(run.curve.quality):
             continue
-        whole, counted = sum(run.phases_s.values()), run.curve.time_s[-1]
-        clocked = counted + sum(run.excluded_s.values())
-        if not all(0 <= value < _CENTURY_S for value in (*run.phases_s.values(), *run.excluded_s.values())):
+        whole, clocked = sum(run.phases_s.values()), run.curve.time_s[-1] + sum(run.excluded_s.values())
+        if not possible:
             yield entry.error("B156", f"runs[{at}].phases_s", "a phase is negative or infinite")
         elif abs(whole - clocked) > _PHASES * max(whole, clocked) + _CLOSE_S:
             found = f"phases sum to {whole:.6g} s; the time and what is left out of it to {clocked:.6g} s"
@@ -341,8 +317,17 @@ def _left_out(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[Entry
 
 def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Energy, memory and qualities beside the curve could be true, and energy says how it was measured."""
+    target = entry.submission.target
     for at, run in enumerate(entry.submission.runs):
-        yield from _beside(entry, run, at)
+        memory = run.peak_memory_bytes
+        if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
+            yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes")
+        for name, value in run.test_quality.items():
+            # A name with a dot is of another metric, whose scale nobody states.
+            found = unlike_scale(target, value)
+            if found and ("." not in name or not math.isfinite(value)):
+                field = f"runs[{at}].test_quality.{shown(name)[1:-1]}"
+                yield entry.error("B133", field, found, f"give {target.metric} on the scale of the target")
         if run.energy_j is None:
             continue
         longest = run.curve.time_s[-1] + sum(run.excluded_s.values()) if run.curve.time_s else 0.0
@@ -353,18 +338,6 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
 
 
-def _beside(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
-    memory, target = run.peak_memory_bytes, entry.submission.target
-    if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
-        yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes")
-    for name, value in run.test_quality.items():
-        # A name with a dot is of another metric, whose scale nobody states.
-        found = unlike_scale(target, value)
-        if found and ("." not in name or not math.isfinite(value)):
-            field = f"runs[{at}].test_quality.{shown(name)[1:-1]}"
-            yield entry.error("B133", field, found, f"give {target.metric} on the scale of the target")
-
-
 _OVER = 0.1
 """A ceiling that was measured is not the last word: by this much it may be passed."""
 _FAST = 4.0
@@ -373,10 +346,17 @@ _FAST = 4.0
 
 def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """No run and no measurement needs more operations a second than the machine's ceiling."""
-    submission = entry.submission
-    known = entry.aside or MachineLimits()
-    limit, works = _lowest(submission, known), _works(submission, known)
-    if limit is None or not works:
+    submission, known = entry.submission, entry.aside or MachineLimits()
+    # The lower of what the entry states and what is known, for nobody is faster than either.
+    stated = _number(submission.provenance.environment.get(CEILING))
+    limits = [] if stated is None else [(stated, "the machine's ceiling")]
+    limits += [] if known.flop_s is None else [(known.flop_s, f"the peak of {known.machine}")]
+    # Whoever states less than the network is known to cost is held to both, to the known figure with a warning at most.
+    flops_stated = _number(submission.settings.get(FLOPS))
+    works = [] if flops_stated is None else [(flops_stated, "")]
+    if known.flops_per_sample is not None and (flops_stated is None or known.flops_per_sample > flops_stated):
+        works.append((known.flops_per_sample, known.network))
+    if not limits or not works:
         return
     rates = {
         f"runs[{at}].curve.time_s": _samples_a_second(run.curve, known.samples_per_epoch)
@@ -385,23 +365,12 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, each in enumerate(submission.inference):
         rates |= _of_answers(each, f"inference[{at}]")
     for field, samples_s in rates.items():
-        found = (_over(entry, field, flops * samples_s, limit, network) for flops, network in works)
+        found = (_over(entry, field, flops * samples_s, min(limits), network) for flops, network in works)
         yield from islice(filter(None, found), 1)
 
 
-def _works(submission: Submission, known: MachineLimits) -> list[tuple[float, str]]:
-    """FLOPs of a sample with the network that they are taken for: as stated (no name), and as known where that is more.
-
-    Whoever states less than the network is known to cost is held to both, to the known figure with a warning at most.
-    """
-    stated = _number(submission.settings.get(FLOPS))
-    works = [] if stated is None else [(stated, "")]
-    if known.flops_per_sample is not None and (stated is None or known.flops_per_sample > stated):
-        works.append((known.flops_per_sample, known.network))
-    return works
-
-
 def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
+    """``network`` is what the operations are known of, empty where they are stated."""
     flop_s, machine = limit
     if rate <= flop_s * (1 + _OVER):
         return None
@@ -412,14 +381,6 @@ def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str]
     if network:
         return entry.warning("B190", field, found, f"see whether its network is {network}, or correct the times")
     return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
-
-
-def _lowest(submission: Submission, known: MachineLimits) -> tuple[float, str] | None:
-    """The lower of what the entry states and what is known, for nobody is faster than either."""
-    stated = _number(submission.provenance.environment.get(CEILING))
-    found = [] if stated is None else [(stated, "the machine's ceiling")]
-    found += [] if known.flop_s is None else [(known.flop_s, f"the peak of {known.machine}")]
-    return min(found, default=None)
 
 
 def _of_answers(each: Inference, at: str) -> dict[str, float]:

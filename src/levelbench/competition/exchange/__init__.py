@@ -20,26 +20,18 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from levelbench.competition.entries import (
-    FILE_LIMIT,
-    Submission,
-    SubmittedCurve,
-    cut_at_word,
-    encode,
-    submission_digest,
-    write_whole,
-)
+from levelbench.competition.entries import FILE_LIMIT, Submission, cut_at_word, encode, submission_digest, write_whole
 from levelbench.errors import MissingError, RecordError, StoreError, UsageError
 
 
-def read_bytes(path: Path, most: int, root: Path | None = None) -> bytes:
+def read_bytes(path: Path, most: int, root: Path | None = None, asked: str = "") -> bytes:
     """The bytes of a regular file of at most ``most`` bytes. ``RecordError`` for a larger or another one."""
-    asked = f"reading {path}"
+    asked = asked or f"reading {path}"
     try:
         if root is not None and not path.resolve().is_relative_to(root.resolve()):
             raise RecordError(asked, "it leads out of the folder", "put the file itself there, not a link")
         if not path.is_file():
-            found = "it is not a regular file" if path.exists() else "there is none"
+            found = "it is not a regular file" if path.exists() else "there is no such file"
             raise RecordError(asked, found, "give the path of a file")
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -230,11 +222,19 @@ def tabulate(entries: Iterable[tuple[str, Submission]]) -> Tables:
     """The four tables of entries, each with the id that it has in its leaderboard."""
     tables: Tables = {name: [] for name in TABLES}
     for name, entry in entries:
-        tables["entries"].append(_entry(name, entry))
+        cells = {column: value_at(entry, _PLACES.get(column, column)) for column in COLUMNS["entries"]}
+        doubts = len(entry.origin.doubts) if entry.origin else None
+        counts = {"runs": len(entry.runs), "measurements": len(entry.inference), "doubts": doubts}
+        tables["entries"].append({**cells, "entry": name, **counts})
         for at, run in enumerate(entry.runs):
             stated = {key: getattr(run, key) for key in COLUMNS["runs"] if hasattr(run, key)}
             tables["runs"].append({"entry": name, "run": at, **stated, "points": len(run.curve.time_s)})
-            tables["points"] += _points(name, at, run.curve)
+            columns = {key: getattr(run.curve, key) for key in ("time_s", "quality", "epoch", "samples")}
+            for point in range(len(run.curve.time_s)):
+                cells = {key: values[point] for key, values in columns.items() if values is not None}
+                others = {key: values[point] for key, values in run.curve.others.items()}
+                text = json.dumps(others, ensure_ascii=False) if others else None
+                tables["points"].append({"entry": name, "run": at, "point": point, **cells, "others": text})
         for at, measured in enumerate(entry.inference):
             stated = {key: getattr(measured, key) for key in COLUMNS["inference"] if hasattr(measured, key)}
             quantiles = json.dumps(measured.quantiles_s) if measured.quantiles_s else None
@@ -261,27 +261,6 @@ _PLACES = {
     **{"price_source": "price.source", "price_read_on": "price.read_on", "origin": "origin.format"},
 }
 """Where an entry has a column of the table of entries, if not under the column's own name."""
-
-
-def _entry(name: str, entry: Submission) -> dict[str, Cell]:
-    cells = {column: value_at(entry, _PLACES.get(column, column)) for column in COLUMNS["entries"]}
-    doubts = len(entry.origin.doubts) if entry.origin else None
-    return {**cells, "entry": name, "runs": len(entry.runs), "measurements": len(entry.inference), "doubts": doubts}
-
-
-def _points(name: str, run: int, curve: SubmittedCurve) -> Iterator[dict[str, Cell]]:
-    for at, (time_s, quality) in enumerate(zip(curve.time_s, curve.quality, strict=True)):
-        others = {key: values[at] for key, values in curve.others.items()}
-        yield {
-            "entry": name,
-            "run": run,
-            "point": at,
-            "time_s": time_s,
-            "quality": quality,
-            "epoch": None if curve.epoch is None else curve.epoch[at],
-            "samples": None if curve.samples is None else curve.samples[at],
-            "others": json.dumps(others, ensure_ascii=False) if others else None,
-        }
 
 
 def write_csv(tables: Tables, folder: Path) -> list[Path]:

@@ -14,9 +14,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -49,20 +47,6 @@ _HIGHER = frozenset({"mean_average_precision", "ssim", "accuracy", "bleu"})
 _WITHOUT_END = frozenset({"ce_loss", "ctc_loss", "wer", "l1_loss", "loss", "ppl"})
 
 
-@dataclass(frozen=True)
-class Workload:
-    """What is to be reached on the validation split, and how long that may take (``None`` where it is not stated)."""
-
-    target: Target
-    budget_s: float | None = None
-
-
-def _workload(metric: str, threshold: float, budget_s: float | None = None) -> Workload:
-    high = None if metric in _WITHOUT_END else 100.0 if metric == "bleu" else 1.0
-    direction = "lower" if metric in _LOWER else "higher"
-    return Workload(Target(metric, threshold, direction, 0.0, high, "validation"), budget_s)  # type: ignore[arg-type]
-
-
 _BUDGETS_S: Mapping[str, float] = {
     "criteo1tb": 7703,
     "fastmri": 4430,
@@ -76,23 +60,21 @@ _BUDGETS_S: Mapping[str, float] = {
 """Seconds at most in version 0.6."""
 
 
-@cache
-def workloads() -> Mapping[str, Workload]:
-    """Those of version 0.6 by name. ImageNet's error rates are given as the accuracies that its logs hold."""
-    tasks = {each.task.removeprefix(PREFIX): each.target for each in ruleset(RULES).tasks}
-    return {name: Workload(target, _BUDGETS_S.get(name)) for name, target in tasks.items()}
+def _workload(name: str, meta: Mapping[str, Any]) -> tuple[Target, float | None]:
+    """What is to be reached on the validation split, and within how many seconds where that is stated.
 
-
-def workload_called(name: str, meta: Mapping[str, Any]) -> Workload:
-    """The workload by what ``meta`` (a log's meta data) say of it, else by the ruleset. ``RecordError`` for neither."""
-    metric, value = meta.get("workload.target_metric_name"), meta.get("workload.validation_target_value")
-    budget = meta.get("workload.max_allowed_runtime_sec")
-    threshold = _finite(value)
+    By what ``meta`` (a log's meta data) say of it, else by version 0.6, whose ImageNet targets are given as the
+    accuracies that its logs hold. ``RecordError`` where neither has it.
+    """
+    metric, threshold = meta.get("workload.target_metric_name"), _finite(meta.get("workload.validation_target_value"))
     if isinstance(metric, str) and metric in _LOWER | _HIGHER and threshold is not None:
-        return _workload(metric, threshold, _finite(budget))
-    if name in workloads():
-        return workloads()[name]
-    do = f"keep its meta_data file, or give one of {', '.join(workloads())}"
+        high = None if metric in _WITHOUT_END else 100.0 if metric == "bleu" else 1.0
+        target = Target(metric, threshold, "lower" if metric in _LOWER else "higher", 0.0, high, "validation")
+        return target, _finite(meta.get("workload.max_allowed_runtime_sec"))
+    known = {each.task.removeprefix(PREFIX): each.target for each in ruleset(RULES).tasks}
+    if name in known:
+        return known[name], _BUDGETS_S.get(name)
+    do = f"keep its meta_data file, or give one of {', '.join(known)}"
     raise RecordError(f"reading the workload {name}", "no meta data say its target, and no table has it", do)
 
 
@@ -181,7 +163,7 @@ def _placed(path: Path) -> _Trial | None:
 def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submission:
     first = trials[0]
     meta = _meta(first.path.parent, root, problems)
-    workload = workload_called(first.workload, meta)
+    target, budget_s = _workload(first.workload, meta)
     doubts: list[str] = []
     # What the meta data say of the software and of the targets that were to be reached.
     names = ("os_platform", "python_version", "git_branch", "gpu_driver")
@@ -189,7 +171,7 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
     runs, fields = [], {key: meta[key] for key in wanted if _is_setting(meta[key])}
     for trial in trials:
         try:
-            runs.append(_run(trial, workload, root, doubts, problems))
+            runs.append(_run(trial, target, root, doubts, problems))
         except LevelbenchError as error:
             problems.append(f"{place_in(root, trial.path)}: {error.found}; {error.do}")
             continue
@@ -213,20 +195,20 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
         model=first.submission,
         framework=first.framework,
         hardware=_hardware(meta),
-        target=workload.target,
+        target=target,
         clock="algoperf",
         crossing="first",
         code=Code(commit=text_of(meta.get("git_commit_hash"), _LONGEST)),
         runs=runs,
         tuning=TuningEffort(trials=len(trials), notes=f"{len(trials)} trials in {len(studies)} studies"),
-        settings={} if workload.budget_s is None else {"budget_s": workload.budget_s},
+        settings={} if budget_s is None else {"budget_s": budget_s},
         origin=Origin(FORMAT, f"{first.submission}/{first.workload}_{first.framework}", doubts=doubts, fields=fields),
     )
 
 
-def _run(trial: _Trial, workload: Workload, root: Path, doubts: list[str], problems: list[str]) -> SubmittedRun:
+def _run(trial: _Trial, target: Target, root: Path, doubts: list[str], problems: list[str]) -> SubmittedRun:
     rows = _rows(trial.path, root)
-    metric = f"validation/{workload.target.metric}"
+    metric = f"validation/{target.metric}"
     for name in (_TIME, metric):
         if name not in rows:
             raise RecordError(f"reading {trial.path}", f"there is no column {name!r}", "give a whole log")
@@ -236,7 +218,7 @@ def _run(trial: _Trial, workload: Workload, root: Path, doubts: list[str], probl
     others = {
         name: [values[at] for at in kept]
         for name, values in rows.items()
-        if name == "global_step" or (name.endswith(f"/{workload.target.metric}") and name != metric)
+        if name == "global_step" or (name.endswith(f"/{target.metric}") and name != metric)
     }
     complete = {name: values for name, values in others.items() if all(map(math.isfinite, values))}
     curve = SubmittedCurve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)

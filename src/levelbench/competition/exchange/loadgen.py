@@ -11,21 +11,20 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
-from levelbench.competition.entries import SUBMISSION_SCHEMA, Author, Inference, Origin, Submission
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Author, Count, Inference, Origin, Submission
 from levelbench.competition.exchange import text_of
-from levelbench.competition.exchange.mlperf import system_of
+from levelbench.competition.exchange.mlperf import around_results, system_of
 from levelbench.competition.exchange.mlperf.entries import hardware_of
-from levelbench.competition.exchange.mlperf.logs import FILE_LIMIT, Event, Tree, number_of, read_bytes, read_tree, scan
-from levelbench.competition.rulesets import ruleset as rules_of
-from levelbench.competition.rulesets import task_rules
+from levelbench.competition.exchange.mlperf.logs import Tree, number_of, parse_log, read_tree
+from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.schema import Target
 
@@ -48,27 +47,18 @@ class LoadGenSummary(Struct, frozen=True):
 
     scenario: str
     mode: str
-    sut: str | None = None
     valid: bool | None = None
     checks: dict[str, bool] = field(default_factory=dict)
     queries: int | None = None
     headline_quantile: float | None = None
     quantiles_s: dict[str, float] = field(default_factory=dict)
     estimates_s: dict[str, float] = field(default_factory=dict)
-    early_stopping: str = ""
     figures: dict[str, float] = field(default_factory=dict)
     parameters: dict[str, float] = field(default_factory=dict)
 
 
-def read_summary(path: str | Path) -> LoadGenSummary:
-    """The summary at ``path``; ``RecordError`` for any other file, such as that of an accuracy run."""
-    path = Path(path)
-    asked = f"reading the LoadGen summary {path}"
-    return parse_summary(read_bytes(path, asked, SUMMARY_LIMIT), asked)
-
-
 def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
-    """The summary in a file's bytes; raises as ``read_summary`` does."""
+    """The summary in a file's bytes; ``RecordError`` for any other file, such as that of an accuracy run."""
     sections = _sections(content.decode("latin-1"))
     head, stats = sections.get("MLPerf Results Summary", ""), sections.get("Additional Stats", "")
     words = dict(_pairs(head))
@@ -79,30 +69,24 @@ def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
     pairs = dict(_pairs(text))
     headline = next((match for name in pairs if (match := _PERCENTILE.fullmatch(name))), None)
     processed = _PROCESSED.search(notes)
-    figures = {name: value for name, raw in [*pairs.items(), *_pairs(stats)] if (value := _number(raw)) is not None}
+    figures = _numbers([*pairs.items(), *_pairs(stats)])
     return LoadGenSummary(
         scenario=words["Scenario"][:100],
         mode=words["Mode"][:100],
-        sut=words.get("SUT name", "")[:200] or None,
         valid={"VALID": True, "INVALID": False}.get(pairs.get("Result is", "").strip()),
         checks={
             name: raw.strip().lower() == "yes" for name, raw in pairs.items() if raw.strip().lower() in ("yes", "no")
         },
         queries=int(processed[1] or processed[2]) if processed else None,
-        headline_quantile=_quantile(headline[1]) if headline else None,
+        headline_quantile=float(headline[1]) / 100 if headline else None,
         quantiles_s={
-            f"{_quantile(match[1]):.10g}": value / 1e9
-            for name, raw in _pairs(stats)
-            if (match := _PERCENTILE.fullmatch(name)) and (value := _number(raw)) is not None
+            f"{float(match[1]) / 100:.10g}": value / 1e9
+            for name, value in _numbers(_pairs(stats)).items()
+            if (match := _PERCENTILE.fullmatch(name))
         },
-        estimates_s={f"{_quantile(each[1]):.10g}": float(each[2]) / 1e9 for each in _ESTIMATE.finditer(notes)},
-        early_stopping=" ".join(notes.split())[:2000],
+        estimates_s={f"{float(each[1]) / 100:.10g}": float(each[2]) / 1e9 for each in _ESTIMATE.finditer(notes)},
         figures={name: value for name, value in figures.items() if not _PERCENTILE.fullmatch(name)},
-        parameters={
-            name: value
-            for name, raw in _pairs(sections.get("Test Parameters Used", ""))
-            if (value := _number(raw)) is not None
-        },
+        parameters=_numbers(_pairs(sections.get("Test Parameters Used", ""))),
     )
 
 
@@ -119,22 +103,17 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return [(match[1].strip(), match[2].strip()) for line in text.splitlines() if (match := _LINE.match(line))]
 
 
-def _number(raw: str) -> float | None:
-    if not re.fullmatch(_NUMBER, raw.strip(), re.ASCII):
-        return None
-    value = float(raw)
-    return value if math.isfinite(value) else None
-
-
-def _quantile(percent: str) -> float:
-    return float(percent) / 100
+def _numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
+    """Those of the pairs that are finite numbers."""
+    numbers = {name: float(raw) for name, raw in pairs if re.fullmatch(_NUMBER, raw, re.ASCII)}
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 _TIMES = "%m-%d-%Y %H:%M:%S.%f"
 
 
 class Detail(Struct, frozen=True):
-    """One detail log: the last number of every key, and what LoadGen complained about.
+    """One detail log: the last number of every key, and the errors that LoadGen logged, each once, ten at most.
 
     ``duration_s`` is from ``power_begin`` to ``power_end``, to the millisecond; ``day`` is the ISO day of the test.
     ``valid`` is LoadGen's own verdict.
@@ -146,39 +125,25 @@ class Detail(Struct, frozen=True):
     figures: dict[str, float] = field(default_factory=dict)
     valid: bool | None = None
     errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-
-def read_detail(path: str | Path) -> Detail:
-    """The log at ``path``; ``RecordError`` for a broken line, with its number, or a file without an event."""
-    path = Path(path)
-    asked = f"reading the LoadGen log {path}"
-    return parse_detail(read_bytes(path, asked, FILE_LIMIT), asked)
 
 
 def parse_detail(content: bytes, asked: str) -> Detail:
-    """The log in a file's bytes; raises as ``read_detail`` does."""
-    events = scan(io.BytesIO(content), asked).events
+    """The log in a file's bytes; ``RecordError`` for a broken line, with its number, or a file without an event."""
+    events = parse_log(io.BytesIO(content), "", asked).events
     last = {event.key: event.value for event in events}
     numbers = {key: number for key, value in last.items() if (number := number_of(value)) is not None}
     day = None
     with suppress(ValueError):
         day = datetime.fromisoformat(str(last.get("test_datetime"))).date().isoformat()
+    errors = [" ".join(str(each.value).split())[:300] for each in events if each.metadata.get("is_error") is True]
     return Detail(
         version=text_of(last.get("loadgen_version")),
         day=day,
         duration_s=_between(last.get("power_begin"), last.get("power_end")),
         figures=numbers,
         valid={"VALID": True, "INVALID": False}.get(str(last.get("result_validity"))),
-        errors=_said(events, "is_error"),
-        warnings=_said(events, "is_warning"),
+        errors=list(dict.fromkeys(errors))[:10],
     )
-
-
-def _said(events: tuple[Event, ...], flag: str) -> list[str]:
-    """The texts of the events that are marked so, each once, ten at most."""
-    texts = [" ".join(str(event.value).split())[:300] for event in events if event.metadata.get(flag) is True]
-    return list(dict.fromkeys(texts))[:10]
 
 
 def _between(begin: Any, end: Any) -> float | None:
@@ -190,7 +155,6 @@ def _between(begin: Any, end: Any) -> float | None:
     return seconds if seconds >= 0 else None
 
 
-Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _ACCURACY = re.compile(rb"accuracy=\s*(\d{1,3}(?:\.\d{1,15})?)\s*%,\s*good=\s*(\d{1,12}),\s*total=\s*(\d{1,12})")
 
 
@@ -201,23 +165,12 @@ class LoggedAnswer(Struct, frozen=True):
     qsl_idx: Count
     data: str
 
-    def bytes(self) -> bytes:
-        """What the system under test answered; ``ValueError`` where ``data`` is not hexadecimal."""
-        return bytes.fromhex(self.data)
-
 
 _DECODER = msgspec.json.Decoder(list[LoggedAnswer])
 
 
-def read_answers(path: str | Path) -> list[LoggedAnswer]:
-    """The answers at ``path``, empty for a run that logged none; ``RecordError`` for any other file."""
-    path = Path(path)
-    asked = f"reading the LoadGen answers {path}"
-    return parse_answers(read_bytes(path, asked, FILE_LIMIT), asked)
-
-
 def parse_answers(content: bytes, asked: str) -> list[LoggedAnswer]:
-    """The answers in a file's bytes; raises as ``read_answers`` does."""
+    """The answers in a file's bytes, empty for a run that logged none; ``RecordError`` for any other file."""
     if not content.strip():
         return []
     try:
@@ -353,14 +306,11 @@ class Stated(NamedTuple):
     framework: str | None = None
 
 
-def read_results(
-    path: str | Path, *, ruleset: str | None = None, **stated: str | None
-) -> tuple[list[Submission], list[str]]:
+def read_results(path: str | Path, **stated: str | None) -> tuple[list[Submission], list[str]]:
     """The submissions below ``path`` (a folder, or a tar archive of one), and the problems: what could not be read.
 
     ``stated`` are the fields of :class:`Stated`, for logs outside of a results tree, which say none. The target is that
-    of ``ruleset`` (levelbench-1.0) for the task; without one there is none, and that is a doubt. Audit runs
-    (``TEST01``, ...) are not
+    of levelbench-1.0 for the task; without one there is none, and that is a doubt. Audit runs (``TEST01``, ...) are not
     read. Raises ``RecordError`` where there is no such path, or no summary of a performance run below it.
     """
     path = Path(path)
@@ -380,22 +330,14 @@ def read_results(
     groups: dict[PurePosixPath, list[tuple[Inference, list[str], Detail | None]]] = {}
     for folder in folders:
         try:
-            groups.setdefault(_entry_of(folder), []).append(_read_run(tree, folder))
+            # The folder of the benchmark in a results tree; the folder itself outside of one.
+            above, below = around_results(folder)
+            entry = PurePosixPath(*above, "results", *below[:2]) if len(below) > 2 else folder
+            groups.setdefault(entry, []).append(_read_run(tree, folder))
         except LevelbenchError as error:
             problems.append(str(error))
     said, named = Stated(**stated), path.resolve().name
-    return [
-        _submission(tree, at, runs, said, ruleset or _RULESET, named) for at, runs in groups.items() if runs
-    ], problems
-
-
-def _entry_of(folder: PurePosixPath) -> PurePosixPath:
-    """The folder of the benchmark in a results tree; the folder itself outside of one."""
-    if "results" in folder.parts:
-        at = len(folder.parts) - folder.parts[::-1].index("results")
-        if len(folder.parts) >= at + 3:
-            return PurePosixPath(*folder.parts[: at + 2])
-    return folder
+    return [_submission(tree, at, runs, said, named) for at, runs in groups.items() if runs], problems
 
 
 def _read_run(tree: Tree, folder: PurePosixPath) -> tuple[Inference, list[str], Detail | None]:
@@ -432,28 +374,26 @@ def _submission(
     at: PurePosixPath,
     runs: Sequence[tuple[Inference, list[str], Detail | None]],
     stated: Stated,
-    ruleset: str,
     named: str,
 ) -> Submission:
     inside = at.parts[-2:-1] != () and "results" in at.parts[:-2]
     system, doubt = system_of(tree, at)
     name = stated.task or (at.name if inside else None) or _NOT_STATED
-    # The organisation is the folder above the last one called results.
-    above = at.parts[: len(at.parts) - 1 - at.parts[::-1].index("results")] if "results" in at.parts else ()
+    above, _ = around_results(at)
     organisation = stated.author or text_of(system.get("submitter")) or (above[-1] if above else _NOT_STATED)
     hardware = hardware_of(system, at.parent.name if inside else _NOT_STATED)
     if stated.hardware is not None:
         hardware = msgspec.structs.replace(hardware, description=stated.hardware)
-    rules = task_rules(rules_of(ruleset), name)
+    rules = task_rules(ruleset(_RULESET), name)
     doubts = [each for _, said, _ in runs for each in said] + ([doubt] if doubt else [])
     if rules is None:
-        doubts.append(f"{ruleset} has no task {name!r}: its target is not known, and 0 stands in its place")
+        doubts.append(f"{_RULESET} has no task {name!r}: its target is not known, and 0 stands in its place")
     details = [each for _, _, each in runs if each is not None]
     days = sorted(each.day for each in details if each.day is not None)
     versions = {each.version for each in details if each.version is not None}
     return Submission(
         schema=SUBMISSION_SCHEMA,
-        ruleset=ruleset,
+        ruleset=_RULESET,
         task=name,
         mode="inference",
         author=Author(name=organisation, organisation=organisation),
@@ -473,26 +413,24 @@ def _submission(
     )
 
 
-@dataclass(frozen=True)
-class ScenarioMetric:
+class ScenarioMetric(NamedTuple):
     """What a scenario is ranked by: a latency in seconds, the lower the better, or samples a second, the higher."""
 
     name: str
     unit: str
     best: str
+    quantile: float | None = None
 
 
 METRICS = {
-    "single-stream": ScenarioMetric("early-stopping estimate of the 90th percentile", "s", "lower"),
-    "multi-stream": ScenarioMetric("early-stopping estimate of the 99th percentile", "s", "lower"),
+    "single-stream": ScenarioMetric("early-stopping estimate of the 90th percentile", "s", "lower", 0.9),
+    "multi-stream": ScenarioMetric("early-stopping estimate of the 99th percentile", "s", "lower", 0.99),
     "server": ScenarioMetric("completed samples a second within the bound", "1/s", "higher"),
     "offline": ScenarioMetric("samples a second", "1/s", "higher"),
 }
-_QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99}
 
 
-@dataclass(frozen=True)
-class RankedResult:
+class RankedResult(NamedTuple):
     """One line: ``value`` in the unit of the scenario's metric."""
 
     rank: int
@@ -500,17 +438,14 @@ class RankedResult:
     entry: Submission
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A measurement that is in no ranking, and why."""
+class LeftOut(NamedTuple):
+    """An entry whose measurement is in no ranking, and why."""
 
     entry: Submission
-    scenario: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """The measurements of one task in one scenario, the best first, and those that are left out."""
 
     task: str
@@ -519,46 +454,37 @@ class Ranking:
     left_out: list[LeftOut]
 
 
-def value_of(measured: Inference) -> tuple[float | None, str]:
-    """The scenario's own figure; ``None`` with the reason for a run that LoadGen does not call VALID or that has none.
+def _value_of(measured: Inference) -> float | str:
+    """The scenario's own figure, or why a run that LoadGen does not call VALID or that has none is not ranked.
 
     No other figure stands in for a missing one: a mean is not a percentile.
     """
     if measured.valid is not True:
-        return None, "LoadGen calls it INVALID" if measured.valid is False else "no verdict of LoadGen's is there"
-    wanted = _QUANTILES.get(measured.scenario)
+        return "LoadGen calls it INVALID" if measured.valid is False else "no verdict of LoadGen's is there"
+    wanted = METRICS[measured.scenario].quantile
     if wanted is None:
-        rate = measured.throughput_per_s
-        return (rate, "") if rate is not None else (None, "its rate is not stated")
+        return "its rate is not stated" if measured.throughput_per_s is None else measured.throughput_per_s
     if measured.estimate_s is None or measured.estimate_quantile != wanted:
-        return None, f"there is no early-stopping estimate of its {wanted * 100:g}th percentile"
-    return measured.estimate_s, ""
+        return f"there is no early-stopping estimate of its {wanted * 100:g}th percentile"
+    return measured.estimate_s
 
 
 def rankings(entries: Iterable[Submission], top: int | None = None) -> list[Ranking]:
     """A ranking for each task and scenario that occurs, at most ``top`` rows each; equal figures share a rank."""
-    groups: dict[tuple[str, str], list[tuple[Submission, Inference]]] = {}
+    groups: dict[tuple[str, int], list[tuple[float | str, Submission]]] = {}
+    order = list(METRICS)
     for entry in entries:
         for measured in entry.inference:
             if measured.scenario in METRICS:
-                groups.setdefault((entry.task, measured.scenario), []).append((entry, measured))
-    order = list(METRICS)
-    return [
-        _ranking(task, scenario, groups[task, scenario], top)
-        for task, scenario in sorted(groups, key=lambda key: (key[0], order.index(key[1])))
-    ]
-
-
-def _ranking(task: str, scenario: str, members: list[tuple[Submission, Inference]], top: int | None) -> Ranking:
-    sign = 1 if METRICS[scenario].best == "lower" else -1
-    valued, left_out = [], []
-    for entry, measured in members:
-        value, reason = value_of(measured)
-        if value is None:
-            left_out.append(LeftOut(entry, scenario, reason))
-        else:
-            valued.append((value, entry))
-    valued.sort(key=lambda pair: (sign * pair[0], pair[1].origin.file if pair[1].origin else ""))
-    values = [value for value, _ in valued]
-    rows = [RankedResult(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
-    return Ranking(task, scenario, rows, left_out)
+                group = groups.setdefault((entry.task, order.index(measured.scenario)), [])
+                group.append((_value_of(measured), entry))
+    found = []
+    for (task, at), members in sorted(groups.items(), key=itemgetter(0)):
+        sign = 1 if METRICS[order[at]].best == "lower" else -1
+        valued = [(value, entry) for value, entry in members if not isinstance(value, str)]
+        valued.sort(key=lambda pair: (sign * pair[0], pair[1].origin.file if pair[1].origin else ""))
+        values = [value for value, _ in valued]
+        rows = [RankedResult(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
+        left_out = [LeftOut(entry, reason) for reason, entry in members if isinstance(reason, str)]
+        found.append(Ranking(task, order[at], rows, left_out))
+    return found

@@ -16,9 +16,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from levelbench.competition.entries import UnreadableError, day_of, read_bytes
+from levelbench.competition.entries import Scenario, UnreadableError, day_of, read_bytes
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError
-from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import POLICIES
 from levelbench.records.schema import Target
 
@@ -65,19 +64,17 @@ class Division(Struct, frozen=True, forbid_unknown_fields=True):
 class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
     """Scenarios allowed, the quality an entry must keep, and least queries or seconds (0: no such rule)."""
 
-    scenarios: list[Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]]
+    scenarios: list[Scenario]
     threshold: float | None = None
     least_queries: int = 0
     least_duration_s: float = 0.0
     latency_bound_s: float | None = None
-    queries: dict[Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"], int] = field(
-        default_factory=dict
-    )
+    queries: dict[Scenario, int] = field(default_factory=dict)
     """Least queries of a scenario (offline: samples), in place of ``least_queries``."""
 
-    def least(self, scenario: str) -> int:
+    def least(self, scenario: Scenario) -> int:
         """Least queries (offline: samples) of a measurement under ``scenario``."""
-        return {str(name): count for name, count in self.queries.items()}.get(scenario, self.least_queries)
+        return self.queries.get(scenario, self.least_queries)
 
 
 class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -265,7 +262,6 @@ def _task_faults(rules: TaskRules) -> list[str]:
     kept = inference.threshold if inference else None
     if kept is not None and not target.low <= kept <= high:
         found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
-    sign_of(target.direction)
     if rules.samples is not None and rules.samples < 1:
         found.append(f"samples is {rules.samples}: an evaluation has one at least")
     if inference is None:

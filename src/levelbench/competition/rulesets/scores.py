@@ -13,16 +13,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Literal
 
+import numpy as np
 from msgspec import Struct
 
 from levelbench.errors import RecordError, UsageError
 from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.measure.statistics.values import arithmetic_mean, olympic_mean, positive
-from levelbench.records.reader import open_record
 
 Even = Literal["lower", "upper", "mean"]
 
@@ -32,15 +31,12 @@ _SCALING_LIMIT = 64 * 1024
 class OlympicScore(Struct, frozen=True):
     """The score of a result in seconds, ``None`` if it is invalid; which runs it is the mean of, by their index.
 
-    ``failed`` runs did not converge. ``scaling`` is the factor that the score was multiplied by.
+    ``failed`` runs did not converge.
     """
 
     score_s: float | None
     kept: tuple[int, ...]
-    fastest: tuple[int, ...]
-    slowest: tuple[int, ...]
     failed: int
-    scaling: float = 1.0
 
 
 class WindowScore(Struct, frozen=True):
@@ -54,30 +50,19 @@ class WindowScore(Struct, frozen=True):
     score_s: float | None
     scores_s: tuple[float | None, ...]
     window: int | None
-    even: Even
     middle: tuple[int, int]
 
 
-def olympic_score(times_s: Sequence[float | None], *, drop: int = 1, scaling: float = 1.0) -> OlympicScore:
-    """The score of one result: ``drop`` fastest and slowest runs left out, the others averaged, times ``scaling``.
+def olympic_score(times_s: Sequence[float | None], *, drop: int = 1) -> OlympicScore:
+    """The score of one result: ``drop`` fastest and slowest runs are left out, the others averaged.
 
     ``None`` is a run that did not converge; with d of them and the sorted times x of the others this is the mean of
     ``x[drop : len(x) - (drop - d)]``. More than ``drop``, or nothing left, is invalid. ``drop`` is 1, and 4 for unet3d.
     """
-    if not (math.isfinite(scaling) and scaling >= 1.0):
-        raise ValueError(f"a scaling factor of {scaling}: it is at least 1")
     mean = olympic_mean(times_s, drop)
-    order = sorted(
-        range(len(times_s)), key=lambda run: math.inf if times_s[run] is None else float(times_s[run] or 0.0)
-    )
-    return OlympicScore(
-        score_s=None if mean is None else mean * scaling,
-        kept=tuple(order[drop : max(len(order) - drop, drop)]),
-        fastest=tuple(order[:drop]),
-        slowest=tuple(order[max(len(order) - drop, 0) :]),
-        failed=sum(time is None for time in times_s),
-        scaling=scaling,
-    )
+    times = [math.inf if time is None else float(time) for time in times_s]
+    order = sorted(range(len(times)), key=times.__getitem__)
+    return OlympicScore(mean, tuple(order[drop : max(len(order) - drop, drop)]), times_s.count(None))
 
 
 def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, even: Even = "upper") -> WindowScore:
@@ -98,16 +83,9 @@ def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, 
     if even == "mean" and low != high:
         both = (scores[low], scores[high])
         mean = None if both[0] is None or both[1] is None else (both[0] + both[1]) / 2
-        return WindowScore(mean, scores, None, even, (low, high))
+        return WindowScore(mean, scores, None, (low, high))
     chosen = low if even == "lower" else high
-    return WindowScore(scores[chosen], scores, chosen, even, (low, high))
-
-
-def read_scaling(path: str | Path) -> float:
-    """The factor in a ``scaling.json``, which multiplies the score; ``RecordError`` for a file that has none."""
-    asked = f"reading {path}"
-    with open_record(Path(path), asked) as file:
-        return scaling_of(file.read(_SCALING_LIMIT + 1), asked)
+    return WindowScore(scores[chosen], scores, chosen, (low, high))
 
 
 def scaling_of(content: bytes, asked: str) -> float:
@@ -175,24 +153,22 @@ def profile(own: Mapping[str, float], tau: float) -> float:
     return sum(ratio <= tau for ratio in own.values()) / len(own)
 
 
-def exact_score(own: Mapping[str, float], largest: float = LARGEST_RATIO) -> float:
-    """The area under the profile from 1 to ``largest`` over its width: 1 is best everywhere, 0 nowhere within it.
+def exact_score(own: Mapping[str, float]) -> float:
+    """The area under the profile from 1 to ``LARGEST_RATIO`` over its width: 1 is best everywhere, 0 nowhere within it.
 
     In closed form, as the profile is a step function: the mean of ``max(0, (largest - ratio) / (largest - 1))``.
     """
-    return math.fsum(max(0.0, (largest - ratio) / (largest - 1)) for ratio in own.values()) / len(own)
+    return math.fsum(max(0.0, (LARGEST_RATIO - ratio) / (LARGEST_RATIO - 1)) for ratio in own.values()) / len(own)
 
 
-def grid_score(own: Mapping[str, float], largest: float = LARGEST_RATIO, points: int = GRID_POINTS) -> float:
-    """The same area by the trapezoidal rule on ``points`` points, which is how published scores are computed.
+def grid_score(own: Mapping[str, float]) -> float:
+    """The same area by the trapezoidal rule on ``GRID_POINTS`` points, which is how published scores are computed.
 
     It differs from :func:`exact_score` by at most half a step of the grid: 0.5 / (points - 1).
     """
-    if points < 2:
-        raise UsageError("the score on a grid", f"{points} points", "give two or more")
-    width = (largest - 1) / (points - 1)
-    heights = [profile(own, 1 + at * width) for at in range(points)]
-    return (math.fsum(heights) - (heights[0] + heights[-1]) / 2) / (points - 1)
+    width = (LARGEST_RATIO - 1) / (GRID_POINTS - 1)
+    heights = [profile(own, 1 + at * width) for at in range(GRID_POINTS)]
+    return (math.fsum(heights) - (heights[0] + heights[-1]) / 2) / (GRID_POINTS - 1)
 
 
 def with_held_out(base: Times, held_out: Mapping[str, tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
@@ -281,7 +257,7 @@ class ReferencePoint(Struct, frozen=True):
         ordered = sorted(positive(self.values, 2 * self.drop + 1 + convention.ddof).tolist())
         kept = ordered[self.drop : len(ordered) - self.drop]
         mean = arithmetic_mean(kept)
-        spread = _deviation(kept if convention.deviation == "olympic" else ordered, convention.ddof)
+        spread = float(np.std(kept if convention.deviation == "olympic" else ordered, ddof=convention.ddof))
         return _reference(float(self.batch_size), mean, spread, len(kept), runs, convention)
 
 
@@ -315,18 +291,13 @@ class ConvergenceOutcome(Struct, frozen=True):
     submission_mean: float | None
     reference: ConvergenceReference | None
     scale: float = 1.0
-    bypassed: bool = False
 
     def __str__(self) -> str:
-        verdict = "passed" if self.passed else "failed"
-        if self.bypassed:
-            verdict += " (bypassed: a review must look at it)"
+        verdict = f"{'passed' if self.passed else 'failed'}: {_HOW[self.how]} {self.batch_size}"
         if self.reference is None or self.submission_mean is None:
-            return f"{verdict}: {_HOW[self.how]} {self.batch_size}"
-        return (
-            f"{verdict}: {_HOW[self.how]} {self.batch_size}: mean {self.submission_mean:.6g}, reference "
-            f"{self.reference.mean:.6g}, least {self.reference.least:.6g}"
-        )
+            return verdict
+        means = f"mean {self.submission_mean:.6g}, reference {self.reference.mean:.6g}"
+        return f"{verdict}: {means}, least {self.reference.least:.6g}"
 
 
 _HOW = {
@@ -345,51 +316,37 @@ def judge(
     values: Sequence[float | None],
     *,
     convention: Convention = CURRENT,
-    pruned: bool = True,
     slack: float = 0.0,
-    bypass: bool = False,
 ) -> ConvergenceOutcome:
     """Compare a submission's runs (epochs or samples to converge, ``None`` for one that did not) with ``points``.
 
     At a point's batch size they are compared with it; between two, with their means and deviations interpolated
     linearly in the batch size, on ``2 N`` values; below the smallest, with the smallest: a smaller batch only needs
-    less; above the largest they fail, since nobody knows. ``pruned`` leaves out the points that ``prune`` does.
+    less; above the largest they fail, since nobody knows. Points that ``prune`` leaves out are not looked at.
     ``slack`` is subtracted from the least mean (the official code allows llama31_405b one evaluation, 46,080).
-    ``bypass`` lets what failed for speed or for a missing point through, and says so.
 
     Raises ``ValueError`` for two points at one batch size, and for too few runs to compare.
     """
-    used = prune(points, convention) if pruned else _by_batch_size(points)
+    used = prune(points, convention)
     if not used:
         return ConvergenceOutcome(False, "none", batch_size, None, None)
     mean = olympic_mean([None if value is None else float(value) for value in values], used[0].drop)
     if mean is None:
         return ConvergenceOutcome(False, "not-converged", batch_size, None, None)
-    reference, how = _reference_for(used, batch_size, len(values), convention)
-    if reference is None:
-        return ConvergenceOutcome(bypass, "missing", batch_size, mean, None, bypassed=bypass)
+    below = [point for point in used if point.batch_size <= batch_size]
+    above = [point for point in used if point.batch_size >= batch_size]
+    if not above:
+        return ConvergenceOutcome(False, "missing", batch_size, mean, None)
+    how: Literal["found", "interpolated", "smaller", "missing"]
+    if below and below[-1] is not above[0]:
+        how, reference = "interpolated", interpolate(below[-1], above[0], batch_size, len(values), convention)
+    else:
+        how, reference = "found" if below else "smaller", above[0].at(len(values), convention)
     passed = mean >= reference.least - slack
     if how == "smaller" and not passed:
         how = "missing"
-    scale = max(1.0, reference.mean / mean)
-    return ConvergenceOutcome(
-        passed or bypass, how, batch_size, mean, reference, scale if passed else 1.0, bypass and not passed
-    )
-
-
-def _reference_for(
-    points: Sequence[ReferencePoint], batch_size: int, runs: int, convention: Convention
-) -> tuple[ConvergenceReference | None, Literal["found", "interpolated", "smaller", "missing"]]:
-    exact = next((point for point in points if point.batch_size == batch_size), None)
-    if exact is not None:
-        return exact.at(runs, convention), "found"
-    below = [point for point in points if point.batch_size < batch_size]
-    above = [point for point in points if point.batch_size > batch_size]
-    if not above:
-        return None, "missing"
-    if not below:
-        return above[0].at(runs, convention), "smaller"
-    return interpolate(below[-1], above[0], batch_size, runs, convention), "interpolated"
+    scale = max(1.0, reference.mean / mean) if passed else 1.0
+    return ConvergenceOutcome(passed, how, batch_size, mean, reference, scale)
 
 
 def interpolate(
@@ -408,11 +365,15 @@ def prune(points: Sequence[ReferencePoint], convention: Convention = CURRENT) ->
 
     First those below the batch size with the smallest mean go, then, walking up, every point whose mean is above the
     straight line between its neighbours; after one goes the walk looks at its successor with the same left neighbour.
-    This is the official walk, which never looks back, so what is left need not be convex.
+    This is the official walk, which never looks back, so what is left need not be convex. ``ValueError`` where two have
+    one batch size, for then neither is the reference.
     """
-    ordered = _by_batch_size(points)
+    ordered = sorted(points, key=lambda point: point.batch_size)
     if not ordered:
         return []
+    for one, other in pairwise(ordered):
+        if one.batch_size == other.batch_size:
+            raise ValueError(f"two reference points at batch size {one.batch_size}")
     means = {point.batch_size: point.at(3, convention).mean for point in ordered}
     fastest = min(ordered, key=lambda point: means[point.batch_size])
     kept = [point for point in ordered if point.batch_size >= fastest.batch_size]
@@ -425,20 +386,6 @@ def prune(points: Sequence[ReferencePoint], convention: Convention = CURRENT) ->
         else:
             i += 1
     return kept
-
-
-def _by_batch_size(points: Sequence[ReferencePoint]) -> list[ReferencePoint]:
-    """In order of batch size; ``ValueError`` where two have one batch size, for then neither is the reference."""
-    ordered = sorted(points, key=lambda point: point.batch_size)
-    for one, other in pairwise(ordered):
-        if one.batch_size == other.batch_size:
-            raise ValueError(f"two reference points at batch size {one.batch_size}")
-    return ordered
-
-
-def _deviation(values: Sequence[float], ddof: int) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - ddof))
 
 
 def _reference(

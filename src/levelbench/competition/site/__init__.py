@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.competition.entries import Submission
-from levelbench.competition.figures import FLAGS, BoardFigure, Column, EntryScore, Placing, RankedScenario
+from levelbench.competition.figures import FLAGS, BoardFigure, Column, EntryScore, RankedScenario
 from levelbench.competition.leaderboard import Signed
 from levelbench.competition.rulesets import InferenceRules, Ruleset
 from levelbench.competition.scoring import Climb, thinned
@@ -197,20 +197,6 @@ class NotShown(Struct):
     reasons: list[str]
 
 
-class SiteFacts(Struct):
-    """The whole site: its title, where it will be (``""``: anywhere), what made it and what it does not show."""
-
-    title: str
-    generated: str
-    url: str
-    version: str
-    entries: int
-    not_shown: list[NotShown] = field(default_factory=list)
-    near: list[NotShown] = field(default_factory=list)
-    feed: str = ""
-    """Where the feed of new entries is, relative to the root; empty if there is none."""
-
-
 MOST_STEPS = 16
 """The most pairs of a run's steps that the page gets: a board of ten thousand entries of five runs is 20 MB of them."""
 Rounding = Literal["ceil-seconds", "significant"]
@@ -299,6 +285,8 @@ def entry_payload(
     """The entry without what depends on the others (ranks, findings, doubts) and without its steps (``steps_json``)."""
     slug = slug_of(id)
     price, author, origin = submission.price, submission.author, submission.origin
+    climbed = [climb.best[-1] for climb in climbs if climb is not None and climb.best]
+    best = max((each for each in climbed if math.isfinite(each)), default=None)
     return EntryPayload(
         id=id,
         slug=slug,
@@ -325,7 +313,7 @@ def entry_payload(
         findings=FindingCounts(),
         origin=OriginFacts(origin.format, origin.file, list(origin.doubts)) if origin else None,
         times_s=list(score.times_s),
-        best_quality=_best(climbs, score.target),
+        best_quality=None if best is None else best * sign_of(score.target.direction),
     )
 
 
@@ -339,18 +327,6 @@ def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
         )
         for column, each in figures
     }
-
-
-def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
-    """The best quality that counts as reached in any run."""
-    known = [climb.best[-1] for climb in climbs if climb is not None and climb.best]
-    best = max((each for each in known if math.isfinite(each)), default=None)
-    return None if best is None else best * sign_of(target.direction)
-
-
-def with_rank(figure: FigurePayload, place: Placing) -> FigurePayload:
-    """The figure with its place among the others."""
-    return msgspec.structs.replace(figure, rank=place.rank, shared=place.shared)
 
 
 def steps_json(climbs: Sequence[Climb | None], target: Target) -> bytes:

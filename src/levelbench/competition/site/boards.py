@@ -10,7 +10,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice, product
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
@@ -23,9 +23,7 @@ from levelbench.competition.figures import (
     COLUMNS,
     MORE_IS_BETTER,
     BoardFigure,
-    Bounded,
     Column,
-    Placing,
     RankedScenario,
     order,
     own_scenario,
@@ -44,7 +42,6 @@ from levelbench.competition.site import (
     RulesetFacts,
     brief,
     slug_of,
-    with_rank,
 )
 from levelbench.competition.site.parts import origin_words, target_text
 from levelbench.records.schema import Target
@@ -85,7 +82,11 @@ def inference_facts(rules: InferenceRules | None, target: Target) -> list[tuple[
     found = [("Scenarios of inference", f"{', '.join(rules.scenarios)}; each is ranked by itself")]
     if rules.threshold is not None:
         found.append(("Answers of inference keep", kept_text(rules, target)))
-    found.append(("Least queries of inference", _queries(rules)))
+    # The counts of scenarios that have one of their own, then that of the others.
+    own = [f"{scenario}: {rules.least(scenario):,}" for scenario in rules.scenarios if scenario in rules.queries]
+    if len(own) < len(rules.scenarios) and rules.least_queries:
+        own.append(f"{rules.least_queries:,}" + (" of every other scenario" if own else ""))
+    found.append(("Least queries of inference", "; ".join(own)))
     if rules.least_duration_s:
         found.append(("Least time of inference", f"{brief(rules.least_duration_s)} s"))
     if rules.latency_bound_s is not None:
@@ -102,14 +103,6 @@ def kept_text(rules: InferenceRules | None, target: Target) -> str:
     return target_text(msgspec.structs.replace(target, threshold=rules.threshold)).partition(" on the ")[0]
 
 
-def _queries(rules: InferenceRules) -> str:
-    """The count of most scenarios, then those that have one of their own; empty where there is no such rule."""
-    own = [f"{scenario}: {rules.least(scenario):,}" for scenario in rules.scenarios if scenario in rules.queries]
-    others = len(own) < len(rules.scenarios) and rules.least_queries
-    plain = [f"{rules.least_queries:,}" + (" of every other scenario" if own else "")] if others else []
-    return "; ".join(own + plain)
-
-
 def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) -> str:
     """The name of a board's files: ``cifar10_dawnbench-1.0``; with a digest where that would need escapes.
 
@@ -122,7 +115,8 @@ def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) 
     return plain if safe and ".." not in plain else slug_of(repr(parts))
 
 
-_TITLES = {
+TITLES = {
+    # What people call a task; one that is not known goes by its own name.
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "digits": "Digits",
@@ -137,24 +131,14 @@ _TITLES = {
 }
 
 
-def task_title(task: str) -> str:
-    """What people call the task; one that is not known by its own name."""
-    return _TITLES.get(task, task)
-
-
-def ruleset_facts(rules: Ruleset) -> RulesetFacts:
-    """What a page says of the rules."""
-    stated = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
-    stated |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
-    stated["rounding"] = rules.cost.rounding
-    return RulesetFacts(**{name: stated[name] for name in RulesetFacts.__struct_fields__})
-
-
 def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedScenario | None = None) -> BoardPayload:
     """The board without entries: what an entry's own page gets. ``scenario``: the one that it is apart for."""
+    facts = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
+    facts |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
+    facts["rounding"] = rules.cost.rounding
     slug = board_slug(task.task, rules.id, scenario)
     compared = scenario or own_scenario(task.inference)
-    name, about = task_title(task.task), ""
+    name, about = TITLES.get(task.task, task.task), ""
     if scenario is not None:
         # What answers keep; of every other board the target says it.
         kept = kept_text(task.inference, task.target)
@@ -167,7 +151,7 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
         slug=slug,
         page=f"{slug}.html",
         data="",
-        ruleset=ruleset_facts(rules),
+        ruleset=RulesetFacts(**{name: facts[name] for name in RulesetFacts.__struct_fields__}),
         task=task.task,
         task_title=name if scenario is None else f"{name}, {scenario.title}",
         target=task.target,
@@ -191,13 +175,19 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     records: dict[str, list[tuple[str, float, int]]] = {column: [] for column in COLUMNS}
     for column in COLUMNS:
         of_column = [at for at, entry in enumerate(entries) if column in entry.figures]
+        sign = goodness(column)
         for division in DIVISIONS:
             having = [at for at in of_column if entries[at].division == division]
             given = [entries[at].figures[column] for at in having]
-            for index, place in _placed(given, column, [entries[at].id for at in having]):
-                figures[having[index]][column] = with_rank(given[index], place)
+            compared = [_less_is_better(each, sign) for each in given]
+            ranks = rank(compared)
+            for index in order(compared, ranks, [entries[at].id for at in having]):
+                figures[having[index]][column] = msgspec.structs.replace(
+                    given[index], rank=ranks[index].rank, shared=ranks[index].shared
+                )
                 ordered.setdefault(having[index])
-            records[column] += _records(given, column, [entries[at].date for at in having], having)
+            dated = [(entries[at].date, each.value) for at, each in zip(having, compared, strict=True)]
+            records[column] += [(day, sign * value, having[at]) for day, value, at in progress(dated)]
     ranked = [msgspec.structs.replace(entries[at], figures=figures[at]) for at in ordered]
     now = {at: place for place, at in enumerate(ordered)}
     modes: list[Literal["training", "inference"]] = ["training", "inference"]
@@ -212,30 +202,15 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     )
 
 
-def _placed(figures: Sequence[FigurePayload], column: Column, names: Sequence[str]) -> Iterator[tuple[int, Placing]]:
-    """The places of a column's figures in a division, by index and in order."""
-    given: Sequence[Bounded] = figures
-    if column in MORE_IS_BETTER:
-        given = [BoardFigure(_minus(each.value), _minus(each.high), _minus(each.low)) for each in figures]
-    ranks = rank(given)
-    for index in order(given, ranks, names):
-        yield index, ranks[index]
+def _less_is_better(each: FigurePayload, sign: float) -> BoardFigure:
+    value, low, high = (None if bound is None else sign * bound for bound in (each.value, each.low, each.high))
+    return BoardFigure(value, low, high) if sign > 0 else BoardFigure(value, high, low)
 
 
-def _records(
-    figures: Sequence[FigurePayload], column: Column, days: Sequence[str], numbers: Sequence[int]
-) -> Iterator[tuple[str, float, int]]:
-    """The records of a division, oldest first, each with the number of its entry."""
-    sign = goodness(column)
-    values = [(day, figure.value and sign * figure.value) for day, figure in zip(days, figures, strict=True)]
-    for day, value, at in progress(values):
-        yield day, sign * value, numbers[at]
-
-
-def leaders_of(board: BoardPayload) -> list[Leader]:
-    """The first of each column in each division, which the index shows."""
+def leaders_of(board: BoardPayload, columns: Sequence[Column] = COLUMNS) -> list[Leader]:
+    """The first of each column in each division."""
     leaders, divisions = [], board.divisions()
-    for column, division in product(COLUMNS, divisions):
+    for column, division in product(columns, divisions):
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
         first = [entry for entry, figure in having if figure is not None and figure.rank == 1]
         if first:
@@ -249,10 +224,6 @@ def leaders_of(board: BoardPayload) -> list[Leader]:
 def goodness(column: Column) -> float:
     """What a column's values are multiplied by so that less is better in all of them."""
     return -1.0 if column in MORE_IS_BETTER else 1.0
-
-
-def _minus(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def counted(entry: EntryPayload, aggregation: str) -> str:
@@ -341,20 +312,15 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
     found["curve"] = [best is not None for best in fields.get("best_quality", ())]
     figures = {}
     for column in COLUMNS:
-        having = [each.get(column) for each in fields.get("figures", ())]
-        if any(having):
-            figures[column] = _figures(having)
+        having = {at: each[column] for at, each in enumerate(fields.get("figures", ())) if column in each}
+        if not having:
+            continue
+        # Which entries have a figure, and these figures' fields; a note only where there is no value.
+        kept = dict(zip(_FIGURE, zip(*map(_OF_FIGURE, having.values()), strict=True), strict=True))
+        where = {"at": list(having)} if len(having) < len(entries) else {}
+        note = _coded(figure.note if figure.value is None else "" for figure in having.values())
+        figures[column] = {**kept, **where, "note": note}
     return {**found, "figures": figures}
-
-
-def _figures(figures: Sequence[FigurePayload | None]) -> dict[str, Any]:
-    """A column: which entries have a figure in it, and these figures' fields; a note only where there is no value."""
-    having = [figure for figure in figures if figure is not None]
-    found: dict[str, Any] = dict(zip(_FIGURE, zip(*map(_OF_FIGURE, having), strict=True), strict=True))
-    if len(having) < len(figures):
-        found["at"] = [at for at, figure in enumerate(figures) if figure is not None]
-    found["note"] = _coded(figure.note if figure.value is None else "" for figure in having)
-    return found
 
 
 def _coded(texts: Iterable[str]) -> tuple[list[str], list[int]]:

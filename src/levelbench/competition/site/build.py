@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -18,13 +19,12 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench import __version__
-from levelbench.competition.checks import CheckedEntry, EntryFinding, ordered
+from levelbench.competition.checks import EntryFinding, ordered
 from levelbench.competition.entries import Submission, is_address, parse_submission, read_bytes
 from levelbench.competition.figures import RankedScenario, is_apart
 from levelbench.competition.leaderboard import (
     BOARD,
     BoardSettings,
-    FileRead,
     KnownLimits,
     Leaderboard,
     board_settings,
@@ -35,18 +35,11 @@ from levelbench.competition.leaderboard import (
 from levelbench.competition.rivals import EntryTrace, Rivals, doubts_beside_rank
 from levelbench.competition.rulesets import Ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, crossing_of, score
-from levelbench.competition.site import (
-    BoardPayload,
-    EntryPayload,
-    FindingCounts,
-    NotShown,
-    SiteFacts,
-    entry_payload,
-    steps_json,
-)
+from levelbench.competition.site import BoardPayload, EntryPayload, FindingCounts, NotShown, entry_payload, steps_json
 from levelbench.competition.site.boards import (
     FEW_BYTES,
     empty_board,
+    feed,
     filled,
     joined_steps,
     leaderboard_csv,
@@ -155,24 +148,20 @@ class _Workshop:
         scored = _Scored(
             path, read.file, ordered(read.findings), hashlib.sha256(read.raw).digest(), read.trace, reasons
         )
-        if read.entry is not None and not reasons:
-            self._score(scored, read, read.entry)
-        return scored
-
-    def _score(self, scored: _Scored, read: FileRead, entry: CheckedEntry) -> None:
-        """Give the entry its boards and its figures, or the reason why it is on none."""
-        submission, listed = entry.submission, self.settings.rulesets
+        if read.entry is None or reasons:
+            return scored
+        entry, submission, listed = read.entry, read.entry.submission, self.settings.rulesets
         if self.only is None and listed and submission.ruleset not in listed:
             names = ", ".join(sorted(listed))
             scored.reasons = [
                 f"It is made for {submission.ruleset}; {BOARD} lists {names}. Submit it under one of them."
             ]
-            return
+            return scored
         rules = self.leaderboard.known[self.only or submission.ruleset]
         task = task_rules(rules, submission.task)
         if task is None:
             scored.reasons = [f"{rules.id} has no task {submission.task!r}. Build the site under its own ruleset."]
-            return
+            return scored
         # An entry that keeps the rules it is scored by has been looked at by them already.
         own = rules is entry.rules and submission.target == task.target
         climbs = entry.climbs if own else climbs_of(submission, task.target, crossing_of(submission, rules))
@@ -183,17 +172,21 @@ class _Workshop:
             payload = entry_payload(id, submission, each, rules, signed=read.signed, climbs=climbs)
             scored.sides.append(((rules.id, task.task, apart), payload))
         scored.steps = steps_json(climbs, task.target)
-        try:
-            scored.linted = None if self.lint is None else self.lint(submission, read.file, self.leaderboard.known)
-        except LevelbenchError:
-            # No claim can be made of it.
-            return
-        if scored.linted is not None:
-            for _, payload in scored.sides:
-                payload.lint = scored.linted.words()
+        if self.lint is not None:
+            # Of some entries no claim can be made.
+            with suppress(LevelbenchError):
+                scored.linted = self.lint(submission, read.file, self.leaderboard.known)
+        said = "" if scored.linted is None else scored.linted.words()
+        for _, payload in scored.sides:
+            payload.lint = said
+        return scored
 
-    def make_page(self, scored: _Scored, off: set[BoardKey]) -> list[tuple[str, bool]]:
-        """Write the files of an entry that is shown; their names, and whether each differs from what lies there."""
+    def make_page(self, given: tuple[_Scored, set[BoardKey]]) -> list[tuple[str, bool]]:
+        """Write the files of an entry that is shown; their names, and whether each differs from what lies there.
+
+        ``given`` with the entry are the boards that are not built.
+        """
+        scored, off = given
         raw = read_bytes(scored.path)
         if hashlib.sha256(raw).digest() != scored.sha256:
             raise StoreError(f"build a site of {scored.path}", "it was changed meanwhile", "build again")
@@ -213,22 +206,6 @@ class _Workshop:
         )
         files = [*([(copy, raw)] if copy else []), (page, text.encode("utf-8", "replace"))]
         return [(name, stage(self.site, name, content)) for name, content in files]
-
-
-_workshops: list[_Workshop] = []
-"""The workshop of a process of its own."""
-
-
-def _begin(*given: object) -> None:
-    _workshops[:] = [_Workshop(*given)]  # type: ignore[arg-type]
-
-
-def _score(path: str) -> _Scored:
-    return _workshops[0].score(path)
-
-
-def _make_page(given: tuple[_Scored, set[BoardKey]]) -> list[tuple[str, bool]]:
-    return _workshops[0].make_page(*given)
 
 
 def build(
@@ -270,11 +247,11 @@ def build(
         around: list[EntryFinding] = list(leaderboard.problems)
         paths = list(_paths(folder, site, around))
         given = (folder, day, limits, ruleset, lint, site)
-        with shared_out(len(paths), processes, _begin, given) as share:
-            entries = list(share(_score, paths))
+        with shared_out(len(paths), processes, _Workshop, given) as share:
+            entries = list(share(_Workshop.score, paths))
             built = Built(str(site), read=len(paths))
             shown, off = _decide(entries, around, built)
-            for written in share(_make_page, [(entry.for_page(), off) for entry in shown]):
+            for written in share(_Workshop.make_page, [(entry.for_page(), off) for entry in shown]):
                 for name, differs in written:
                     place.claim(name, differs)
         _Pages(place, _Workshop(*given), day, url).write(shown, off, built)
@@ -407,21 +384,10 @@ class _Pages:
         self._place.put("leaderboard.json", leaderboard_json(title, __version__, boards))
         self._place.put("leaderboard.csv", leaderboard_csv(boards))
         if self._url:
-            # It brings much of the standard library with it, which few sites need.
-            from levelbench.competition.site.boards import feed
-
             self._place.put("feed.xml", feed(title, self._url, self._day, boards))
-        facts = SiteFacts(
-            title=title,
-            generated=self._day,
-            url=self._url,
-            version=__version__,
-            entries=built.entries,
-            not_shown=built.not_shown,
-            near=built.near,
-            feed="feed.xml" if self._url else "",
-        )
-        index = index_page(facts, [(board, leaders_of(board)) for board in boards])
+        cards = [(board, leaders_of(board)) for board in boards]
+        files = built.near, built.not_shown
+        index = index_page(title, self._day, built.entries, cards, *files, feed="feed.xml" if self._url else "")
         self._place.put("index.html", index.encode("utf-8", "replace"))
 
     def _board(

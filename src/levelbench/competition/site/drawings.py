@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import NamedTuple
 
+from levelbench.competition.entries import day_of
 from levelbench.competition.site import brief, time_text
 from levelbench.competition.site.parts import escaped, fill, many, quality_text, render
 from levelbench.records.schema import Target
 from levelbench.report.markup import DASHES, PHASES, SERIES, Html
-from levelbench.report.numbers import TIME, choose_unit, number
+from levelbench.report.numbers import TIME, choose_unit, number, plural
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 104, 16, 14, 40
@@ -123,27 +123,21 @@ def years(begin: int, end: int) -> list[tuple[int, str]]:
 
     Where no two are in between, the first and the last day themselves.
     """
-    found = _years(begin, end)
+    first, last = date.fromordinal(begin), date.fromordinal(end)
+    found = []
+    if end - begin > 700:
+        step = max(1, math.ceil((last.year - first.year) / 8))
+        found = [(date(year, 1, 1).toordinal(), str(year)) for year in range(first.year + 1, last.year + 1, step)]
+    else:
+        months = (last.year - first.year) * 12 + last.month - first.month
+        for at in range(0, months + 1, max(1, math.ceil(months / 6))):
+            year, month = divmod(first.year * 12 + first.month - 1 + at, 12)
+            day = date(year, month + 1, 1).toordinal() if 1 <= year <= 9999 else 0
+            if begin <= day <= end:
+                found.append((day, f"{year}-{month + 1:02d}"))
     if len(found) > 1:
         return found
     return [(day, date.fromordinal(day).isoformat()) for day in dict.fromkeys((begin, end))]
-
-
-def _years(begin: int, end: int) -> list[tuple[int, str]]:
-    first, last = date.fromordinal(begin), date.fromordinal(end)
-    if end - begin > 700:
-        step = max(1, math.ceil((last.year - first.year) / 8))
-        years = range(first.year + 1, last.year + 1, step)
-        return [(date(year, 1, 1).toordinal(), str(year)) for year in years]
-    months = (last.year - first.year) * 12 + last.month - first.month
-    step = max(1, math.ceil(months / 6))
-    found = []
-    for at in range(0, months + 1, step):
-        year, month = divmod(first.year * 12 + first.month - 1 + at, 12)
-        day = date(year, month + 1, 1).toordinal() if 1 <= year <= 9999 else 0
-        if begin <= day <= end:
-            found.append((day, f"{year}-{month + 1:02d}"))
-    return found
 
 
 _MOST_POINTS = 200
@@ -163,41 +157,23 @@ Record = tuple[str, float, str, str, str]
 
 def interval_bar(value: float, low: float | None, high: float | None, scale: Scale) -> Html:
     """A row's value and its interval on the axis that all rows share (100 wide); a hollow point has no interval."""
-    ends = low is not None and high is not None and low > 0
-    reach = ""
-    if low is not None and high is not None and ends:
-        reach = fill(
-            '<line class="range" x1="{low}" x2="{high}" y1="6" y2="6"/>',
-            low=f"{scale(low):.1f}",
-            high=f"{scale(high):.1f}",
-        )
-    return render("interval-bar",
-        reach=reach, kind="point" if ends else "point alone", at=f"{scale(value):.1f}",
-    )  # fmt: skip
-
-
-class _Line(NamedTuple):
-    """A run's title and its points."""
-
-    title: str
-    times: Sequence[float]
-    qualities: Sequence[float]
-
-
-def _line(title: str, times: Sequence[float], qualities: Sequence[float]) -> _Line:
-    """The run's points, those left out that are not finite."""
-    if len(times) == len(qualities) and math.isfinite(sum(times)) and math.isfinite(sum(qualities)):
-        return _Line(title, times, qualities)
-    points = [(x, y) for x, y in zip(times, qualities, strict=False) if math.isfinite(x) and math.isfinite(y)]
-    return _Line(title, [x for x, _ in points], [y for _, y in points])
+    reach, kind = Html(""), "point alone"
+    if low is not None and high is not None and low > 0:
+        kind = "point"
+        reach = Html(f'<line class="range" x1="{scale(low):.1f}" x2="{scale(high):.1f}" y1="6" y2="6"/>')
+    return render("interval-bar", reach=reach, kind=kind, at=f"{scale(value):.1f}")
 
 
 def curve_drawing(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]], target: Target) -> Html:
     """Quality over time of each run (title, seconds, qualities), with the target; nothing where there is no point."""
-    known = [line for line in (_line(*run) for run in runs) if line.times]
-    end = max((max(line.times) for line in known), default=0.0)
-    least = min((min(line.qualities) for line in known), default=target.threshold)
-    most = max((max(line.qualities) for line in known), default=target.threshold)
+    known = []
+    for title, times, qualities in runs:
+        points = [(x, y) for x, y in zip(times, qualities, strict=False) if math.isfinite(x) and math.isfinite(y)]
+        if points:
+            known.append((title, points))
+    end = max((x for _, points in known for x, _ in points), default=0.0)
+    reached = [y for _, points in known for _, y in points] or [target.threshold]
+    least, most = min(reached), max(reached)
     low, high = _quality_range(least, most, target)
     if not (_LEAST < end < _MOST and _LEAST < high - low < _MOST):
         return Html("")
@@ -208,19 +184,32 @@ def curve_drawing(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]], 
     def y(value: float) -> float:
         return foot - down * (value - low)
 
-    lines = many(_run_line(at, line, across, foot + down * low, down) for at, line in enumerate(known[:_MOST_RUNS]))
+    lines = []
+    for at, (title, points) in enumerate(known[:_MOST_RUNS]):
+        step = -(-len(points) // _MOST_POINTS)
+        kept = points if step == 1 else [*points[::step], points[-1]]
+        way = "L".join([f"{LEFT + across * x:.1f} {y(quality):.1f}" for x, quality in kept])
+        lines.append(
+            fill(
+                '<path class="line s{series}" d="M{way}" stroke-dasharray="{dashes}"><title>{title}</title></path>',
+                series=str(at % len(SERIES)),
+                way=way,
+                dashes=_DASHED[at % len(DASHES)],
+                title=title,
+            )
+        )
     frame = [vertical(LEFT + across * tick * unit.size, number(tick)) for tick in ticks(0, end / unit.size, 6)]
     frame += [horizontal(y(tick), quality_text(tick, target)) for tick in ticks(low, high, 5)]
     best = quality_text(least if target.direction == "lower" else most, target)
     return fill(
         _CURVES,
         metric=target.metric,
-        ends=f"{len(known)} run{'s' * (len(known) > 1)}; the best quality is {best}",
+        ends=f"{plural(len(known), 'run')}; the best quality is {best}",
         frame=many(frame),
         at=f"{y(target.threshold):.1f}",
         above=f"{y(target.threshold) - 5:.1f}",
         target=quality_text(target.threshold, target),
-        lines=lines,
+        lines=many(lines),
         unit=unit.symbol,
     )
 
@@ -233,19 +222,6 @@ _CURVES = (
     f'<g clip-path="url(#plot)">{{lines}}</g>'
     f'<text x="{(LEFT + WIDTH - RIGHT) // 2}" y="{HEIGHT - 6}" text-anchor="middle">time, {{unit}}</text></svg>'
 )
-
-
-def _run_line(at: int, line: _Line, across: float, zero: float, down: float) -> Html:
-    """One run's line, with a colour and dashes by its place; ``zero`` is the height of a quality of 0."""
-    step = -(-len(line.times) // _MOST_POINTS)
-    times, qualities = line.times, line.qualities
-    if step > 1:
-        times, qualities = [*times[::step], times[-1]], [*qualities[::step], qualities[-1]]
-    points = zip(times, qualities, strict=True)
-    way = "L".join([f"{LEFT + across * x:.1f} {zero - down * y:.1f}" for x, y in points])
-    dashes = _DASHED[at % len(DASHES)]
-    title = f"<title>{escaped(line.title)}</title>"
-    return Html(f'<path class="line s{at % len(SERIES)}" d="M{way}" stroke-dasharray="{dashes}">{title}</path>')
 
 
 _DASHED = [" ".join(f"{2 * length:g}" for length in lengths) or "none" for _, lengths in DASHES]
@@ -268,12 +244,13 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
     """The record over the years: a step line on a logarithmic axis, each record a link with a title."""
     points = []
     for day, value, *words in records:
-        when = _ordinal(day)
-        if when is not None and _SMALL < value < _LARGE:
-            points.append((when, value, words))
+        known = day_of(day[:10])
+        if known is not None and _SMALL < value < _LARGE:
+            points.append((known.toordinal(), value, words))
     if not points:
         return Html("")
-    last = max(points[-1][0], _ordinal(until) or 0)
+    today = day_of(until)
+    last = max(points[-1][0], today.toordinal() if today is not None else 0)
     begin, end = points[0][0], max(last, points[0][0] + 30)
     values = [value for _, value, _ in points]
     low, high = widened(min(values) / 1.4, max(values) * 1.4)
@@ -314,14 +291,6 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
         beside=f"{y(newest[1]) + (5 if far else -12):.1f}",
         anchor="end" if far else "start",
     )  # fmt: skip
-
-
-def _ordinal(day: str) -> int | None:
-    """The day's number; ``None`` for what is no date."""
-    try:
-        return date.fromisoformat(day[:10]).toordinal()
-    except ValueError:
-        return None
 
 
 def phases_drawing(phases_s: dict[str, float]) -> Html:

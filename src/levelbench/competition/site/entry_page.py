@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from levelbench.competition.figures import COLUMNS, FLAGS
@@ -16,7 +16,6 @@ from levelbench.competition.site.drawings import curve_drawing, phases_drawing
 from levelbench.competition.site.parts import (
     TITLES,
     badges,
-    escaped,
     facts,
     fill,
     inside,
@@ -32,8 +31,8 @@ from levelbench.competition.site.parts import (
 )
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
-from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
-from levelbench.report.remarks import Remarks, missing_line
+from levelbench.report.numbers import ABSENT, BYTES, ENERGY, TIME, Unit, choose_unit, plural
+from levelbench.report.remarks import Remark, Remarks, missing_line
 
 if TYPE_CHECKING:
     from levelbench.competition.checks import EntryFinding
@@ -70,6 +69,7 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
         if not math.isfinite(sum(qualities)):
             qualities = [value for value in qualities if math.isfinite(value)]
         best = (min(qualities) if lower else max(qualities)) if qualities else None
+        digest = run.record_digest or run.curve_digest
         rows.append(
             (
                 str(at + 1),
@@ -83,7 +83,7 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
                 ", ".join(f"{name} {brief(value, 4)}" for name, value in list(run.test_quality.items())[:8]),
                 run.status if run.error is None else f"{run.status}: {run.error}",
                 ", ".join(str(doubts.setdefault(doubt, len(doubts) + 1)) for doubt in run.suspect[:_MOST]),
-                _short(run.record_digest or run.curve_digest),
+                fill('<code title="{whole}">{head}</code>', whole=digest, head=digest[:12]) if digest else "",
             )
         )
     heads = [
@@ -110,11 +110,6 @@ def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
     return f"{brief(value / unit.size)} {unit.symbol}"
 
 
-def _short(digest: str | None) -> Html | str:
-    """The head of a digest, the whole of it as its title."""
-    return Html(f'<code title="{escaped(digest)}">{escaped(digest[:12])}</code>') if digest else ""
-
-
 def inference_section(measured: Sequence[Inference], target: Target) -> Html:
     """Each scenario as a list of facts."""
     blocks = []
@@ -122,12 +117,12 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
         quantiles = ", ".join(f"{name}: {time_text(value)}" for name, value in sorted(each.quantiles_s.items())[:20])
         found = facts(
             [
-                ("Mean latency", _seconds(each.mean_latency_s)),
+                ("Mean latency", in_unit(each.mean_latency_s, TIME)),
                 ("Quantiles", quantiles),
-                (f"Early-stopping estimate of {each.estimate_quantile or ABSENT}", _seconds(each.estimate_s)),
+                (f"Early-stopping estimate of {each.estimate_quantile or ABSENT}", in_unit(each.estimate_s, TIME)),
                 ("Throughput", None if each.throughput_per_s is None else f"{brief(each.throughput_per_s)} a second"),
                 ("Load", None if each.target_per_s is None else f"{brief(each.target_per_s)} queries a second"),
-                ("Latency bound", _seconds(each.latency_bound_s)),
+                ("Latency bound", in_unit(each.latency_bound_s, TIME)),
                 ("Quality", None if each.quality is None else quality_text(each.quality, target)),
                 ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
                 ("Batch", None if each.batch is None else str(each.batch)),
@@ -138,10 +133,6 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
         )
         blocks.append(fill("<h3>{scenario}</h3>{found}", scenario=each.scenario, found=found))
     return section("Inference", *blocks)
-
-
-def _seconds(value: float | None) -> str | None:
-    return None if value is None else time_text(value)
 
 
 def phases_section(runs: Sequence[SubmittedRun]) -> Html:
@@ -197,6 +188,8 @@ def entry_page(
     # Line by line: its line ends are kept, its other control characters shown.
     lines = submission.notes.splitlines()[:_MOST_LINES]
     notes = many(fill("<p>{line}</p>", line=line) for line in lines if line.strip())
+    found = ((_SEVERITIES.get(one.severity, "plain"), one.field, one) for one in findings[:_MOST_LINES])
+    listed = _listed(found)
     main = render(
         "entry-page",
         model=entry.model,
@@ -213,7 +206,7 @@ def entry_page(
         inference=inference_section(submission.inference, payload.target),
         phases=phases_section(submission.runs),
         facts=_facts(submission, _file(source, root, entry.slug)),
-        findings=_findings(findings),
+        findings=section("Findings", listed or Html('<p class="note">None: the check found nothing wrong.</p>')),
         lint=_lint(linted) if linted is not None else Html(""),
         notes=section("Notes", notes) if submission.notes else Html(""),
     )
@@ -299,23 +292,34 @@ def _facts(submission: Submission, file: Html | None) -> Html:
     """Hardware, price, code, software, data, tuning, settings and where the entry is from."""
     hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
     made = submission.provenance
-    cores = "" if hardware.cores is None else f"{hardware.cores:,} {'core' if hardware.cores == 1 else 'cores'}"
+    accelerators = "" if hardware.accelerators is None else f"{hardware.accelerators:,}"
+    cores = "" if hardware.cores is None else plural(hardware.cores, "core")
     commit = submission.code.commit
     dirty = " (with uncommitted changes)" if submission.code.dirty else ""
+    paid = "not stated"
+    if price is not None:
+        kind = {True: ", on demand", False: ", not on demand", None: ""}[price.on_demand]
+        day = f", read on {price.read_on}" if price.read_on else ""
+        paid = f"${brief(price.usd_per_hour)} an hour{kind}{day}"
+    tried = [
+        None if tuning.trials is None else f"{tuning.trials:,} trials",
+        None if tuning.hours is None else f"{brief(tuning.hours)} hours",
+        None if tuning.usd is None else f"${brief(tuning.usd)}",
+    ]
     parts = [
         facts(
             [
                 ("Hardware", hardware.description),
-                ("Nodes", _count(hardware.nodes)),
-                ("Accelerators", " × ".join(filter(None, [_count(hardware.accelerators), hardware.accelerator]))),
+                ("Nodes", None if hardware.nodes is None else f"{hardware.nodes:,}"),
+                ("Accelerators", " × ".join(filter(None, [accelerators, hardware.accelerator]))),
                 ("Processor", ", ".join(filter(None, [hardware.processor, cores]))),
                 ("Memory", in_unit(hardware.memory_bytes, BYTES)),
                 ("Framework", submission.framework),
-                ("Price", _price(submission) if price else "not stated"),
+                ("Price", paid),
                 ("Price from", outside(price.source) if price and price.source else None),
                 ("Code", outside(submission.code.url) if submission.code.url else "not stated"),
                 ("Commit", fill("<code>{commit}</code>{dirty}", commit=commit, dirty=dirty) if commit else None),
-                ("Tried before", _tuning(tuning.trials, tuning.hours, tuning.usd)),
+                ("Tried before", ", ".join(filter(None, tried)) or "not stated"),
                 ("On tuning", tuning.notes),
                 ("Clock", submission.clock),
                 ("Read from", f"{origin.format}: {origin.file}" if origin else None),
@@ -331,30 +335,6 @@ def _facts(submission: Submission, file: Html | None) -> Html:
     return section("What it ran on", *parts)
 
 
-def _count(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _price(submission: Submission) -> str:
-    """The price in words: how much, which kind, read when."""
-    price = submission.price
-    if price is None:
-        return ""
-    kind = {True: ", on demand", False: ", not on demand", None: ""}[price.on_demand]
-    day = f", read on {price.read_on}" if price.read_on else ""
-    return f"${brief(price.usd_per_hour)} an hour{kind}{day}"
-
-
-def _tuning(trials: int | None, hours: float | None, usd: float | None) -> str:
-    """How much was tried before, as far as it is stated."""
-    stated = [
-        None if trials is None else f"{trials:,} trials",
-        None if hours is None else f"{brief(hours)} hours",
-        None if usd is None else f"${brief(usd)}",
-    ]
-    return ", ".join(each for each in stated if each) or "not stated"
-
-
 def _folded(title: str, values: Mapping[str, object]) -> Html:
     """Names and values, folded away; nothing where there is none."""
     pairs = list(values.items())
@@ -366,36 +346,26 @@ def _folded(title: str, values: Mapping[str, object]) -> Html:
     return fill("<details><summary>{title}</summary>{listed}</details>", title=title, listed=listed)
 
 
-def _findings(findings: Sequence[EntryFinding]) -> Html:
-    """What the check says of it, each with what to do."""
-    items = [
-        _finding(_SEVERITIES.get(one.severity, "plain"), f"{one.severity} {one.code}", one.field, one.found, one.do)
-        for one in findings[:_MOST_LINES]
-    ]
-    if not items:
-        return section("Findings", Html('<p class="note">None: the check found nothing wrong.</p>'))
-    return section("Findings", fill('<ul class="findings">{items}</ul>', items=many(items)))
-
-
-def _finding(kind: str, badge: str, field: str | None, found: str, do: str) -> Html:
-    return fill(
-        '<li><span class="badge {kind}">{badge}</span> <code>{field}</code> {found}. <em>{do}.</em></li>',
-        kind=kind,
-        badge=badge,
-        field=field or "",
-        found=found.rstrip("."),
-        do=do.rstrip("."),
+def _listed(findings: Iterable[tuple[str, str, EntryFinding | Remark]]) -> Html:
+    """What is wrong, each with its class, its place and what to do; nothing where nothing is."""
+    items = many(
+        fill(
+            '<li><span class="badge {kind}">{badge}</span> <code>{field}</code> {found}. <em>{do}.</em></li>',
+            kind=kind,
+            badge=f"{one.severity} {one.code}",
+            field=field,
+            found=one.found.rstrip("."),
+            do=one.do.rstrip("."),
+        )
+        for kind, field, one in findings
     )
+    return fill('<ul class="findings">{items}</ul>', items=items) if items else Html("")
 
 
 def _lint(linted: Remarks) -> Html:
     """What the linter says of the claim that the entry makes: an error of its is a reader's to judge, not a fault."""
-    items = [
-        _finding("open", f"{one.severity} {one.code}", one.name, one.found, one.do)
-        for one in linted.lines[:_MOST_LINES]
-    ]
-    listed = fill('<ul class="findings">{items}</ul>', items=many(items)) if items else Html("")
-    none = Html("") if items else Html("<p>No error and no warning.</p>")
+    listed = _listed(("open", one.name, one) for one in linted.lines[:_MOST_LINES])
+    none = Html("") if listed else Html("<p>No error and no warning.</p>")
     missing = missing_line([linted])
     note = fill('<p class="note">{missing}</p>', missing=missing) if missing else Html("")
     return section("The linter on its claim", listed, none, note)

@@ -7,27 +7,17 @@ the same table over and adds what needs one: the other columns, sorting, filters
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from levelbench.competition.figures import COLUMNS, Column
-from levelbench.competition.site import (
-    DIVISIONS,
-    BoardPayload,
-    EntryPayload,
-    FigurePayload,
-    Leader,
-    NotShown,
-    RulesetFacts,
-    SiteFacts,
-)
-from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
+from levelbench.competition.site import DIVISIONS, BoardPayload, EntryPayload, Leader, NotShown
+from levelbench.competition.site.boards import goodness, inference_facts, inference_note, leaders_of
 from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
 from levelbench.competition.site.parts import (
     TITLES,
     asset,
     badges,
-    entries_words,
     facts,
     fill,
     inside,
@@ -41,39 +31,53 @@ from levelbench.competition.site.parts import (
     target_text,
 )
 from levelbench.report.markup import Html
-from levelbench.report.numbers import ABSENT
+from levelbench.report.numbers import ABSENT, plural
 
 _MOST_REASONS = 12
 
 
-def index_page(site: SiteFacts, boards: Sequence[tuple[BoardPayload, Sequence[Leader]]]) -> str:
-    """The index of ``site`` with a card for each board and its leaders, as the text of an HTML document."""
+def index_page(
+    title: str,
+    generated: str,
+    entries: int,
+    boards: Sequence[tuple[BoardPayload, Sequence[Leader]]],
+    near: Sequence[NotShown] = (),
+    not_shown: Sequence[NotShown] = (),
+    *,
+    feed: str = "",
+) -> str:
+    """The index of a site with a card for each board and its leaders, as the text of an HTML document.
+
+    ``entries`` are so many on all boards; ``feed`` is where the feed of new ones is, relative to the root.
+    """
     cards = many(_card(*each) for each in boards)
-    count = f"{len(boards)} board{'s' * (len(boards) != 1)}"
-    lead = f"{entries_words(site.entries)} on {count}, as of {site.generated or ABSENT}."
+    lead = f"{plural(entries, 'entry', 'entries')} on {plural(len(boards), 'board')}, as of {generated or ABSENT}."
     programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV")]
-    programs += [(site.feed, "feed of new entries")] if site.feed else []
+    programs += [(feed, "feed of new entries")] if feed else []
     links = many(fill("<li>{link}</li>", link=inside("", name, words)) for name, words in programs)
+    versions = []
+    for _, each in sorted({board.ruleset.id: board.ruleset for board, _ in boards}.items()):
+        timed = f"Clock {each.clock}, crossing {each.crossing}, of {each.date or ABSENT}. "
+        words = many([each.aggregation, Html("<br>"), timed, outside(each.source)])
+        versions.append((f"{each.name} {each.version}", words))
     main = fill(
         '<div class="intro"><h1>{title}</h1><p class="lead">{lead} {what}</p></div>\n'
         '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{near}{missing}{machines}',
-        title=site.title,
+        title=title,
         lead=lead,
         what="Deep learning, measured end to end: how long and how many dollars until a model is good enough, "
         "and what one answer of it takes.",
         cards=cards or Html('<p class="note">No entry yet.</p>'),
-        rules=_rulesets({board.ruleset.id: board.ruleset for board, _ in boards}),
+        rules=section("Rules", facts(versions)),
         near=_listed(
             "Doubtful",
-            site.near,
+            near,
             "These entries share runs or curves with others, or nearly, or cannot be compared with most others.",
         ),
-        missing=_listed(
-            "Not shown", site.not_shown, "These files are in the folder but on no board, for these reasons."
-        ),
+        missing=_listed("Not shown", not_shown, "These files are in the folder but on no board, for these reasons."),
         machines=section("For programs", fill('<ul class="inline">{links}</ul>', links=links)),
     )
-    return page(site.title, "index", "index.html", main, site=site.title)
+    return page(title, "index", "index.html", main, site=title)
 
 
 def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
@@ -97,29 +101,10 @@ def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
         link=inside("", board.page, board.task_title),
         target=board.about or target_text(board.target),
         leaders=firsts or Html('<div class="leader"><dt>No figure yet</dt></div>'),
-        count=entries_words(len(board.entries)),
+        count=plural(len(board.entries), "entry", "entries"),
         newest=max((entry.date for entry in board.entries), default="") or ABSENT,
         rules=board.ruleset.id,
     )
-
-
-def _rulesets(known: Mapping[str, RulesetFacts]) -> Html:
-    """Each version of rules once."""
-    rows = [
-        (
-            f"{each.name} {each.version}",
-            many(
-                [
-                    each.aggregation,
-                    Html("<br>"),
-                    f"Clock {each.clock}, crossing {each.crossing}, of {each.date or ABSENT}. ",
-                    outside(each.source),
-                ]
-            ),
-        )
-        for _, each in sorted(known.items())
-    ]
-    return section("Rules", facts(rows))
 
 
 def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
@@ -162,15 +147,22 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
     columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
     first: Column = columns[0] if columns else "time"
     training = "training" in payload.modes
+    # Where somebody made boards of very many scenarios, the index has the rest.
+    shown = [*others[:MOST_OTHERS], *([("more", "index.html")] if len(others) > MOST_OTHERS else [])]
     main = render(
         "task-page",
         title=payload.task_title,
         target=_sentence(payload.about or target_text(payload.target)),
         rules=payload.ruleset.id,
-        count=entries_words(len(payload.entries)),
+        count=plural(len(payload.entries), "entry", "entries"),
         day=payload.generated or ABSENT,
-        others=_others(others, root),
-        tiles=many(_tile(payload, column, root) for column in columns),
+        others=fill(
+            '<nav aria-label="Other rankings of this task"><ul class="inline"><li>Also ranked:</li>{links}</ul></nav>',
+            links=many(fill("<li>{link}</li>", link=inside(root, page, title)) for title, page in shown),
+        )
+        if shown
+        else "",
+        tiles=many(_tile(payload, column) for column in columns),
         ranking=_ranking(payload, first, root),
         progress=_progress(payload, columns, first, root),
         curves=_CURVES if training else "",
@@ -191,18 +183,6 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
     return page(title, "task", payload.page, main, site=payload.title, back=back, scripts=scripts)
 
 
-def _others(others: Sequence[tuple[str, str]], root: str) -> Html:
-    """Links to the boards of the task's other scenarios; where somebody made very many, to the index for the rest."""
-    if not others:
-        return Html("")
-    shown = [*others[:MOST_OTHERS], *([("more", "index.html")] if len(others) > MOST_OTHERS else [])]
-    links = many(fill("<li>{link}</li>", link=inside(root, page, title)) for title, page in shown)
-    return fill(
-        '<nav aria-label="Other rankings of this task"><ul class="inline"><li>Also ranked:</li>{links}</ul></nav>',
-        links=links,
-    )
-
-
 def _title(payload: BoardPayload, column: Column) -> str:
     """The column's title; of latency and throughput also which one."""
     said = column in _OF_SCENARIO and payload.compared
@@ -213,22 +193,15 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
+def _tile(payload: BoardPayload, column: Column) -> Html:
     """The record of one column, of each division that there is; the script makes it a choice."""
-    firsts = [entry for entry in payload.entries if column in entry.figures and entry.figures[column].rank == 1]
-    divisions = payload.divisions()
     records, standings = [], []
-    for division in divisions:
-        leaders = [entry for entry in firsts if entry.division == division]
-        leader = min(leaders, key=lambda entry: _worth(entry.figures[column], column), default=None)
-        if leader is not None:
-            where = f", {division} division" if len(divisions) > 1 else ""
-            who = fill("{model}, {author}{where}", model=leader.model, author=leader.author, where=where)
-            rests = standing(leader, column, payload.ruleset.aggregation_rule, len(leaders) - 1)
-            standings.append(f"{division}: {rests}" if len(divisions) > 1 else rests)
-            records.append((leader.figures[column].text.partition(" [")[0], who))
-    value, who = records[0] if records else (ABSENT, many([_NOT_YET]))
-    who = many([who, *(fill("; {value}: {who}", value=each, who=by) for each, by in records[1:])])
+    for leader in leaders_of(payload, [column]):
+        where = f", {leader.division} division" if leader.division else ""
+        standings.append(f"{leader.division}: {leader.standing}" if leader.division else leader.standing)
+        records.append((leader.text.partition(" [")[0], f"{leader.model}, {leader.author}{where}"))
+    value, who = records[0] if records else (ABSENT, _NOT_YET)
+    who = "".join([who, *(f"; {each}: {by}" for each, by in records[1:])])
     return fill(
         '<li data-column="{column}"><span class="title">{title}</span><b>{value}</b><span class="by">{who}</span>'
         "{rests}</li>",
@@ -240,9 +213,13 @@ def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
 def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
     """The controls' places and the static table."""
     ranked = [entry for entry in payload.entries if first in entry.figures]
-    ranked.sort(key=lambda entry: _order(entry, first))
+    ranked.sort(key=lambda entry: _place(entry, first))
     training, divided = first in _OF_TRAINING, len(payload.divisions()) > 1
-    scale = _scale([entry.figures[first] for entry in ranked])
+    figures = [entry.figures[first] for entry in ranked]
+    known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
+    finite = [value for value in known if 0 < value < math.inf]
+    # The axis of all intervals of the column.
+    scale = log_scale(min(finite), max(finite), 4, 96) if finite else (lambda _: 50.0)
     rows = many(_row(entry, first, scale, root, training, divided) for entry in ranked[:_MOST_ROWS])
     heads = [
         ("rank", "Rank"), ("entry", "Entry"), ("figure n", "Figure"), ("bar", "Interval"), ("reached n", "Reached"),
@@ -256,44 +233,27 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
         for kind, text in shown
     )
     title = _title(payload, first)
+    # How the entries are ranked and how the figures are made; the script shows what its column and target want.
+    said = {"training": _sentence(payload.ruleset.aggregation), "inference": inference_note(payload)}
     more = f"The first {_MOST_ROWS} of {len(ranked):,} entries. " if len(ranked) > _MOST_ROWS else ""
     return render("ranking",
         column=first, title=title[:1].lower() + title[1:], head=head, rows=rows, more=more,
-        note=_note(payload, first),
-    )  # fmt: skip
-
-
-def _note(payload: BoardPayload, first: Column) -> Html:
-    """How the entries are ranked and how the figures are made; the script shows what its column and target want."""
-    shown = "training" if first in _OF_TRAINING else "inference"
-    said = {"training": _sentence(payload.ruleset.aggregation), "inference": inference_note(payload)}
-    divided = len(payload.divisions()) > 1
-    return render("note",
-        divisions="Each division has ranks of its own. " if divided else "",
-        figures=many(
-            fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
-                 hidden="" if name == shown else Html(" hidden"))
-            for name, text in said.items()
+        note=render("note",
+            divisions="Each division has ranks of its own. " if divided else "",
+            figures=many(
+                fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
+                     hidden="" if (name == "training") == training else Html(" hidden"))
+                for name, text in said.items()
+            ),
         ),
     )  # fmt: skip
 
 
-def _order(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
+def _place(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
     """By division and rank, then by value; what has none is last."""
     figure = entry.figures[column]
-    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, _worth(figure, column)
-
-
-def _worth(figure: FigurePayload, column: Column) -> float:
-    """Smaller is better; what has no value is last."""
-    return math.inf if figure.value is None else goodness(column) * figure.value
-
-
-def _scale(figures: list[FigurePayload]) -> Scale:
-    """The axis of all intervals of a column."""
-    known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
-    finite = [value for value in known if 0 < value < math.inf]
-    return log_scale(min(finite), max(finite), 4, 96) if finite else (lambda _: 50.0)
+    worth = math.inf if figure.value is None else goodness(column) * figure.value
+    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, worth
 
 
 def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training: bool, divided: bool) -> Html:
@@ -346,14 +306,7 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
         if drawing:
             drawn.add(column)
             title = TITLES[column] + (f", {division} division" if len(divisions) > 1 else "")
-            figures.append(
-                render(
-                    "progress",
-                    column=column,
-                    title=title,
-                    drawing=drawing,
-                )
-            )
+            figures.append(render("progress", column=column, title=title, drawing=drawing))
     # The script shows what is of its column.
     for column in columns or [first]:
         if column not in drawn:

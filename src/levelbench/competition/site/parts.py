@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import LiteralString
-from urllib.parse import urlsplit
 
-from levelbench.competition.site import EntryPayload, OriginFacts, RulesetFacts
+from levelbench.competition.site import EntryPayload, OriginFacts, RulesetFacts, safe_url
 from levelbench.records.schema import Target
 from levelbench.report.markup import DARK, LIGHT, PHASES, SERIES, Html, style_sheet, variables
-from levelbench.report.numbers import ABSENT
+from levelbench.report.numbers import ABSENT, plural
 from levelbench.report.tables import clean
 
 _SCRIPTS = ("dom.js", "ranking.js", "data.js", "view.js", "table.js", "controls.js", "curves.js", "main.js")
@@ -30,8 +29,16 @@ def _named() -> dict[str, tuple[str, bytes]]:
     """Each file's own name, with the name that it gets and its content."""
     folder = files("levelbench.competition.site") / "assets"
     own = (folder / "board.css").read_text("utf-8")
+    # The two schemes again, for those who chose one of them against their system's; never on paper.
+    chosen = "".join(
+        f":root[data-theme={name}]{{color-scheme:{name};{variables(base, which)}}}"
+        for name, base, which in (("light", LIGHT, 0), ("dark", DARK, 1))
+    )
+    # A class for each series and phase: an attribute with a style would be against the page's policy.
+    series = "".join(f".s{at}{{stroke:var(--series-{at})}}" for at in range(len(SERIES)))
+    series += "".join(f".p-{name}{{fill:var(--phase-{name})}}" for name in PHASES)
     contents = {
-        "board.css": f"{style_sheet()}\n{_schemes()}\n{_series()}\n{own}".encode(),
+        "board.css": f"{style_sheet()}\n@media screen{{{chosen}}}\n{series}\n{own}".encode(),
         "board.js": b"".join((folder / name).read_bytes() for name in _SCRIPTS),
         "theme.js": (folder / "theme.js").read_bytes(),
         "icon.svg": (folder / "icon.svg").read_bytes(),
@@ -53,21 +60,6 @@ def asset(name: str) -> str:
     return f"assets/{_named()[name][0]}"
 
 
-def _schemes() -> str:
-    """The two schemes again, for those who chose one of them against their system's; never on paper."""
-    chosen = (("light", LIGHT, 0), ("dark", DARK, 1))
-    rules = "".join(
-        f":root[data-theme={name}]{{color-scheme:{name};{variables(base, which)}}}" for name, base, which in chosen
-    )
-    return f"@media screen{{{rules}}}"
-
-
-def _series() -> str:
-    """A class for each series and phase: an attribute with a style would be against the page's policy."""
-    series = "".join(f".s{at}{{stroke:var(--series-{at})}}" for at in range(len(SERIES)))
-    return series + "".join(f".p-{name}{{fill:var(--phase-{name})}}" for name in PHASES)
-
-
 TITLES = {
     "time": "Time to accuracy",
     "cost": "Cost of training",
@@ -81,7 +73,6 @@ _NONE = Html("")
 _MOST_SHOWN = 4000
 _SPECIAL = re.compile(r"""[^ !#-%(-;=?-~]""")
 _INSIDE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*\.(html|json|csv|xml|js)")
-_SIGNED = {"signed": "signed", "unsigned": "unsigned", "wrong": "wrong signature"}
 
 
 def escaped(value: str) -> str:
@@ -142,13 +133,8 @@ def inside(root: str, name: str, text: str) -> Html:
 
 
 def outside(address: str, text: str = "") -> Html:
-    """A link to another site where the address is http or https, with a host; anything else is shown as text."""
-    try:
-        parts = urlsplit(address)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and address.isprintable()
-    except ValueError:
-        good = False
-    if not good:
+    """A link to another site where the address is one to follow (``safe_url``); anything else is shown as text."""
+    if safe_url(address) is None:
         return many([address[:_MOST_SHOWN]])
     return fill('<a href="{url}" rel="noopener nofollow noreferrer">{text}</a>', url=address, text=text or address)
 
@@ -190,13 +176,7 @@ def table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[Sequenc
 
 def origin_words(origin: OriginFacts) -> str:
     """Which system's file an entry was read from, and how many doubts there are about it."""
-    doubts = len(origin.doubts)
-    return origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")
-
-
-def entries_words(count: int) -> str:
-    """``1 entry``, ``1,234 entries``."""
-    return f"{count:,} entr{'y' if count == 1 else 'ies'}"
+    return origin.format + (f", {plural(len(origin.doubts), 'doubt')}" if origin.doubts else "")
 
 
 def badges(entry: EntryPayload, *, always: bool = False) -> Html:
@@ -204,14 +184,14 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     found: list[tuple[str, str]] = []
     errors, warnings = entry.findings.errors, entry.findings.warnings
     if errors:
-        found.append(("bad", f"{errors} error{'s' * (errors > 1)}"))
+        found.append(("bad", plural(errors, "error")))
     if entry.signed != "unsigned" or always:
         kind = {"signed": "good", "wrong": "bad", "unsigned": "plain"}[entry.signed]
-        found.append((kind, _SIGNED[entry.signed]))
+        found.append((kind, "wrong signature" if entry.signed == "wrong" else entry.signed))
     if entry.single_run:
         found.append(("open", "single run"))
     if warnings:
-        found.append(("open", f"{warnings} warning{'s' * (warnings > 1)}"))
+        found.append(("open", plural(warnings, "warning")))
     if entry.lint:
         found.append(("plain", f"lint: {entry.lint}"))
     if entry.origin is not None:
@@ -220,19 +200,15 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     return Html(f'<ul class="badges">{items}</ul>') if items else _NONE
 
 
-def quality_text(value: float, target: Target, digits: int = 4) -> str:
+def quality_text(value: float, target: Target) -> str:
     """A quality on its own scale; a share of one as per cent where it is an accuracy.
 
     >>> quality_text(0.94, Target("top1", 0.94)), quality_text(0.75, Target("f1", 0.75))
     ('94 %', '0.75')
     """
-    share = target.low == 0.0 and target.high == 1.0 and _is_accuracy(target.metric)
-    return f"{100 * value:.{digits}g} %" if share else f"{value:.{digits}g}"
-
-
-@lru_cache(maxsize=256)
-def _is_accuracy(metric: str) -> bool:
-    return re.search("acc|top", metric, re.IGNORECASE) is not None
+    accuracy = any(each in target.metric.lower() for each in ("acc", "top"))
+    share = target.low == 0.0 and target.high == 1.0 and accuracy
+    return f"{100 * value:.4g} %" if share else f"{value:.4g}"
 
 
 def target_text(target: Target) -> str:

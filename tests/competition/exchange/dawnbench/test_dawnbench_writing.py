@@ -18,8 +18,8 @@ from levelbench.competition.entries import (
     SystemPrice,
     curve_digest,
 )
-from levelbench.competition.exchange.dawnbench import failed_checks, read_entry, read_folder, write_entry
-from levelbench.competition.exchange.dawnbench.entries import TASKS, keep, put_back, target_of
+from levelbench.competition.exchange.dawnbench import failed_checks, read_entry, read_folder
+from levelbench.competition.exchange.dawnbench.entries import TASKS, keep, put_back, rules_of, write_entry
 from levelbench.errors import UsageError
 
 
@@ -34,7 +34,7 @@ def submission(task=TASKS[0], mode="training", **more):
         "model": "ResNet 9",
         "framework": "PyTorch 1.0",
         "hardware": Hardware("1 V100"),
-        "target": target_of(task),
+        "target": rules_of(task).target,
         "clock": "dawnbench",
         "crossing": "first",
     }

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.competition.exchange.mlperf import logs
-from levelbench.competition.exchange.mlperf.logs import scan
+from levelbench.competition.exchange.mlperf.logs import parse_log
 from levelbench.errors import RecordError
 
 
 def events_of(text):
-    return scan(io.BytesIO(text if isinstance(text, bytes) else text.encode("latin-1")), "reading it").events
+    return parse_log(
+        io.BytesIO(text if isinstance(text, bytes) else text.encode("latin-1")), "a.txt", "reading it"
+    ).events
 
 
 def mllog(key="seed", value=7, time_ms=1500, **fields):
@@ -31,7 +33,7 @@ THREE = {
 
 @pytest.mark.parametrize("dialect", THREE)
 def test_the_three_dialects_say_the_same_event(dialect):
-    found = scan(io.BytesIO(THREE[dialect].encode()), "reading it")
+    found = parse_log(io.BytesIO(THREE[dialect].encode()), "a.txt", "reading it")
     (event,) = found.events
     assert found.dialect == dialect
     assert (event.line, event.time_ns, event.key, event.value) == (1, 1_558_637_616_483_000_000, "eval_accuracy", 0.5)
@@ -101,20 +103,20 @@ def test_a_bad_line_is_an_error_with_its_number(line, reason):
 
 
 def test_a_line_that_is_printed_twice_counts_once():
-    found = scan(io.BytesIO(f"{mllog()}\nI0101 {mllog()}\n{mllog(value=8)}\n".encode()), "reading it")
+    found = parse_log(io.BytesIO(f"{mllog()}\nI0101 {mllog()}\n{mllog(value=8)}\n".encode()), "a.txt", "reading it")
     assert [event.value for event in found.events] == [7, 8]
     assert found.notes == ("1 lines repeat an event word for word and count once",)
 
 
 def test_values_from_inside_a_graph_are_passed_over_and_said():
     text = f":::MLPv0.5.0 [1df9b2ab-3dc8-478b-8682-ce574b800024][1570666471.29151][0]\n{THREE['v0.5']}\n"
-    found = scan(io.BytesIO(text.encode()), "reading it")
+    found = parse_log(io.BytesIO(text.encode()), "a.txt", "reading it")
     assert len(found.events) == 1
     assert "deferred" in found.notes[0]
 
 
 def test_a_log_of_two_dialects_is_read_in_the_newer():
-    found = scan(io.BytesIO("\n".join(THREE.values()).encode()), "reading it")
+    found = parse_log(io.BytesIO("\n".join(THREE.values()).encode()), "a.txt", "reading it")
     assert found.dialect == "mllog"
     assert found.notes == ("2 events of another dialect than mllog are not read",)
 
@@ -152,7 +154,7 @@ LINES = st.one_of(
 @settings(max_examples=40, deadline=None)
 def test_no_bytes_crash_the_reader(lines):
     try:
-        found = scan(io.BytesIO(b"\n".join(lines)), "reading it")
+        found = parse_log(io.BytesIO(b"\n".join(lines)), "a.txt", "reading it")
     except RecordError:
         return
     assert found.events

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,159 +24,88 @@ from levelbench.competition.exchange.dawnbench.entries import (
     TASKS,
     DawnTask,
     RawEntry,
-    WrittenEntry,
     build,
     place_of,
     quality_key,
     read_raw,
-    target_of,
+    rules_of,
     unit_of,
-    write_entry,
 )
 from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import LevelbenchError, RecordError, UnknownNameError
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.crossing import find_crossing
 
-__all__ = [
-    "CHECKS",
-    "COLUMNS",
-    "LeaderboardRow",
-    "WrittenEntry",
-    "failed_checks",
-    "leaderboard",
-    "read_entry",
-    "read_folder",
-    "value_of",
-    "write_entry",
-]
-
-_VERSIONS = ("v1.0",)
 _REQUIRED = ("version", "author", "authorEmail", "framework", "model", "hardware", "timestamp")
-
-
-class FolderCheck(NamedTuple):
-    """One check: its name, the mode and task (``None``: all) whose files it reads, and what it asks."""
-
-    name: str
-    mode: str
-    task: DawnTask | None
-    asks: str
-
-
-_OF_FILES = (("json", "the JSON parses"), ("fields", "required fields are there, day and version are known"))
-_OF_TASKS = (
-    ("tsv", "train", "a TSV of its name has these columns alone, and rows"),
-    ("train-threshold", "train", "the best quality is at the threshold or above"),
-    ("inference-threshold", "inference", "the quality is at the threshold or above"),
-)
-CHECKS = (
-    *(FolderCheck(f"{mode}-{name}", mode, None, asks) for name, asks in _OF_FILES for mode in MODES),
-    *(FolderCheck(f"{task.task}-{name}", mode, task, asks) for name, mode, asks in _OF_TASKS for task in TASKS),
-    FolderCheck("squad-f1-range", "train", TASKS[2], "every F1 lies within 0 and 1"),
-)
-"""All fourteen: two of syntax, two of fields, three of curves, six of thresholds, one of a range."""
+_VERSION = "v1.0"
 
 
 def failed_checks(path: Path, task: DawnTask, mode: str) -> list[str]:
-    """The name of each check that the entry at ``path`` fails, with what it found; empty if the CI let it pass."""
-    entry = _Entry(path, task)
-    runs: dict[str, Callable[[], str]] = {
-        "json": entry.syntax,
-        "fields": lambda: entry.fields(mode),
-        "tsv": entry.curve,
-        "train-threshold": entry.best,
-        "inference-threshold": entry.quality,
-        "f1-range": entry.within,
-    }
-    found = []
-    for check in CHECKS:
-        if check.mode == mode and check.task in (None, task):
-            kind = check.name.removeprefix(f"{mode if check.task is None else task.task}-")
-            said = runs[kind]()
-            if said:
-                found.append(f"{check.name}: {said}")
-    return found
+    """The name of each of the CI's checks that the entry at ``path`` fails, with what it found; empty if it passed.
+
+    They are fourteen: two of syntax, two of fields, three of curves, six of thresholds, one of a range.
+    """
+    record, fault = None, ""
+    try:
+        # No utf-8-sig: a mark at the beginning is a fault to the parser that the CI used.
+        record = json.loads(read_bytes(path, LARGEST_JSON).decode(), parse_int=float)
+    except LevelbenchError as error:
+        fault = error.found
+    except (ValueError, RecursionError) as error:
+        fault = str(error)
+    found = {f"{mode}-json": fault, f"{mode}-fields": _wrong_fields(record, mode)}
+    threshold = rules_of(task).target.threshold * 10**task.places
+    if mode == "inference":
+        value = record.get(task.key) if isinstance(record, dict) else None
+        quality = value if isinstance(value, int | float) else None
+        below = "" if quality is None or quality >= threshold else f"it is {quality:g}, below {threshold:g}"
+        found[f"{task.task}-inference-threshold"] = f"there is no {task.key}" if quality is None else below
+    else:
+        columns = _columns(path.with_suffix(".tsv"))
+        qualities = (columns or {}).get(task.key, [])
+        found[f"{task.task}-tsv"] = _wrong_columns(path.with_suffix(".tsv"), columns, task)
+        if isinstance(record, dict) and record.get("version") == _VERSION:
+            best = max((each for each in qualities if each == each), default=None)
+            below = "" if best is None or best >= threshold else f"the best is {best:g}, below {threshold:g}"
+            found[f"{task.task}-train-threshold"] = f"there is no {task.key}" if best is None else below
+        outside = [each for each in qualities if not 0 <= each <= 1]
+        if task.task == "squad" and outside:
+            found["squad-f1-range"] = f"{outside[0]:g} does not"
+    return [f"{name}: {said}" for name, said in found.items() if said]
 
 
-class _Entry:
-    """One entry as the CI saw it; each method answers with what is wrong, or nothing."""
+def _wrong_fields(record: Any, mode: str) -> str:
+    """Required fields are there, day and version are known."""
+    if not isinstance(record, dict):
+        return "there is no object to look into"
+    for name in (*_REQUIRED, *(["latency"] if mode == "inference" else [])):
+        if name not in record:
+            return f"{name!r} is required"
+    try:
+        datetime.strptime(record["timestamp"], "%Y-%m-%d")
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return "" if record["version"] == _VERSION else f"version {record['version']!r} is none of {_VERSION}"
 
-    def __init__(self, path: Path, task: DawnTask) -> None:
-        self.path = path
-        self.task = task
-        self.record: Any = None
-        self.columns: dict[str, list[float]] | None = None
-        self.fault = ""
-        try:
-            # No utf-8-sig: a mark at the beginning is a fault to the parser that the CI used.
-            self.record = json.loads(read_bytes(path, LARGEST_JSON).decode(), parse_int=float)
-        except LevelbenchError as error:
-            self.fault = error.found
-        except (ValueError, RecursionError) as error:
-            self.fault = str(error)
-        self.scale: float = 10**task.places
 
-    def syntax(self) -> str:
-        return self.fault
+def _columns(path: Path) -> dict[str, list[float]] | None:
+    """The columns of a TSV as the CI read it; ``None`` where it could not."""
+    try:
+        lines = read_bytes(path, LARGEST_TSV).decode("utf-8-sig").splitlines()
+        names, *rows = [line.split("\t") for line in lines if line.strip()] or [[]]
+        return {name: [float(row[at]) for row in rows] for at, name in enumerate(names)}
+    except (LevelbenchError, ValueError, IndexError):
+        return None
 
-    def fields(self, mode: str) -> str:
-        if not isinstance(self.record, dict):
-            return "there is no object to look into"
-        for name in (*_REQUIRED, *(["latency"] if mode == "inference" else [])):
-            if name not in self.record:
-                return f"{name!r} is required"
-        try:
-            datetime.strptime(self.record["timestamp"], "%Y-%m-%d")
-        except (TypeError, ValueError) as error:
-            return str(error)
-        version = self.record["version"]
-        return "" if version in _VERSIONS else f"version {version!r} is none of {', '.join(_VERSIONS)}"
 
-    def curve(self) -> str:
-        beside = self.path.with_suffix(".tsv")
-        if not beside.exists():
-            return "there is no TSV"
-        columns = self._read()
-        if columns is None:
-            return "the TSV cannot be read"
-        if sorted(columns) != sorted(self.task.columns):
-            return f"its columns are {', '.join(columns)}, not {', '.join(self.task.columns)}"
-        # An empty curve of SQuAD was let through.
-        return "it has no rows" if not any(columns.values()) and self.task.places else ""
-
-    def best(self) -> str:
-        if not isinstance(self.record, dict) or self.record.get("version") != "v1.0":
-            return ""
-        values = [each for each in (self._read() or {}).get(self.task.key, []) if each == each]
-        if not values:
-            return f"there is no {self.task.key}"
-        return "" if max(values) >= self._threshold() else f"the best is {max(values):g}, below {self._threshold():g}"
-
-    def quality(self) -> str:
-        value = self.record.get(self.task.key) if isinstance(self.record, dict) else None
-        if not isinstance(value, int | float):
-            return f"there is no {self.task.key}"
-        return "" if value >= self._threshold() else f"it is {value:g}, below {self._threshold():g}"
-
-    def within(self) -> str:
-        values = (self._read() or {}).get(self.task.key, [])
-        outside = [each for each in values if not 0 <= each <= 1]
-        return f"{outside[0]:g} does not" if outside else ""
-
-    def _threshold(self) -> float:
-        return target_of(self.task).threshold * self.scale
-
-    def _read(self) -> dict[str, list[float]] | None:
-        if self.columns is None:
-            try:
-                text = read_bytes(self.path.with_suffix(".tsv"), LARGEST_TSV).decode("utf-8-sig")
-                rows = [line.split("\t") for line in text.splitlines() if line.strip()]
-                names = rows[0] if rows else []
-                self.columns = {name: [float(row[at]) for row in rows[1:]] for at, name in enumerate(names)}
-            except (LevelbenchError, ValueError, IndexError):
-                return None
-        return self.columns
+def _wrong_columns(path: Path, columns: Mapping[str, Sequence[float]] | None, task: DawnTask) -> str:
+    """A TSV of its name has the task's columns alone, and rows."""
+    if columns is None:
+        return "the TSV cannot be read" if path.exists() else "there is no TSV"
+    if sorted(columns) != sorted(task.columns):
+        return f"its columns are {', '.join(columns)}, not {', '.join(task.columns)}"
+    # An empty curve of SQuAD was let through.
+    return "it has no rows" if not any(columns.values()) and task.places else ""
 
 
 PRICE_TOLERANCE = 0.01
@@ -209,17 +137,13 @@ def _of_curve(raw: RawEntry, entry: Submission, task: DawnTask) -> Iterator[str]
         yield f"flapping: at the target after {first.position:.2f} s, to stay only after {sustained.position:.2f} s"
     if first is not None and first.index == len(curve.quality) - 1:
         yield "censored: the curve ends where it crosses, so whether the model stays at the target is unknown"
-    yield from _of_order(curve.time_s, curve.epoch)
-    yield from _of_scale(list((raw.columns or {}).get(task.key, ())), curve.quality, task)
-
-
-def _of_order(time_s: Sequence[float], epoch: Sequence[float] | None) -> Iterator[str]:
-    if time_s[0] < 0:
-        yield f"curve: it begins at {time_s[0]:g} s"
-    for name, values in (("hours", time_s), ("epoch", epoch or ())):
+    if curve.time_s[0] < 0:
+        yield f"curve: it begins at {curve.time_s[0]:g} s"
+    for name, values in (("hours", curve.time_s), ("epoch", curve.epoch or ())):
         at = next((i for i in range(1, len(values)) if values[i] <= values[i - 1]), None)
         if at is not None:
             yield f"curve: {name} does not increase in row {at + 1}"
+    yield from _of_scale(list((raw.columns or {}).get(task.key, ())), curve.quality, task)
 
 
 def _of_scale(given: Sequence[Decimal], shares: Sequence[float], task: DawnTask) -> Iterator[str]:
@@ -337,18 +261,13 @@ def entry_files(root: Path) -> list[Path]:
     folders = [root / task.folder / mode for task in TASKS for mode in MODES] + [root / mode for mode in MODES]
     # Only a folder without folders of entries holds entries itself: a clone's own JSON files are not entries.
     there = [folder for folder in folders if folder.is_dir()] or [root]
-    found = [path for folder in there for path in _json_files(folder)]
+    found = [path for folder in there for path in sorted(folder.glob("*.json"))]
     if len(found) > MOST_FILES:
         raise RecordError(f"reading {root}", f"it has more than {MOST_FILES:,} entries", "read its tasks one by one")
     return found
 
 
-def _json_files(folder: Path) -> list[Path]:
-    with os.scandir(folder) as scanned:
-        return sorted(folder / each.name for each in scanned if each.name.endswith(".json"))
-
-
-def read_folder(root: Path, *, today: date | None = None) -> tuple[list[Submission], list[str]]:
+def read_folder(root: Path) -> tuple[list[Submission], list[str]]:
     """All entries under ``root``, and a sentence for each file that is not an entry.
 
     A curve without its JSON is such a sentence too. Raises ``RecordError`` where there is no entry at all to look for.
@@ -358,32 +277,23 @@ def read_folder(root: Path, *, today: date | None = None) -> tuple[list[Submissi
     entries, problems = [], []
     for path in files:
         try:
-            entries.append(read_entry(path, root=base, today=today))
+            entries.append(read_entry(path, root=base))
         except LevelbenchError as error:
             problems.append(f"{place_in(base, path)}: {error.found}; {error.do}")
-    problems += _lonely(root, set(files))
+    if root.is_dir():
+        # Curves whose JSON is missing.
+        places = [path.parent for path in files] + [root / task.folder / "train" for task in TASKS] + [root / "train"]
+        curves = sorted(path for folder in {*places} if folder.is_dir() for path in folder.glob("*.tsv"))
+        lonely = [path for path in curves if path.with_suffix(".json") not in files]
+        problems += [f"{place_in(root, path)}: it has no JSON of its name; add the entry's JSON" for path in lonely]
     if not files and not problems:
         do = "give a clone of the entries, one of its folders CIFAR10, ImageNet and SQuAD, or one JSON file"
         raise RecordError(f"reading {root}", "no entries lie there", do)
-    return _compared(entries), problems
-
-
-def _lonely(root: Path, files: set[Path]) -> list[str]:
-    """A sentence for each curve whose JSON is missing."""
-    if not root.is_dir():
-        return []
-    folders = {path.parent for path in files} | {root / task.folder / "train" for task in TASKS} | {root / "train"}
-    curves = sorted(path for folder in folders if folder.is_dir() for path in folder.glob("*.tsv"))
-    lonely = [path for path in curves if path.with_suffix(".json") not in files]
-    return [f"{place_in(root, path)}: it has no JSON of its name; add the entry's JSON" for path in lonely]
-
-
-def _compared(entries: list[Submission]) -> list[Submission]:
-    """The entries with the doubts that only all of them together raise."""
+    # The doubts that only all of them together raise.
     more: dict[int, list[str]] = defaultdict(list)
     for at, doubt in [*_twins(entries), *_costs(entries)]:
         more[at].append(doubt)
-    return [_doubting(each, more[at]) if at in more else each for at, each in enumerate(entries)]
+    return [_doubting(each, more[at]) if at in more else each for at, each in enumerate(entries)], problems
 
 
 def _twins(entries: list[Submission]) -> Iterator[tuple[int, str]]:

@@ -41,7 +41,6 @@ from levelbench.competition.exchange import read_bytes, text_of, unplaced, value
 from levelbench.competition.rulesets import TaskRules, ruleset, task_rules
 from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import RecordError, UsageError
-from levelbench.records.schema import Target
 
 RULESET = "dawnbench-1.0"
 MODES = ("train", "inference")
@@ -77,27 +76,17 @@ TASKS = (
 )
 
 
-def task_in_folder(folder: str) -> DawnTask | None:
-    """The task whose entries lie in a folder of that name."""
-    return next((each for each in TASKS if each.folder == folder), None)
-
-
 def task_called(task: str) -> DawnTask | None:
     """The task that we call ``task``; ``None`` where DAWNBench has none such."""
     return next((each for each in TASKS if each.task == task), None)
 
 
 @cache
-def rules_of(task: str) -> TaskRules:
-    """What the competition's own rules say of the task that we call ``task``."""
-    found = task_rules(ruleset(RULESET), task)
+def rules_of(task: DawnTask) -> TaskRules:
+    """What the competition's own rules say of the task."""
+    found = task_rules(ruleset(RULESET), task.task)
     assert found is not None
     return found
-
-
-def target_of(task: DawnTask) -> Target:
-    """The quality to reach under the competition's own rules."""
-    return rules_of(task.task).target
 
 
 _LONGEST = 80
@@ -117,16 +106,6 @@ def figure(text: str, asked: str, where: str) -> Decimal:
     return value
 
 
-def shifted(value: Decimal, places: int) -> float:
-    """``value`` with its decimal point moved ``places`` to the right, as a double."""
-    return float(value.scaleb(places))
-
-
-def from_hours(value: Decimal) -> float:
-    """Hours to seconds."""
-    return float(value * _HOUR)
-
-
 def to_hours(seconds: float) -> str:
     """The shortest text of hours, of 15 digits or more, that reads as exactly these seconds."""
     if not seconds:
@@ -134,7 +113,7 @@ def to_hours(seconds: float) -> str:
     hours = Decimal(repr(seconds)) / _HOUR
     for digits in range(15, 28):
         short = Decimal(f"{hours:.{digits - 1}e}")
-        if from_hours(short) == seconds:
+        if float(short * _HOUR) == seconds:
             return to_text(short)
     return to_text(hours)
 
@@ -325,8 +304,9 @@ _NAMES = ("author", "framework", "model", "hardware")
 
 def place_of(raw: RawEntry) -> tuple[DawnTask, str]:
     """Task and mode: from the folders an entry lies in, else from its keys and columns. ``RecordError`` for neither."""
-    mode, task = raw.path.parent.name, task_in_folder(raw.path.parent.parent.name)
-    if task is not None and mode in ("train", "inference"):
+    mode = raw.path.parent.name
+    task = next((each for each in TASKS if each.folder == raw.path.parent.parent.name), None)
+    if task is not None and mode in MODES:
         return task, mode
     names = set(raw.record) | set(raw.columns or ())
     found = [each for each in TASKS if each.key in names]
@@ -357,7 +337,7 @@ def build(raw: RawEntry, file: str) -> Submission:
         model=names["model"],
         framework=names["framework"],
         hardware=Hardware(names["hardware"]),
-        target=target_of(task),
+        target=rules_of(task).target,
         clock="dawnbench",
         crossing="first",
         code=Code(url, commit),
@@ -449,12 +429,6 @@ def unit_of(values: list[Decimal], task: DawnTask) -> int:
     return 2 if largest > 2 else 0
 
 
-def as_fraction(value: object, task: DawnTask) -> float | None:
-    """One quality as a share; ``None`` where there is no number."""
-    number = _number(value)
-    return None if number is None else shifted(number, -unit_of([number], task))
-
-
 def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     columns, asked = raw.columns, f"reading {raw.path}"
     if columns is None:
@@ -465,7 +439,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     if not columns["hours"]:
         raise RecordError(asked, "its TSV has no rows", "add one row an epoch")
     shares = {
-        name: [shifted(each, -unit_of(values, task)) for each in values]
+        name: [float(each.scaleb(-unit_of(values, task))) for each in values]
         for name, values in columns.items()
         if name.endswith(("Accuracy", "Score"))
     }
@@ -476,7 +450,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
         if name not in ("epoch", "hours", task.key)
     }
     return SubmittedCurve(
-        time_s=[from_hours(each) for each in columns["hours"]],
+        time_s=[float(each * _HOUR) for each in columns["hours"]],
         quality=shares[task.key],
         epoch=None if epochs is None else [float(each) for each in epochs],
         others=others,
@@ -489,9 +463,10 @@ OUR_NAMES = {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}
 def _inference(record: Mapping[str, object], task: DawnTask) -> Inference:
     """The entry states a mean only: how many answers it is over, and so how long they took, is what the rules say."""
     latency, cost = _number(record.get("latency")), _number(record.get("cost"))
-    mean = None if latency is None else shifted(latency, -3)
-    answers = rules_of(task.task).samples or 0
-    quality = as_fraction(record.get(quality_key(record, task)), task)
+    mean = None if latency is None else float(latency.scaleb(-3))
+    answers = rules_of(task).samples or 0
+    given = _number(record.get(quality_key(record, task)))
+    quality = None if given is None else float(given.scaleb(-unit_of([given], task)))
     return Inference(
         scenario="dawnbench",
         queries=answers,
@@ -523,37 +498,28 @@ def write_entry(submission: Submission, folder: Path, *, stem: str | None = None
     ``stem`` is that of :func:`stem_of` unless another is given. Raises ``UsageError`` for a submission that the
     competition's CI would refuse, with what it lacks.
     """
-    task, mode, texts, losses = encoded(submission)
-    place = folder / task.folder / mode
-    stem = stem or stem_of(submission)
-    paths = [place / f"{stem}{ending}" for ending in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_whole(path, text)
-    return WrittenEntry(paths, losses)
-
-
-def encoded(submission: Submission) -> tuple[DawnTask, str, dict[str, str], list[str]]:
-    """Task, mode, the text of each file by its ending, and the losses."""
     asked = f"writing {submission.model} for DAWNBench"
     task = task_called(submission.task)
     if task is None:
         known = ", ".join(each.task for each in TASKS)
         raise UsageError(asked, f"it has no task {submission.task!r}", f"export entries of {known}")
-    record = _common(submission)
-    texts = {".json": ""}
-    losses = [*_losses(submission)]
+    record, losses, table = _common(submission), [*_losses(submission)], None
     if submission.mode == "training":
         run = _run(submission, asked)
-        missing = [name for name in ("top1",) if task.task == "imagenet" and name not in run.curve.others]
-        if missing:
+        if task.task == "imagenet" and "top1" not in run.curve.others:
             raise UsageError(asked, "its curve has no top1 beside top5", "record both, which that task's TSV must have")
-        texts[".tsv"] = _tsv(run, task, losses)
+        table = _tsv(run, task, losses)
         if submission.price is not None:
             record["costPerHour"] = submission.price.usd_per_hour
     else:
         record.update(_answered(submission, task, asked))
-    texts[".json"] = msgspec.json.format(msgspec.json.encode(record), indent=4).decode() + "\n"
-    return task, "train" if submission.mode == "training" else "inference", texts, losses
+    place = folder / task.folder / ("train" if submission.mode == "training" else "inference")
+    stem = stem or stem_of(submission)
+    text = msgspec.json.format(msgspec.json.encode(record), indent=4).decode() + "\n"
+    paths = [write_whole(place / f"{stem}.json", text)]
+    if table is not None:
+        paths.append(write_whole(place / f"{stem}.tsv", table))
+    return WrittenEntry(paths, losses)
 
 
 def _common(submission: Submission) -> dict[str, object]:

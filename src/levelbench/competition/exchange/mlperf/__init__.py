@@ -19,8 +19,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from levelbench.competition.entries import Submission, SubmittedRun, write_whole
-from levelbench.competition.exchange.mlperf.compliance import LogFinding, check_log, check_seeds
+from levelbench.competition.entries import Submission, write_whole
+from levelbench.competition.exchange import read_bytes
+from levelbench.competition.exchange.mlperf.compliance import check_log, check_seeds
 from levelbench.competition.exchange.mlperf.entries import (
     LoggedEvaluation,
     LoggedRun,
@@ -34,14 +35,12 @@ from levelbench.competition.exchange.mlperf.logs import (
     ORIGIN_KEY,
     SETTINGS_KEY,
     TARGET_KEY,
-    LogEvaluation,
     TrainingLog,
     Tree,
     benchmark,
     json_value,
     number_of,
     parse_log,
-    read_bytes,
     read_log,
     read_tree,
 )
@@ -50,19 +49,8 @@ from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.reader import Record
 from levelbench.records.writer import path_part
 
-__all__ = [
-    "LogEvaluation",
-    "LogFinding",
-    "TrainingLog",
-    "check_log",
-    "check_seeds",
-    "losses_of",
-    "read_log",
-    "read_points",
-    "read_results",
-    "write_log",
-    "write_submission",
-]
+__all__ = ["check_log", "check_seeds", "losses_of", "read_log", "read_points", "read_results", "write_log"]
+__all__ += ["write_submission"]
 
 _LOG = re.compile(r"result_\d{1,6}\.txt")
 
@@ -114,16 +102,20 @@ def _read_group(tree: Tree, folder: PurePosixPath, names: Sequence[PurePosixPath
     )
 
 
-def system_of(tree: Tree, folder: PurePosixPath) -> tuple[dict[str, Any], str | None]:
-    """The description of the system that a folder of logs belongs to, empty if there is none; a doubt about it."""
+def around_results(folder: PurePosixPath) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names above and below the last folder on the way that is called ``results``; none where there is no such."""
     parts = folder.parts
     if "results" not in parts:
-        return {}, None
+        return (), ()
     at = len(parts) - 1 - parts[::-1].index("results")
-    if at + 1 >= len(parts):
-        return {}, None
-    name = PurePosixPath(*parts[:at], "systems", f"{parts[at + 1]}.json")
-    if name not in tree:
+    return parts[:at], parts[at + 1 :]
+
+
+def system_of(tree: Tree, folder: PurePosixPath) -> tuple[dict[str, Any], str | None]:
+    """The description of the system that a folder of logs belongs to, empty if there is none; a doubt about it."""
+    above, below = around_results(folder)
+    name = PurePosixPath(*above, "systems", f"{below[0]}.json") if below else None
+    if name is None or name not in tree:
         return {}, None
     try:
         described = json_value(tree[name].decode("utf-8-sig"))
@@ -145,7 +137,7 @@ def read_points(path: str | Path) -> dict[str, list[ReferencePoint]]:
     asked = f"reading the reference points in {path}"
     do = 'give {"<name>": {"Benchmark": ..., "BS": ..., "Epochs to converge": [...]}, ...}'
     try:
-        said = json_value(read_bytes(path, asked, _LIMIT).decode("utf-8-sig"))
+        said = json_value(read_bytes(path, _LIMIT, asked=asked).decode("utf-8-sig"))
     except ValueError as error:
         raise RecordError(asked, str(error), do) from error
     if not isinstance(said, dict):
@@ -183,32 +175,17 @@ Kind = Literal["start", "end", "point"]
 
 
 def write_log(
-    run: Record | SubmittedRun,
-    path: str | Path,
-    *,
-    submission: Submission | None = None,
-    organisation: str = "not stated",
-    division: str = "open",
-    benchmark: str | None = None,
-    crossing: str | None = None,
+    record: Record, path: str | Path, *, organisation: str = "not stated", benchmark: str | None = None
 ) -> Path:
-    """Write ``run`` to ``path`` as one log, and return the path; the file appears whole or not at all.
+    """Write a record of ours to ``path`` as one log, and return the path; the file appears whole or not at all.
 
-    A ``SubmittedRun`` needs the ``submission`` that it is of, which says who, where and the target; for a record of
-    ours ``organisation`` and ``division`` say so. ``benchmark`` is the name to log, the task's own unless given: the
-    official checker knows only the names of its round. ``crossing`` is the rule that stops the clock: for a record
-    MLPerf's (``first``) unless given, for a submitted run its entry's own. Times are whole milliseconds, as the format
-    has them.
+    The clock and the rule that stops it (the first evaluation at the target) are MLPerf's. ``benchmark`` is the name to
+    log, the task's own unless given: the official checker knows only the names of its round. Times are whole
+    milliseconds, as the format has them.
 
-    Raises ``RecordError`` for a run that has no curve to write, ``StoreError`` where the file cannot be written.
+    Raises ``RecordError`` for a record without a curve, ``StoreError`` where the file cannot be written.
     """
-    if isinstance(run, Record):
-        logged = of_record(run, organisation=organisation, division=division, crossing=crossing or "first")
-    elif submission is not None:
-        logged = of_submission(submission, run, crossing=crossing)
-    else:
-        raise RecordError(f"writing {path}", "a submitted run without its submission", "give the submission as well")
-    return write_whole(Path(path), log_text(logged, benchmark=benchmark))
+    return write_whole(Path(path), log_text(of_record(record, organisation), benchmark))
 
 
 def write_submission(submission: Submission, folder: str | Path) -> list[Path]:
@@ -223,30 +200,26 @@ def write_submission(submission: Submission, folder: str | Path) -> list[Path]:
     logs = [log_text(of_submission(submission, run)) for run in submission.runs]
     organisation = Path(folder) / path_part(submission.author.organisation or submission.author.name)
     system = path_part(submission.hardware.description)
-    write_whole(organisation / "systems" / f"{system}.json", _described(submission))
-    results = organisation / "results" / system / path_part(submission.task)
-    return [write_whole(results / f"result_{number}.txt", text) for number, text in enumerate(logs)]
-
-
-def _described(submission: Submission) -> str:
     hardware = submission.hardware
-    per_node = hardware.accelerators if hardware.nodes in (None, 0, 1) or hardware.accelerators is None else None
-    if per_node is None and hardware.accelerators is not None and hardware.nodes:
-        per_node = hardware.accelerators // hardware.nodes if hardware.accelerators % hardware.nodes == 0 else None
-    fields = {
+    # Of several nodes only where each has as many.
+    per_node, left = divmod(hardware.accelerators or 0, hardware.nodes or 1)
+    described = {
         "submitter": submission.author.organisation or submission.author.name,
         "division": submission.division,
         "system_name": hardware.description,
         "number_of_nodes": hardware.nodes,
-        "accelerators_per_node": per_node,
+        "accelerators_per_node": None if hardware.accelerators is None or left else per_node,
         "accelerator_model_name": hardware.accelerator,
         "host_processor_model_name": hardware.processor,
         "framework": submission.framework,
     }
-    return json.dumps({name: value for name, value in fields.items() if value is not None}, indent=2) + "\n"
+    stated = {name: value for name, value in described.items() if value is not None}
+    write_whole(organisation / "systems" / f"{system}.json", json.dumps(stated, indent=2) + "\n")
+    results = organisation / "results" / system / path_part(submission.task)
+    return [write_whole(results / f"result_{number}.txt", text) for number, text in enumerate(logs)]
 
 
-def log_text(run: LoggedRun, *, benchmark: str | None = None) -> str:
+def log_text(run: LoggedRun, benchmark: str | None = None) -> str:
     """The whole log of one run. Raises ``RecordError`` for times that no clock says."""
     start_s = run.started_s + run.init_s
     times = [start_s, run.stop_s, *(each.time_s for each in run.evaluations)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from levelbench.competition.exchange.mlperf.logs import Dialect, Event, TrainingLog, number_of
+from levelbench.competition.exchange.mlperf.logs import Event, LogEvaluation, TrainingLog, number_of
 
 FORMATS = frozenset(
     {"fp64", "fp32", "tf32", "fp16", "fp8", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16"}
@@ -29,8 +29,7 @@ class State:
     run_started: bool = False
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(NamedTuple):
     """One thing that must hold for every event of a key."""
 
     code: str
@@ -39,28 +38,28 @@ class Test:
     do: str
 
 
-@dataclass(frozen=True)
-class KeyRule:
+class KeyRule(NamedTuple):
     """A key: ``once`` or at least once (``some``, maybe through another key ``instead``), and its tests."""
 
     key: str
     occurs: Literal["once", "some", "any"] = "any"
     instead: str = ""
-    tests: tuple[Test, ...] = field(default=())
+    tests: tuple[Test, ...] = ()
 
 
 def _has(*names: str) -> Callable[[Event, State], bool]:
     return lambda event, _: any(name in event.metadata for name in names)
 
 
+def _figure(value: Any) -> float:
+    """The number, or one that is in no range."""
+    number = number_of(value)
+    return math.nan if number is None else number
+
+
 def _integral(value: Any) -> bool:
-    number = number_of(value)
-    return number is not None and abs(number) < 2**53 and abs(round(number) - number) < 1e-5
-
-
-def _at_least_zero(value: Any) -> bool:
-    number = number_of(value)
-    return number is not None and number >= 0
+    number = _figure(value)
+    return abs(number) < 2**53 and abs(round(number) - number) < 1e-5
 
 
 _NOT_EMPTY = Test("value-empty", lambda event, _: event.value != "", "its value is empty", "log the value")
@@ -92,8 +91,7 @@ _BLOCK = (
     Test(
         "count-range",
         lambda event, _: (
-            (number_of(event.metadata.get("epoch_count", 1)) or 0.0) > 0
-            and _at_least_zero(event.metadata.get("samples_count", 0))
+            _figure(event.metadata.get("epoch_count", 1)) > 0 and _figure(event.metadata.get("samples_count", 0)) >= 0
         ),
         "its epoch_count is not above zero, or its samples_count below it",
         "log the size of the block",
@@ -129,6 +127,11 @@ _DIVISION = Test(
     "its value is neither closed nor open",
     "log the division",
 )
+_INITIALISED = Test(
+    "run-order", lambda _, state: state.init_stopped, "it comes before init_stop", "end initialisation first"
+)
+_STATUS = Test("status-missing", _has("status"), "its metadata has no status", "log success or aborted")
+_WHICH_BLOCK = Test("place-missing", _has("first_epoch_num", "samples_count"), "it does not say which block", _PLACE.do)
 _RUN: tuple[KeyRule, ...] = (
     KeyRule("run_start", "once"),
     KeyRule("run_stop", "once", tests=(_RUNNING,)),
@@ -138,7 +141,7 @@ _RUN: tuple[KeyRule, ...] = (
 _ACCUMULATION = KeyRule(
     "gradient_accumulation_steps",
     "once",
-    tests=(Test("count-range", lambda event, _: (number_of(event.value) or 0) > 0, "it is not above zero", _PLACE.do),),
+    tests=(Test("count-range", lambda event, _: _figure(event.value) > 0, "it is not above zero", _PLACE.do),),
 )
 _COMMON: tuple[KeyRule, ...] = (
     KeyRule("submission_benchmark", "once", tests=(_NOT_EMPTY,)),
@@ -148,28 +151,10 @@ _COMMON: tuple[KeyRule, ...] = (
     KeyRule("cache_clear", "some"),
     KeyRule("init_start", "some", tests=(_INIT_START,)),
     KeyRule("init_stop", "once", tests=_INIT_STOP),
-    KeyRule(
-        "run_start",
-        "once",
-        tests=(
-            Test("run-order", lambda _, s: s.init_stopped, "it comes before init_stop", "end initialisation first"),
-        ),
-    ),
-    KeyRule(
-        "run_stop",
-        "once",
-        tests=(
-            _RUNNING,
-            Test("status-missing", _has("status"), "its metadata has no status", "log success or aborted"),
-        ),
-    ),
+    KeyRule("run_start", "once", tests=(_INITIALISED,)),
+    KeyRule("run_stop", "once", tests=(_RUNNING, _STATUS)),
     KeyRule("block_start", "some", "epoch_start", _BLOCK),
-    KeyRule(
-        "block_stop",
-        "some",
-        "epoch_stop",
-        (Test("place-missing", _has("first_epoch_num", "samples_count"), "it does not say which block", _PLACE.do),),
-    ),
+    KeyRule("block_stop", "some", "epoch_stop", (_WHICH_BLOCK,)),
     KeyRule("epoch_start", tests=(_PLACE,)),
     KeyRule("epoch_stop", tests=(_PLACE,)),
     KeyRule("eval_start", "some", "block_start", (_PLACE,)),
@@ -183,20 +168,16 @@ _COMMON: tuple[KeyRule, ...] = (
 )
 
 
-def rules_for(dialect: Dialect, division: str | None) -> tuple[KeyRule, ...]:
-    """The rows that a log of this dialect and division is held to."""
-    if dialect == "v0.5":
+def _rules_for(log: TrainingLog) -> tuple[KeyRule, ...]:
+    """The rows that a log of its dialect and division is held to."""
+    if log.dialect == "v0.5":
         return _RUN
-    return (*_COMMON, _ACCUMULATION) if division == "closed" and dialect == "mllog" else _COMMON
-
-
-def cap_s(dialect: Dialect, division: str | None) -> float:
-    """How many seconds initialisation may take."""
-    return _INIT_CAP_V06_S if dialect == "v0.6" else INIT_CAP_S.get(division or "", INIT_CAP_S["closed"])
+    return (*_COMMON, _ACCUMULATION) if log.division == "closed" and log.dialect == "mllog" else _COMMON
 
 
 Severity = Literal["error", "warning", "note"]
 
+_Place = Event | LogEvaluation | None
 _CLOCK_SET_S = 1.0
 """Ranks share a log and not a clock: their lines may be out of order by less than this."""
 
@@ -219,25 +200,26 @@ class LogFinding:
 
 
 def _finding(
-    log: TrainingLog, code: str, at: Event | None, found: str, do: str, *, key: str = "", severity: Severity = "error"
+    log: TrainingLog, code: str, at: _Place, found: str, do: str, *, key: str = "", severity: Severity = "error"
 ) -> LogFinding:
     line, key = (None, key) if at is None else (at.line, key or at.key)
     return LogFinding(code, severity, log.name, line, key, found, do)
 
 
-def check_log(log: TrainingLog, *, benchmarks: Collection[str] | None = None) -> list[LogFinding]:
+def check_log(log: TrainingLog) -> list[LogFinding]:
     """The findings about one log, in order of its lines; what is not there comes last.
 
-    ``benchmarks`` are the names that the round has; ``None`` allows any, our own tasks among them. A v0.5 log is held
-    only to what its tags share with later rounds: the run and its evaluations.
+    Any benchmark is allowed, our own tasks among them. A v0.5 log is held only to what its tags share with later
+    rounds: the run and its evaluations.
     """
-    findings = [*_by_line(log, benchmarks), *_own(log)]
+    findings = [*_by_line(log), *_own(log)]
     return sorted(findings, key=lambda finding: (finding.line is None, finding.line or 0)) + list(_by_count(log))
 
 
-def _by_line(log: TrainingLog, benchmarks: Collection[str] | None) -> Iterator[LogFinding]:
-    rules = {rule.key: rule for rule in rules_for(log.dialect, log.division)}
-    state = State(cap_s(log.dialect, log.division))
+def _by_line(log: TrainingLog) -> Iterator[LogFinding]:
+    rules = {rule.key: rule for rule in _rules_for(log)}
+    cap_s = INIT_CAP_S.get(log.division or "", INIT_CAP_S["closed"])
+    state = State(_INIT_CAP_V06_S if log.dialect == "v0.6" else cap_s)
     told: set[str] = set()
     for event in log.events:
         rule = rules.get(event.key)
@@ -247,9 +229,6 @@ def _by_line(log: TrainingLog, benchmarks: Collection[str] | None) -> Iterator[L
             for test in rule.tests:
                 if not test.holds(event, state):
                     yield _finding(log, test.code, event, f"{event.key}: {test.found}", test.do)
-            if event.key == "submission_benchmark" and benchmarks is not None and str(event.value) not in benchmarks:
-                found = f"the round has no benchmark {event.value!r}"
-                yield _finding(log, "benchmark-unknown", event, found, "name one of " + ", ".join(sorted(benchmarks)))
         if event.key == "init_start":
             started = state.init_started_ns
             state.init_started_ns = event.time_ns if started is None else min(event.time_ns, started)
@@ -258,7 +237,7 @@ def _by_line(log: TrainingLog, benchmarks: Collection[str] | None) -> Iterator[L
 
 
 def _by_count(log: TrainingLog) -> Iterator[LogFinding]:
-    for rule in rules_for(log.dialect, log.division):
+    for rule in _rules_for(log):
         events = log.all(rule.key)
         if rule.occurs != "any" and not events and not (rule.instead and log.all(rule.instead)):
             either = f"{rule.key} or {rule.instead}" if rule.instead else rule.key
@@ -286,12 +265,12 @@ def _own(log: TrainingLog) -> Iterator[LogFinding]:
         place = each.samples if each.samples is not None else each.epoch
         if place is not None and place < last.get(each.metric, place):
             found, do = f"training goes back from {last[each.metric]:g} to {place:g}", "log evaluations in order"
-            yield LogFinding("curve-back", "error", log.name, each.line, each.key, found, do)
+            yield _finding(log, "curve-back", each, found, do)
         if place is not None:
             last[each.metric] = place
         if not math.isfinite(each.value):
             found, do = f"{each.key} is {each.value}", "look at the run: it has diverged"
-            yield LogFinding("not-finite", "warning", log.name, each.line, each.key, found, do)
+            yield _finding(log, "not-finite", each, found, do, severity="warning")
 
 
 _KEYS = ("seed", "run_set_random_seed")

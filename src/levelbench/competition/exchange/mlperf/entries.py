@@ -7,16 +7,19 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.competition.checks import instant_of
 from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
     Hardware,
     Origin,
+    Setting,
     Submission,
     SubmittedCurve,
     SubmittedRun,
@@ -29,7 +32,6 @@ from levelbench.competition.exchange.mlperf.logs import (
     ORIGIN_KEY,
     TARGET_KEY,
     Event,
-    LogEvaluation,
     TrainingLog,
     benchmark,
     number_of,
@@ -40,8 +42,12 @@ from levelbench.measure.crossing import RULES, find_crossing
 from levelbench.measure.policies import POLICIES, policy
 from levelbench.records.reader import Record
 from levelbench.records.schema import Target
+from levelbench.report.numbers import plural
 
 _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+_MEMORY = re.compile(r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", re.ASCII)
 
 
 def hardware_of(system: Mapping[str, Any], otherwise: str) -> Hardware:
@@ -49,7 +55,11 @@ def hardware_of(system: Mapping[str, Any], otherwise: str) -> Hardware:
     nodes = _count(system.get("number_of_nodes"))
     each = _count(system.get("accelerators_per_node"))
     sockets, cores = _count(system.get("host_processors_per_node")), _count(system.get("host_processor_core_count"))
-    memory = _memory(system.get("host_memory_capacity"))
+    # Bytes of one node ("1.5 TB").
+    stated = re.fullmatch(
+        r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", str(system.get("host_memory_capacity")), re.ASCII
+    )
+    memory = None if stated is None else round(float(stated[1]) * _BYTES[stated[2].upper()])
     return Hardware(
         description=text_of(system.get("system_name")) or otherwise,
         nodes=nodes,
@@ -68,17 +78,6 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6 else None
 
 
-def _memory(value: Any) -> int | None:
-    """Bytes of one node ("1.5 TB"); ``None`` for any other words."""
-    match = (
-        re.fullmatch(r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", value, re.ASCII)
-        if isinstance(value, str)
-        else None
-    )
-    return None if match is None else round(float(match[1]) * _BYTES[match[2].upper()])
-
-
-Setting = int | float | str | bool
 _BATCH = ("global_batch_size", "batch")
 
 
@@ -123,11 +122,10 @@ class LoggedRun(Struct, frozen=True):
     origin: dict[str, str | list[str]] | None = None
 
 
-def of_record(record: Record, *, organisation: str, division: str = "open", crossing: str = "first") -> LoggedRun:
-    """What the log of a record of ours says; the clock is MLPerf's, whatever the record's own.
+def of_record(record: Record, organisation: str) -> LoggedRun:
+    """What the log of a record of ours says; the clock is MLPerf's, whatever the record's own, and so is the crossing.
 
-    ``crossing`` is the rule by which it arrived: MLPerf's is the first evaluation at the target. Only a run that is
-    done can have arrived. Raises ``RecordError`` for a record without an evaluation.
+    Only a run that is done can have arrived. Raises ``RecordError`` for a record without an evaluation.
     """
     specification, end = record.header.specification, record.end
     if not record.evaluations:
@@ -135,7 +133,7 @@ def of_record(record: Record, *, organisation: str, division: str = "open", cros
         raise RecordError(asked, "it has no evaluation", "export runs that were evaluated")
     clock = policy("mlperf")
     qualities = [each.quality.get(specification.target.split, math.nan) for each in record.evaluations]
-    found = _first_at(qualities, specification.target, crossing) if record.status == "done" else None
+    found = _first_at(qualities, specification.target, "first") if record.status == "done" else None
     kept = record.evaluations if found is None else record.evaluations[: found + 1]
     evaluations, before = [], 0
     for each, quality in zip(kept, qualities, strict=False):
@@ -152,7 +150,7 @@ def of_record(record: Record, *, organisation: str, division: str = "open", cros
         benchmark=specification.task,
         organisation=organisation,
         platform=specification.device,
-        division=division,
+        division="open",
         target=specification.target,
         evaluations=evaluations,
         success=found is not None,
@@ -170,19 +168,18 @@ def of_record(record: Record, *, organisation: str, division: str = "open", cros
             "framework": specification.framework,
             "hardware": specification.device,
             "clock": "mlperf",
-            "crossing": crossing,
+            "crossing": "first",
         },
         error=end.error if end is not None else "the run was interrupted",
     )
 
 
-def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str | None = None) -> LoggedRun:
-    """What the log of one run of a submission says, on the submission's own clock.
+def of_submission(submission: Submission, run: SubmittedRun) -> LoggedRun:
+    """What the log of one run of a submission says, on the submission's own clock and by its own crossing rule.
 
-    ``crossing`` is the rule by which it arrived, the entry's own unless given. The clock stops at the run's stated time
-    where that lies between the evaluation that crossed and the next (other systems stop it when they say so), else at
-    that evaluation. A run that does not claim to have arrived is written as aborted. Raises ``RecordError`` for a run
-    without a curve.
+    The clock stops at the run's stated time where that lies between the evaluation that crossed and the next (other
+    systems stop it when they say so), else at that evaluation. A run that does not claim to have arrived is written as
+    aborted. Raises ``RecordError`` for a run without a curve.
     """
     curve = run.curve
     lengths = {len(each) for each in (curve.quality, curve.epoch, curve.samples) if each}
@@ -190,16 +187,13 @@ def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str | 
         found = "its curve is empty" if not curve.time_s else "its curve's columns differ in length"
         raise RecordError("writing a submission as MLPerf logs", found, "correct it: `levelbench board check`")
     arrived = run.status == "done" and run.reached is not False
-    at = _first_at(curve.quality, submission.target, crossing or crossing_of(submission)) if arrived else None
+    at = _first_at(curve.quality, submission.target, crossing_of(submission)) if arrived else None
     count = len(curve.time_s) if at is None else at + 1
+    nothing = [None] * count
+    columns = (curve.time_s, curve.quality, curve.epoch or nothing, curve.samples or nothing)
     evaluations = [
-        LoggedEvaluation(
-            curve.time_s[i],
-            curve.quality[i],
-            epoch=curve.epoch[i] if curve.epoch else None,
-            samples=curve.samples[i] if curve.samples else None,
-        )
-        for i in range(count)
+        LoggedEvaluation(time_s, quality, epoch=epoch, samples=samples)
+        for time_s, quality, epoch, samples in islice(zip(*columns, strict=False), count)
     ]
     stop_s, stated = evaluations[-1].time_s, run.time_to_target_s
     if at is not None and stated is not None:
@@ -251,12 +245,8 @@ def _first_at(qualities: list[float], target: Target, crossing: str) -> int | No
 
 
 def _epoch_s(started: str | None) -> float:
-    try:
-        moment = datetime.fromisoformat(started or "")
-    except ValueError:
-        return 0.0
-    # Without a zone it is not known which instant a time means.
-    return moment.timestamp() if moment.tzinfo is not None else 0.0
+    moment = instant_of(started or "")
+    return 0.0 if moment is None else moment.timestamp()
 
 
 def _batch(settings: Mapping[str, Setting]) -> int | None:
@@ -280,29 +270,25 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
     Its own statement counts first (ours write one, v0.5 logs ``eval_target``), then the benchmark's. Raises
     ``RecordError`` where neither says one.
     """
-    stated = log.value(TARGET_KEY)
+    stated, asked = log.value(TARGET_KEY), f"reading {log.name}"
     if isinstance(stated, dict):
-        return _stated_target(stated, f"reading {log.name}"), ""
+        try:
+            target = msgspec.convert(stated, Target)
+        except (msgspec.ValidationError, OverflowError) as error:
+            found = f"its {TARGET_KEY} is no target ({error})"
+            raise RecordError(asked, found, "correct or remove the line") from error
+        if not all(math.isfinite(each) for each in (target.threshold, target.low, target.high or 0.0)):
+            raise RecordError(asked, f"its {TARGET_KEY} is not finite", "correct or remove the line")
+        return target, ""
     known = benchmark(log.benchmark)
     if known is None:
         found = f"{log.benchmark or 'no benchmark'!r} is not a benchmark of MLPerf, and the log states no target"
-        raise RecordError(f"reading {log.name}", found, f"log the target under {TARGET_KEY}")
+        raise RecordError(asked, found, f"log the target under {TARGET_KEY}")
     target = known.metrics[0].target()
     own = number_of(log.value("eval_target")) if log.dialect == "v0.5" else None
     if own is not None and math.isfinite(own):
         target = msgspec.structs.replace(target, threshold=own)
     return target, known.metrics[0].logged
-
-
-def _stated_target(stated: dict[str, Any], asked: str) -> Target:
-    try:
-        target = msgspec.convert(stated, Target)
-    except (msgspec.ValidationError, OverflowError) as error:
-        found = f"its {TARGET_KEY} is no target ({error})"
-        raise RecordError(asked, found, "correct or remove the line") from error
-    if not all(math.isfinite(each) for each in (target.threshold, target.low, target.high or 0.0)):
-        raise RecordError(asked, f"its {TARGET_KEY} is not finite", "correct or remove the line")
-    return target
 
 
 def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
@@ -355,8 +341,11 @@ def _curve(log: TrainingLog, logged: str) -> tuple[SubmittedCurve, list[str]]:
     known = benchmark(log.benchmark)
     names = {each.logged: each.name for each in known.metrics} if known is not None else {}
     for name in (each for each in metrics if each != shown):
-        column = _beside(finite, [each for each in log.evaluations if each.metric == name])
-        if column is None:
+        # The values of another metric at the same places; in the curve only if it has one finite value for each.
+        beside = [each for each in log.evaluations if each.metric == name and math.isfinite(each.value)]
+        places = {(each.epoch, each.samples): each.value for each in beside}
+        column = [places[at] for each in finite if (at := (each.epoch, each.samples)) in places]
+        if len(column) < len(finite):
             suspect.append(f"{name} was not logged with every evaluation and is not in the curve")
         else:
             others[names.get(name, name)[:200] or "unnamed"] = column
@@ -368,14 +357,6 @@ def _curve(log: TrainingLog, logged: str) -> tuple[SubmittedCurve, list[str]]:
         others=others,
     )
     return curve, suspect
-
-
-def _beside(curve: Sequence[LogEvaluation], other: Sequence[LogEvaluation]) -> list[float] | None:
-    """The values of another metric at the places of ``curve``; ``None`` unless it has one finite value for each."""
-    places = {(each.epoch, each.samples): each.value for each in other if math.isfinite(each.value)}
-    found = [places.get((each.epoch, each.samples)) for each in curve]
-    values = [value for value in found if value is not None]
-    return values if len(values) == len(curve) else None
 
 
 def _moment(event: Event | None) -> datetime | None:
@@ -416,7 +397,11 @@ def submission_of(
     task = first.benchmark or _NOT_STATED
     moments = [moment for log in logs if (moment := _moment(log.run_stop or log.run_start)) is not None]
     organisation = text_of(described.get("submitter")) or first.organisation or _NOT_STATED
-    stated = fields or {}
+    # The hyperparameters that all runs share.
+    settings = first.hyperparameters
+    agreed = {
+        name: each for name, each in settings.items() if all(log.hyperparameters.get(name) == each for log in logs)
+    }
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=_known(entry.get("ruleset"), ruleset_ids(), RULESET),
@@ -432,12 +417,12 @@ def submission_of(
         clock=_known(entry.get("clock"), POLICIES, "mlperf"),
         crossing=_known(entry.get("crossing"), RULES, "first"),
         runs=runs,
-        settings=_agreed(logs),
+        settings=agreed,
         origin=Origin(
             format=f"mlperf-{first.dialect}",
             file=file,
-            doubts=[each[:4000] for each in (*doubts, *kept, *_doubts(logs, described))],
-            fields=dict(stated),
+            doubts=[each[:4000] for each in (*doubts, *kept, *_doubts(logs, described, agreed))],
+            fields=dict(fields or {}),
         ),
     )
 
@@ -447,13 +432,7 @@ def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
     return stated if stated is not None and stated in names else otherwise
 
 
-def _agreed(logs: Sequence[TrainingLog]) -> dict[str, int | float | str | bool]:
-    """The hyperparameters that all runs share."""
-    first = logs[0].hyperparameters
-    return {name: value for name, value in first.items() if all(log.hyperparameters.get(name) == value for log in logs)}
-
-
-def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any]) -> Iterator[str]:
+def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any], agreed: Mapping[str, Setting]) -> Iterator[str]:
     known = benchmark(logs[0].benchmark)
     if known is not None and len(logs) != known.runs:
         yield f"{len(logs)} runs, and the benchmark asks for {known.runs}"
@@ -462,7 +441,7 @@ def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any]) -> Iterat
         if len(values) > 1:
             yield f"the runs do not agree about {what}: {', '.join(sorted(map(str, values)))}"
     names = {name for log in logs for name in log.hyperparameters}
-    differ = sorted(name for name in names - set(_agreed(logs)) if name != "global_batch_size")
+    differ = sorted(name for name in names - agreed.keys() if name != "global_batch_size")
     if differ:
         yield f"the runs do not agree about {', '.join(differ)}"
     if not described:
@@ -485,11 +464,11 @@ _OF_RUNS = ("phases_s", "energy_j", "peak_memory_bytes", "test_quality", "suspec
 
 
 def losses_of(submission: Submission) -> list[str]:
-    """Each by its field, what changes the meaning of the time first."""
-    return [*_meaning(submission), *_places(submission), *_runs(submission)]
+    """What a log cannot say of an entry, each by its field, what changes the meaning of the time first."""
+    return list(_losses(submission))
 
 
-def _meaning(submission: Submission) -> Iterator[str]:
+def _losses(submission: Submission) -> Iterator[str]:
     crossing = crossing_of(submission)
     if submission.ruleset != RULESET:
         yield f"ruleset: {submission.ruleset}, which only levelbench reads back"
@@ -500,24 +479,18 @@ def _meaning(submission: Submission) -> Iterator[str]:
         stated = submission.crossing or "not stated"
         stops = "at the first evaluation at the target" if crossing == "first" else f"where the rule {crossing!r} does"
         yield f"crossing: {stated}; run_stop stands {stops}, MLPerf's at the first evaluation at the target"
-
-
-def _places(submission: Submission) -> Iterator[str]:
     for name, placed in _PLACED.items():
         yield from unplaced(getattr(submission, name), name, placed)
     provenance = submission.provenance
-    stated = {
+    further = {
         "price": submission.price,
         "provenance": any(getattr(provenance, each) for each in provenance.__struct_fields__),
         "notes": submission.notes,
     }
-    yield from (name for name, value in stated.items() if value)
-    origin = submission.origin
-    if origin is not None:
-        yield f"cache_clear, init_start, init_stop: {origin.format} does not say them, so MLPerf's checker refuses it"
-
-
-def _runs(submission: Submission) -> Iterator[str]:
+    yield from (name for name, value in further.items() if value)
+    if submission.origin is not None:
+        system = submission.origin.format
+        yield f"cache_clear, init_start, init_stop: {system} does not say them, so MLPerf's checker refuses it"
     for each in _OF_RUNS:
         if any(getattr(run, each) not in (None, [], {}) for run in submission.runs):
             yield f"runs.{each}"
@@ -528,7 +501,7 @@ def _runs(submission: Submission) -> Iterator[str]:
     after = 0
     for run in submission.runs:
         arrived = run.status == "done" and run.reached is not False
-        at = _first_at(run.curve.quality, submission.target, crossing_of(submission)) if arrived else None
+        at = _first_at(run.curve.quality, submission.target, crossing) if arrived else None
         after += 0 if at is None else len(run.curve.quality) - 1 - at
     if after:
-        yield f"runs.curve: {after} {'evaluation' if after == 1 else 'evaluations'} after the clock stopped"
+        yield f"runs.curve: {plural(after, 'evaluation')} after the clock stopped"

@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.exchange import text_of
+from levelbench.competition.entries import Setting
+from levelbench.competition.exchange import read_bytes, text_of
 from levelbench.errors import RecordError
 from levelbench.records.reader import open_record
 from levelbench.records.schema import Target
@@ -48,6 +49,7 @@ _MLP = re.compile(
 _DEFERRED = re.compile(r"\[[0-9a-f-]{8,40}\]")
 """A value that v0.5 printed from inside a graph, for a tag that was announced before."""
 _KINDS: dict[str, Kind] = {"INTERVAL_START": "start", "INTERVAL_END": "end", "POINT_IN_TIME": "point"}
+_GIVE = "give a file that MLPerf logging wrote"
 _LATEST_MS = 2**53
 """Beyond this a float no longer holds every millisecond, and no clock says it (the year 287396)."""
 
@@ -69,17 +71,8 @@ class Event:
     namespace: str = ""
 
 
-@dataclass(frozen=True)
-class Scan:
-    """What a log holds: events of one dialect in order, and notes about what was passed over."""
-
-    dialect: Dialect
-    events: tuple[Event, ...]
-    notes: tuple[str, ...]
-
-
-def scan(file: BinaryIO, asked: str) -> Scan:
-    """The events of an open log, decoded as latin-1 as the official parser does.
+def parse_log(file: BinaryIO, name: str, asked: str) -> TrainingLog:
+    """The log in an open file, decoded as latin-1 as the official parser does.
 
     A log that mixes dialects is read in its newest one; a line that repeats an event word for word (printed and logged,
     or by another rank at the same instant) counts once. Both are notes. Raises ``RecordError`` (about ``asked``) for a
@@ -89,7 +82,8 @@ def scan(file: BinaryIO, asked: str) -> Scan:
     seen: set[str] = set()
     repeated = deferred = 0
     for number, text in _lines(file, asked):
-        dialect, rest = _split(text)
+        said = ((each, text.rpartition(token)[2].strip()) for each, token in _TOKENS if token in text)
+        dialect, rest = next(said, (None, ""))
         if dialect is None:
             continue
         if dialect == "v0.5" and _DEFERRED.match(rest):
@@ -102,7 +96,7 @@ def scan(file: BinaryIO, asked: str) -> Scan:
         if len(seen) > EVENT_LIMIT:
             raise RecordError(asked, f"it has more than {EVENT_LIMIT} events", "give the log of one training run")
         try:
-            found[dialect].append(parse(dialect, rest, number))
+            found[dialect].append(_PARSERS[dialect](rest, number))
         except ValueError as error:
             raise RecordError(asked, f"line {number} is broken ({error})", "correct or remove the line") from error
     used = next((dialect for dialect, events in found.items() if events), None)
@@ -114,10 +108,7 @@ def scan(file: BinaryIO, asked: str) -> Scan:
     }
     others = sum(len(events) for dialect, events in found.items() if dialect != used)
     notes[f"{others} events of another dialect than {used} are not read"] = others
-    return Scan(used, tuple(found[used]), tuple(note for note, count in notes.items() if count))
-
-
-_GIVE = "give a file that MLPerf logging wrote"
+    return TrainingLog(name, used, tuple(found[used]), tuple(note for note, count in notes.items() if count))
 
 
 def _lines(file: BinaryIO, asked: str) -> Iterator[tuple[int, str]]:
@@ -132,22 +123,6 @@ def _lines(file: BinaryIO, asked: str) -> Iterator[tuple[int, str]]:
         # A carriage return ends a line too: progress bars share theirs with what comes after them.
         for text in line.decode("latin-1").split("\r"):
             yield number, text
-
-
-def _split(text: str) -> tuple[Dialect | None, str]:
-    """The dialect and what follows its token, the last one in the line; the dialect is ``None`` without a token."""
-    if ":::ML" not in text:
-        return None, ""
-    for dialect, token in _TOKENS:
-        _, mark, rest = text.rpartition(token)
-        if mark:
-            return dialect, rest.strip()
-    return None, ""
-
-
-def parse(dialect: Dialect, rest: str, number: int) -> Event:
-    """The event that ``rest``, what follows the token in line ``number``, says; ``ValueError`` with the reason."""
-    return {"mllog": _parse_mllog, "v0.6": _parse_mll, "v0.5": _parse_mlp}[dialect](rest, number)
 
 
 def _parse_mllog(rest: str, number: int) -> Event:
@@ -207,6 +182,10 @@ def _parse_mlp(rest: str, number: int) -> Event:
     return Event(number, _nanoseconds(match["time"]), tag, value, metadata, _kind_of(tag), match["benchmark"])
 
 
+_PARSERS: dict[Dialect, Callable[[str, int], Event]] = {"mllog": _parse_mllog, "v0.6": _parse_mll, "v0.5": _parse_mlp}
+"""What makes an event of what follows the token in a line, and the line's number; ``ValueError`` with the reason."""
+
+
 def _lenient(text: str) -> Any:
     """JSON, or the text itself: v0.5 never said what a value may be, and submitters wrote Python's ``True``."""
     try:
@@ -257,15 +236,6 @@ Tree = dict[PurePosixPath, bytes]
 """Contents by path, relative to the tree's root."""
 
 
-def read_bytes(path: Path, asked: str, limit: int = FILE_LIMIT) -> bytes:
-    """The content of a regular file; ``RecordError`` if it is larger than ``limit`` bytes or none."""
-    with open_record(path, asked) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise RecordError(asked, f"it is larger than {limit} bytes", "give a smaller file")
-    return content
-
-
 def read_tree(path: Path, wanted: re.Pattern[str], asked: str) -> Tree:
     """The files below ``path`` whose name matches ``wanted``, and the JSON files of systems and scalings.
 
@@ -273,10 +243,10 @@ def read_tree(path: Path, wanted: re.Pattern[str], asked: str) -> Tree:
     Raises ``RecordError`` for a path that is none of them, an archive that is damaged, and beyond the limits.
     """
     if path.is_dir():
-        return {name: read_bytes(path / name, f"reading {path / name}", _limit(name)) for name in _walk(path, wanted)}
+        return {name: read_bytes(path / name, _limit(name)) for name in _walk(path, wanted)}
     if path.name.endswith((".tar", ".tar.gz", ".tgz")):
         return _read_archive(path, wanted, asked)
-    return {PurePosixPath(path.name): read_bytes(path, asked)}
+    return {PurePosixPath(path.name): read_bytes(path, FILE_LIMIT, asked=asked)}
 
 
 def _wanted(name: PurePosixPath, logs: re.Pattern[str]) -> bool:
@@ -406,7 +376,6 @@ _EVALUATIONS = ("eval_accuracy", "eval_error")
 _SEEDS = ("seed", "run_set_random_seed")
 _BATCH = ("global_batch_size", "input_batch_size")
 _HYPERPARAMETERS = ("opt_", "model_hp_", "gradient_accumulation_steps", "micro_batch_size", "max_sequence_length")
-Setting = int | float | str | bool
 _LONGEST = 4000
 
 
@@ -564,12 +533,6 @@ def read_log(path: str | Path) -> TrainingLog:
     asked = f"reading the MLPerf log {path}"
     with open_record(path, asked) as file:
         return parse_log(file, path.name, asked)
-
-
-def parse_log(file: BinaryIO, name: str, asked: str) -> TrainingLog:
-    """The log in an open file; raises as ``read_log`` does."""
-    found = scan(file, asked)
-    return TrainingLog(name, found.dialect, found.events, found.notes)
 
 
 def _values(event: Event, origin: int) -> Iterable[LogEvaluation]:
