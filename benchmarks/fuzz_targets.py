@@ -16,10 +16,11 @@ from levelbench.claims.reading.claim_file import read_claim
 from levelbench.competition import exchange
 from levelbench.competition.entries import encode, read_submission
 from levelbench.competition.exchange import algoperf
-from levelbench.competition.exchange.dawnbench import read_entry, write_entry
-from levelbench.competition.exchange.loadgen import read_answers, read_detail, read_summary
+from levelbench.competition.exchange.dawnbench import read_entry
+from levelbench.competition.exchange.dawnbench.entries import write_entry
+from levelbench.competition.exchange.loadgen import parse_answers, parse_detail, parse_summary
 from levelbench.competition.exchange.mlperf import check_log, read_log, read_points, read_results, write_submission
-from levelbench.competition.leaderboard import BOARD, check, check_folder
+from levelbench.competition.leaderboard import BOARD, check, checked_folder
 from levelbench.competition.rulesets import read_ruleset
 from levelbench.competition.signatures import AUTHORS, ENDING, available, new_key, sign
 
@@ -95,13 +96,16 @@ def _scored(root: Path) -> object:
 
 def _loadgen(folder: Path) -> Iterator[Reader]:
     for name, text, read in (
-        ("mlperf_log_summary.txt", SUMMARY, read_summary),
-        ("mlperf_log_detail.txt", DETAIL, read_detail),
-        ("mlperf_log_accuracy.json", ANSWERS, read_answers),
+        ("mlperf_log_summary.txt", SUMMARY, parse_summary),
+        ("mlperf_log_detail.txt", DETAIL, parse_detail),
+        ("mlperf_log_accuracy.json", ANSWERS, parse_answers),
     ):
         path = folder / name
         path.write_text(text)
-        yield Reader(f"loadgen-{path.stem}", path, path.read_bytes(), lambda path=path, read=read: read(path))
+        content = path.read_bytes
+        yield Reader(
+            f"loadgen-{path.stem}", path, content(), lambda read=read, content=content: read(content(), "fuzz")
+        )
 
 
 def _mlperf(folder: Path, log: bytes) -> Iterator[Reader]:
@@ -145,4 +149,6 @@ def _leaderboard(root: Path) -> Iterator[Reader]:
         (root / name).write_text(text)
     beside = place.with_name(place.name + ENDING)
     for path in [*(root / name for name in files), *([beside] if beside.exists() else [])]:
-        yield Reader(f"board-{path.name}", path, path.read_bytes(), lambda: check_folder(root, today=date(2026, 1, 1)))
+        yield Reader(
+            f"board-{path.name}", path, path.read_bytes(), lambda: checked_folder(root, today=date(2026, 1, 1))
+        )

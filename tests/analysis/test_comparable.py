@@ -132,6 +132,14 @@ def test_runs_of_other_seeds_with_the_same_losses_are_a_doubt(run, group):
     assert said.startswith("3 of 3 runs of b have other seeds and the same losses to the last digit")
 
 
+def test_runs_that_all_have_the_same_qualities_are_a_doubt(run, group):
+    a = [run(1.0 + seed / 10, seed=seed, qualities_digest=f"{seed // 2}") for seed in range(4)]
+    b = [run(1.1 + seed / 10, seed=seed, qualities_digest="1") for seed in range(4)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
+    (said,) = [each for each in found if "the same qualities" in each]
+    assert said.startswith("all 4 runs of b have the same qualities to the last digit")
+
+
 def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
     a, b = sides()
     cut = replace(b, unfinished=(run(1.0, seed=9, status="interrupted"),))

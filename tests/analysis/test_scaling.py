@@ -1,5 +1,7 @@
 """Efficiencies against closed forms, and what is not claimed."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
@@ -112,3 +114,23 @@ def test_no_efficiency_to_accuracy_where_a_run_missed(point):
 def test_one_run_has_a_value_and_no_spread(point):
     _, two = found(point(1, [4.0]), point(2, [2.0])).points
     assert (two.to_accuracy.value, two.to_accuracy.low) == (1.0, None)
+
+
+def test_points_that_did_not_take_turns_have_no_interval(point, run):
+    one, two = point(1, [4.0, 4.4, 4.2, 4.1]), point(2, [2.0, 2.2, 2.1, 2.3])
+    later = [msgspec.structs.replace(each, started="2026-11-02T00:00:00+00:00") for each in two[0].runs]
+    two = (dataclasses.replace(two[0], runs=tuple(later)), two[1])
+    result = found(one, two)
+    efficiency = result.points[1].to_accuracy
+    assert efficiency.value == pytest.approx(0.97, abs=0.03)
+    assert efficiency.low is None
+    assert "not interleaved" in efficiency.reason
+    assert any("not interleaved" in each for each in result.warnings)
+
+
+def test_what_the_gate_finds_between_a_point_and_its_base_is_a_warning(point):
+    one, two = point(1, [4.0, 4.4, 4.2]), point(2, [2.0, 2.2, 2.1])
+    other = {**two[0].runs[0].environment, "machine": {"id": "m2", "cores_allowed": 64}}
+    elsewhere = [msgspec.structs.replace(each, environment=other) for each in two[0].runs]
+    result = found(one, (dataclasses.replace(two[0], runs=tuple(elsewhere)), two[1]))
+    assert any("different machines" in each for each in result.warnings)

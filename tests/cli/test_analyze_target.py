@@ -86,7 +86,7 @@ def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this
     assert "10 wanted · 0 done · 10 to go" in err
     assert "propose: target=0.9" in out
     assert 'evaluate_every="' in out
-    assert "levelbench run 'digits[framework=numpy,recipe=mlp,hidden=32]' --target 0.9" in out
+    command = "levelbench run 'digits[framework=numpy,recipe=mlp,hidden=32]' --target 0.9" in out
     assert ", chosen" in out
     code, out, err = call(*WORDS, "--store", folder, "--json")
     found = json.loads(out)
@@ -96,6 +96,8 @@ def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this
     assert found["propose"][0] == f"target={found['target']['target']:g}"
     assert found["cadence"]["cost"] <= 0.05
     assert found["runs"]["n"] == 10
+    # On a machine that is busy enough no number of runs will do.
+    assert command == (found["runs"]["needed"] is not None)
 
 
 @pytest.mark.parametrize(

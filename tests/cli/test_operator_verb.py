@@ -120,7 +120,7 @@ def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(tmp_p
     words = [sys.executable, "-c", WITH_CEILINGS, *RELU, "-n", "1", "--store", str(tmp_path)]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(600):
+        for _ in range(6000):
             if list(tmp_path.rglob("*-s0-*.jsonlines")) or process.poll() is not None:
                 break
             time.sleep(0.02)

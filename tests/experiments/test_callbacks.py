@@ -215,8 +215,24 @@ def test_a_metric_may_have_another_name(trainers, track, record):
 
 
 def test_a_metric_that_is_not_logged_is_named_with_those_that_are(trainers, track):
-    with pytest.raises(UsageError, match="logs train_loss, val_acc"), track() as run:
-        lightning(run.callback("lightning"), [0.5], metric="val_acc")
+    with pytest.raises(UsageError, match="logs train_loss, val_top1"), track() as run:
+        lightning(run.callback("lightning"), [0.5], metric="val_top1")
+
+
+def test_what_lightning_logs_in_training_is_no_quality(trainers, track, record):
+    with track() as run:
+        callback = run.callback("lightning")
+        loop = SimpleNamespace(epoch_loop=SimpleNamespace(batch_idx=1))
+        trainer = SimpleNamespace(sanity_checking=False, should_stop=False, num_training_batches=2, fit_loop=loop)
+        trainer.current_epoch, trainer.callback_metrics = 0, {"accuracy": 0.99}
+        callback.on_train_start(trainer, None)
+        for quality in (0.5, 0.5):
+            callback.on_train_batch_end(trainer, None, None, [[0]], 1)
+            callback.on_validation_start(trainer, None)
+            trainer.callback_metrics = {"accuracy": 0.99, "val_accuracy": quality}
+            callback.on_validation_end(trainer, None)
+            trainer.current_epoch += 1
+    assert [each.quality["validation"] for each in record().evaluations] == [0.5, 0.5]
 
 
 def test_the_quality_on_training_data_is_not_taken_for_that_on_held_out_data(trainers, track, record):

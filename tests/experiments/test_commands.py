@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments.commands import carry_out_command, doubts_of, failure_of, make_command, numbered
+from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.records.commands import CommandRecord, summarise_commands
 
 PYTHON = sys.executable
@@ -97,6 +98,21 @@ def test_much_output_is_thrown_away_and_only_the_last_of_the_errors_is_kept(wher
     ended = carried_out(text)
     assert ended.exit_code == 0
     assert len(ended.errors) <= 4096
+
+
+def test_the_processor_time_of_workers_that_outlive_their_program_is_no_load_of_others(tmp_path):
+    program = tmp_path / "loads.py"
+    program.write_text(
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+        "began = time.monotonic()\n"
+        "while time.monotonic() - began < 0.6: time.sleep(0.01)\n"
+    )
+    before_s = own_cpu_s()
+    ended = carry_out_command(make_command(f"{sys.executable} {program}", tmp_path))
+    assert ended.left
+    # What is left of a core is the machine's; a busy one gives a part of it.
+    assert own_cpu_s() - before_s > ended.user_s + 0.1
 
 
 def test_a_child_that_has_ended_by_itself_was_not_left_behind():

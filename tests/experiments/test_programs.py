@@ -108,6 +108,27 @@ def test_a_progress_bar_that_shows_the_same_value_tells_it_once():
     assert shown == [(0.95, None), None, None]
 
 
+def test_a_progress_bar_shows_the_quality_of_the_epoch_before_until_there_is_another():
+    printed = Printed(ACCURACY)
+    bar = "Epoch {}: {}%|###| 17/17 [00:00<00:00, accuracy={}]\r"
+    shown = [(1, 100, 0.5), (2, 0, 0.5), (2, 100, 0.5), (2, 100, 0.7), (3, 0, 0.7), (3, 100, 0.8)]
+    told = [printed.read(bar.format(*each)) for each in shown]
+    assert [each for each in told if each] == [(0.5, 1), (0.7, 2), (0.8, 3)]
+    assert printed.doubts() == []
+    assert [printed.read(bar.format(epoch, 0, 0.8)) for epoch in (4, 5)] == [None, None]
+    assert "one quality for several epochs" in printed.doubts()[0]
+
+
+@pytest.mark.parametrize(
+    "rank", ["[rank {}] epoch", "local_rank={} epoch", "[default{}]:epoch", "[1,{}]<stdout>:epoch"]
+)
+def test_of_several_ranks_the_first_is_read(rank):
+    printed = Printed(ACCURACY)
+    lines = [f"{rank.format(number)} {epoch} accuracy: 0.{epoch}{number}" for epoch in (1, 2) for number in (0, 1)]
+    assert [printed.read(line) for line in lines] == [(0.10, 1), None, (0.20, 2), None]
+    assert "2 ranks tell their quality: that of rank 0 was read" in printed.doubts()
+
+
 @pytest.mark.parametrize(
     "pattern", [r"acc=([\d.]+)", r"acc=(?P<quality>[\d.]+)", r"(?P<epoch>\d+) acc=(?P<quality>\S+)"]
 )

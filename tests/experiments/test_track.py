@@ -198,6 +198,19 @@ def test_a_loader_that_raises_leaves_the_phase_of_before(track, record):
     assert record().end.phases_ns["data"] < 0.04e9
 
 
+def test_starting_a_loader_is_waiting_for_data(track, record):
+    class Loader:
+        def __iter__(self):
+            time.sleep(0.05)
+            return iter([[1]])
+
+    with track() as run:
+        for _ in run.data(Loader()):
+            pass
+        run.evaluate(0.2)
+    assert record().end.phases_ns["data"] > 0.045e9
+
+
 def test_a_loop_that_is_left_early_counts_the_step_it_was_in(track, record):
     with track() as run:
         for number, _ in enumerate(run.data([[0]] * 9)):

@@ -442,3 +442,23 @@ def test_runs_that_took_a_tenth_are_no_accidents(paired):
     assert "which decide" in found.reason
     # What took ten times as long may be one.
     assert verdict(a, [*b[:7], 10.0], paired=paired).kind is VerdictKind.SLOWER
+
+
+@pytest.mark.parametrize(("n", "trials", "most"), [(5, 200, 0.15), (60, 200, 0.12)])
+def test_a_long_tail_of_one_arm_is_seldom_taken_for_a_difference(n, trials, most):
+    random, wrong = np.random.default_rng(4), 0
+    for _ in range(trials):
+        tailed, tight = np.exp(0.1 * (random.exponential(size=n) - 1)), np.exp(0.01 * random.normal(size=n))
+        wrong += verdict(tailed, tight, paired=True).kind in (VerdictKind.FASTER, VerdictKind.SLOWER)
+    assert stats.binomtest(wrong, trials, most, alternative="greater").pvalue > 1e-2
+
+
+@pytest.mark.parametrize("n", [10, 30])
+def test_the_interval_of_unequal_spreads_covers_where_runs_were_given_up(n):
+    random, trials, held = np.random.default_rng(5), 80, 0
+    for _ in range(trials):
+        arms = [np.exp(spread * random.normal(size=n)) for spread in (0.1, 0.4)]
+        times = [[time if time <= 1.2 else None for time in arm] for arm in arms]
+        found = verdict(*times, censored_at_a=[1.2] * times[0].count(None), censored_at_b=[1.2] * times[1].count(None))
+        held += (found.low or 0.0) <= 1.0 <= (found.high or math.inf)
+    assert stats.binomtest(held, trials, 0.95, alternative="less").pvalue > 1e-3

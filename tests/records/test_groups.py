@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from levelbench.records import Source, Store, Target, comparable, group_runs, parse_item, read_record, summarise
-from levelbench.records.summary import labels_of
+from levelbench.records.summary import in_order, labels_of
 
 
 @pytest.fixture
@@ -76,6 +76,21 @@ def test_of_several_runs_of_one_seed_the_earliest_counts_and_a_failure_always_do
     ]  # fmt: skip
     assert [run.seed for run in group.repeats] == [0, 1]
     assert min(run.started for run in group.repeats) > max(run.started for run in group.runs)
+
+
+def test_groups_that_took_turns_are_in_the_order_of_their_labels_and_others_in_that_of_time(fill):
+    for lr, first in ((30.0, 0), (10.0, 0), (2.0, 0), (10.0, 1), (2.0, 1)):
+        store = fill(1, settings={"lr": lr}, first=first)
+    groups = in_order(group_runs(store.records()))
+    assert [group.specification.settings["lr"] for group in groups] == [30.0, 2.0, 10.0]
+
+
+def test_a_run_that_is_at_its_target_at_the_first_evaluation_is_doubted(fill):
+    late, soon = fill(1).records()[0], fill(1, qualities=(0.92, 0.93), first=1).records()[-1]
+    assert not any("first evaluation" in each for each in summarise(late).suspect)
+    (doubt,) = [each for each in summarise(soon).suspect if "first evaluation" in each]
+    assert "--every" in doubt
+    assert not any("first evaluation" in each for each in summarise(soon, crossing="final").suspect)
 
 
 def test_a_specification_of_which_nothing_ended_makes_no_group(fill):

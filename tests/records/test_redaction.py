@@ -149,6 +149,16 @@ def test_of_an_exception_its_type_and_the_last_line_of_the_users_own_file_are_ke
     assert fault(error) == said
 
 
+def test_a_cause_within_the_package_alone_gives_way_to_what_the_users_line_raised(tmp_path):
+    path = tmp_path / "mine.py"
+    names = {}
+    inside = "def check(value):\n try:\n  float(value)\n except TypeError as error:\n  raise ValueError from error"
+    exec(compile(inside, levelbench.records.schema.__file__, "exec"), names)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        exec(compile("check(None)", str(path), "exec"), names)
+    assert fault(caught.value) == "ValueError in mine.py, line 1, in <module>"
+
+
 def test_an_exception_within_a_package_is_named_by_the_file_below_it():
     error, names = ValueError("S3CRET"), {}
     text = "def redact_at_fault(error): raise error"

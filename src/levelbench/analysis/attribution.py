@@ -39,11 +39,14 @@ class Attribution:
     mean_a_s: float
     mean_b_s: float
     phases: tuple[PhaseShare, ...]
+    missed: tuple[str, str] | None = None
+    """How many runs of each side reached, as ``29/30``; ``None`` where all did."""
 
     def lines(self) -> list[str]:
         """In words, for a terminal: the factors, then the phases by the size of their difference."""
+        of = f" of the {' and '.join(self.missed)} runs that reached" if self.missed else ""
         factors = (
-            f"times {self.ratio:.3g} = samples to target x{self.samples_ratio:.3g} "
+            f"times{of} {self.ratio:.3g} = samples to target x{self.samples_ratio:.3g} "
             f"· time per sample x{self.time_per_sample_ratio:.3g}"
         )
         scale, unit = (1e3, "ms") if max(self.mean_a_s, self.mean_b_s) < 1 else (1.0, "s")
@@ -65,6 +68,7 @@ def attribute(a: RunGroup, b: RunGroup) -> Attribution | None:
     times_a = geometric_mean([run.time_to_accuracy_s or 0.0 for run in runs_a])
     times_b = geometric_mean([run.time_to_accuracy_s or 0.0 for run in runs_b])
     means_a, means_b = _phase_means(runs_a), _phase_means(runs_b)
+    counts = f"{len(runs_a)}/{a.n}", f"{len(runs_b)}/{b.n}"
     names = [*means_a, *(name for name in means_b if name not in means_a)]
     return Attribution(
         ratio=times_b / times_a,
@@ -73,6 +77,7 @@ def attribute(a: RunGroup, b: RunGroup) -> Attribution | None:
         mean_a_s=sum(means_a.values()),
         mean_b_s=sum(means_b.values()),
         phases=tuple(PhaseShare(name, means_a.get(name, 0.0), means_b.get(name, 0.0)) for name in names),
+        missed=counts if len(runs_a) + len(runs_b) < a.n + b.n else None,
     )
 
 

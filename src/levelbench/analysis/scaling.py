@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from levelbench.analysis.comparison import span_of
+from levelbench.measure.design import schedule_of
 from levelbench.measure.statistics import (
     Estimate,
     Interval,
@@ -20,7 +22,9 @@ from levelbench.measure.statistics import (
     welch_log_ratio,
     wilson,
 )
-from levelbench.records import Record, RunGroup, RunSummary
+from levelbench.measure.verdict import NOT_INTERLEAVED
+from levelbench.records import Record, RunGroup, RunSummary, comparable
+from levelbench.records.comparable import ended
 from levelbench.records.ranks import Teamwork, teamwork
 
 __all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]
@@ -97,17 +101,38 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
     """The points of ``groups``, one a number of ranks (or scheme), with the records of their runs."""
     by_path = {str(record.path): record for record in records}
     ordered = sorted(groups, key=_ranks)
-    points = tuple(_point(group, _base(group, ordered), by_path, level) for group in ordered)
+    bases = [_base(group, ordered) for group in ordered]
+    points = tuple(_point(group, base, by_path, level) for group, base in zip(ordered, bases, strict=True))
     crowded = list(dict.fromkeys(str(point.ranks) for point in points if point.crowded))
-    warnings = (
-        (
+    warnings = []
+    if crowded:
+        warnings.append(
             f"on {', '.join(crowded)} ranks there were more threads than cores: their times say nothing about scaling, "
-            "and no efficiency is claimed",
+            "and no efficiency is claimed"
         )
-        if crowded
-        else ()
-    )
-    return Scaling(title, points, level, warnings)
+    for group, base in zip(ordered, bases, strict=True):
+        warnings += [f"{group.label} against {base.label}: {each}" for each in _against(base, group)]
+    return Scaling(title, points, level, tuple(warnings))
+
+
+def _against(base: RunGroup, group: RunGroup) -> list[str]:
+    """What speaks against an efficiency of ``group``, as the gate of every comparison finds it; doubts of one run not.
+
+    They are the run's own, and told with the other figures of its group.
+    """
+    if group is base or not base.runs or not group.runs:
+        return []
+    found = [
+        each.sentence for each in comparable(base, group).caveats if each.weight != "note" and each.subject != "doubts"
+    ]
+    return [*found, NOT_INTERLEAVED] if _apart(base, group) else found
+
+
+def _apart(base: RunGroup, group: RunGroup) -> bool:
+    """Whether the runs of the two did not take turns: the machine may have changed in between."""
+    a, b = ended(base), ended(group)
+    paired = [run.seed for run in a] == [run.seed for run in b]
+    return schedule_of([span_of(run) for run in a], [span_of(run) for run in b], paired=paired) is not None
 
 
 def _ranks(group: RunGroup) -> int:
@@ -201,9 +226,10 @@ def _efficiency(
     if not before or not after:
         return Efficiency(None, reason="no run has finished")
     more = _ranks(base) * _threads(base) / (_ranks(group) * _threads(group))
-    if min(len(before), len(after)) < 2:
+    one, apart = min(len(before), len(after)) < 2, _apart(base, group)
+    if one or apart:
         ratio = geometric_mean(before) / geometric_mean(after)
-        return Efficiency(ratio * more, reason="one run has no spread")
+        return Efficiency(ratio * more, reason=NOT_INTERLEAVED if apart else "one run has no spread")
     found = welch_log_ratio(after, before, level)
     return Efficiency(found.ratio * more, found.interval.low * more, found.interval.high * more)
 

@@ -41,7 +41,8 @@ def command(
 ) -> int:
     """Write a report on RUNS; without an argument on all runs of the store.
 
-    Groups of the same task are compared with the first of them.
+    Groups of the same task are compared with the first of them: the first of RUNS if several are named, else the one
+    that was measured first, or the first by name if they took turns.
 
     \b
       levelbench report
@@ -54,6 +55,7 @@ def command(
     from levelbench.cli.reporting import write
     from levelbench.errors import UsageError
     from levelbench.records import group_runs, read_record
+    from levelbench.records.summary import in_order
 
     shared.check_statistics(margin, level)
     store = shared.open_store(store_path)
@@ -71,7 +73,12 @@ def command(
         store.require_readable(word)
     if not found:
         raise UsageError(f"a report on {store.path}", "it holds no run", "run something first: levelbench run digits")
-    groups = group_runs(shared.apply_view(found, store, **view))
+    groups = in_order(group_runs(shared.apply_view(found, store, **view)))
+    if len(runs) > 1:
+        named = {
+            run.id: at for at in reversed(range(len(runs))) for run in shared.select_runs(store, runs[at : at + 1])
+        }
+        groups.sort(key=lambda group: named[(*group.runs, *group.unfinished)[0].id])
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
     comparisons, refusals = compare_all(
         groups, margin, level, across_machines=across_machines, history=lambda: group_runs(store.summaries())

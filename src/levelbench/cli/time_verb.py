@@ -55,7 +55,9 @@ _UNCLEAR = 4
     show_default=True,
     help="When a program gets the held-out inputs: before it starts, or after it has declared that training ended.",
 )
-@click.option("--task", help="The task that runs to a target are recorded under.  [default: the program's name]")
+@click.option(
+    "--task", help="The task that runs to a target are recorded under.  [default: the name of the first program]"
+)
 @click.option(
     "--crossing",
     help="Rule by which the target counts as reached.  [default: confirmed; final of held-out data]",
@@ -167,7 +169,7 @@ def _to_target(
     """Runs of the commands to a target, concluded as those of `levelbench run` are."""
     from levelbench.cli.run_verb import compared, conclude
     from levelbench.cli.watching import measure_runs
-    from levelbench.experiments.programs import ProgramRuns, make_arm, read_held_out, read_target
+    from levelbench.experiments.programs import ProgramRuns, make_arm, program_name, read_held_out, read_target
     from levelbench.measure.crossing import RULES
     from levelbench.records.writer import path_part
 
@@ -177,7 +179,7 @@ def _to_target(
                 f"--{name.replace('_', '-')} with --target", "it is for commands alone", "leave one of the two out"
             )
     target = read_target(given["target"], given["direction"])
-    task = path_part(given["task"] or commands[0].specification.title)
+    task = path_part(given["task"] or program_name(commands[0]))
     timeout_s = commands[0].specification.timeout_s
     held_out, crossing = None, given["crossing"] or "confirmed"
     if crossing not in RULES:

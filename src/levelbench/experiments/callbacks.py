@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -20,6 +21,9 @@ from levelbench.experiments.track import TrackedRun, examples_of
 from levelbench.measure.timeline import Phase
 
 __all__ = ["CALLBACKS", "hook_phases", "make_callback"]
+
+
+_HELD_OUT = re.compile(r"^(?:val|valid|validation|eval|dev)[_/]")
 
 
 def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: int | None) -> Any:
@@ -108,6 +112,9 @@ class _Told:
         What it logs of validation begins with ``prefix``: without it, ``accuracy`` may be that of the training data.
         """
         name = self.metric if self.metric is not None else prefix + self.run.target.metric
+        if self.metric is None and name not in logged:
+            found = [each for each in logged if _HELD_OUT.sub("", each) == name]
+            name = found[0] if len(found) == 1 else name
         if name in logged:
             self.run.evaluate_at(float(logged[name]), epoch)
         elif any(each.startswith(prefix) for each in logged):
@@ -138,7 +145,12 @@ def _found(asked: str, *places: str) -> Any:
 
 
 class _Lightning(_Callback):
-    """All four phases; validation is ``evaluate``."""
+    """All four phases; validation is ``evaluate``, and what it logs is of held-out data."""
+
+    def __init__(self, told: _Told) -> None:
+        super().__init__(told)
+        self.before: dict[str, float] = {}
+        self.validated: set[str] = set()
 
     def on_train_start(self, trainer: Any, module: object) -> None:
         self.told.phase(Phase.DATA)
@@ -163,12 +175,17 @@ class _Lightning(_Callback):
     def on_validation_start(self, trainer: Any, module: object) -> None:
         if not trainer.sanity_checking:
             self.told.phase(Phase.EVALUATE)
+            self.before = self._logged(trainer)
 
     def on_validation_end(self, trainer: Any, module: object) -> None:
         if trainer.sanity_checking:
             return
         batches, done = trainer.num_training_batches, trainer.fit_loop.epoch_loop.batch_idx + 1
-        self.told.quality(trainer.callback_metrics, trainer.current_epoch + (done / batches if batches else 1.0))
+        logged = self._logged(trainer)
+        # Training logs into the same place, and nothing while validation goes on.
+        self.validated |= {name for name, value in logged.items() if self.before.get(name) != value}
+        logged = {name: value for name, value in logged.items() if name in self.validated}
+        self.told.quality(logged, trainer.current_epoch + (done / batches if batches else 1.0))
         self.told.phase(Phase.DATA)
         self._stop(trainer)
 
@@ -178,6 +195,9 @@ class _Lightning(_Callback):
     def _stop(self, trainer: Any) -> None:
         if self.told.over():
             trainer.should_stop = True
+
+    def _logged(self, trainer: Any) -> dict[str, float]:
+        return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
 class _Transformers(_Callback):

@@ -35,6 +35,7 @@ from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.forking import adopting
 from levelbench.records import Measurement, key_of, new_id
 from levelbench.records.commands import FOLDER, CommandOutcome, CommandRecord, CommandSpecification, CommandWriter
 from levelbench.records.processes import ProcessEnd
@@ -162,6 +163,7 @@ def _digest(path: Path) -> str:
         return ""
 
 
+@adopting()
 def carry_out_command(
     command: Command,
     timeout_s: float | None = None,
@@ -221,6 +223,8 @@ def carry_out_command(
         if process is not None and process.returncode is None:
             process.kill()
             process.wait()
+        elif process is not None:
+            _wait_for_group(process.pid)
     return EndedCommand(
         wall_ns,
         usage.ru_utime,
@@ -357,6 +361,13 @@ def _end_group(group: int) -> bool:
     # What was killed is gone a moment later, unless it waits for a disk.
     _until_gone(group, _GONE_S if _signal_group(group, signal.SIGKILL) else 0.0)
     return found
+
+
+def _wait_for_group(group: int) -> None:
+    """Wait for those whose parent, the program, is gone: their processor time is then ours, and no load of others."""
+    with suppress(ChildProcessError):
+        while os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG) is not None:
+            pass
 
 
 def _until_gone(group: int, most_s: float) -> None:
@@ -504,6 +515,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             writer.add(CommandOutcome(ended.exit_code, reason))
             suspect = list(doubts(environment, after))
             suspect += doubts_of(command, ended)
+            if reason and self._ignore and not ended.timed_out:
+                suspect.append(f"{reason}, and its time counts all the same (--ignore-failure)")
             if ended.wall_ns * 1e-9 < _LEAST_FLOORS * self._floor_s:
                 suspect.append(
                     f"to start a process that does nothing takes {self._floor_s * 1e3:.2g} ms of this: let it do more "
@@ -517,9 +530,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         said = ended.errors.splitlines()
         found = f"{reason}{': ' + said[-1] if said else ''}"
         asked = f"process {seed + 1} of {command.specification.name!r}"
-        return record, CheckFailedError(
-            asked, found, "see --show-output; --ignore-failure counts its time all the same"
-        )
+        do = "give it more: --timeout" if ended.timed_out else "--ignore-failure counts its time all the same"
+        return record, CheckFailedError(asked, found, f"see --show-output; {do}")
 
 
 def peak_memory(found_b: int | None) -> Measurement:

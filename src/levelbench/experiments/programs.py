@@ -43,10 +43,23 @@ from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.writer import path_part
 
-__all__ = ["HeldOut", "Printed", "ProgramRuns", "ProgressFile", "make_arm", "read_held_out", "read_target"]
+__all__ = [
+    "HeldOut",
+    "Printed",
+    "ProgramRuns",
+    "ProgressFile",
+    "make_arm",
+    "program_name",
+    "read_held_out",
+    "read_target",
+]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_BAR = re.compile(r"\d%\|")
+"""In the lines of tqdm's progress bars."""
+_RANK = re.compile(r"(?:(?<![a-z])rank[\s:=#_]*|^\[default|^\[\d+,)(\d+)", re.I)
+"""As programs say it, and before lines torchrun (``[default0]:``) and mpirun (``[1,0]<stdout>:``)."""
 _OTHER = re.compile(
     r"(?<![a-z])(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?|batch|running|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
     # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
@@ -106,22 +119,58 @@ class Printed:
         ]
         self._before: tuple[float, float | None, float | None] | None = None
         self._guessed = pattern is None
+        self._ranks: dict[str, None] = {}
+        self._stood = False
         self.forms: dict[str, str] = {}
         """A line of each form that told a quality, by the words before it."""
 
     def read(self, line: str) -> tuple[float, float | None] | None:
         """The quality in a line, and its epoch where that is told; ``None`` without one, or for the same once more.
 
-        A value that is printed again with the same epoch and step is no second evaluation, nor is one in a line that
-        ends in a carriage return, as those of a progress bar do. Without them each line is one: qualities stay where
-        they are for a while.
+        A value that is printed again with the same epoch and step is no second evaluation, nor is one in a line of a
+        progress bar, which shows the last one all the time. Without them each line is one: qualities stay where they
+        are for a while. Of several ranks the first that tells one is read.
         """
         found = self._of_mllog(line) if _MLLOG in line else self._of_text(line)
-        marked = found is not None and (found[1:] != (None, None) or line.endswith("\r"))
-        if found is None or (marked and found == self._before):
+        if found is None or self._is_of_another_rank(line):
             return None
+        if before := self._before:
+            if line.endswith("\r") or _BAR.search(line):
+                again = found[0] == before[0]
+                self._stood = self._stood or (again and (found[1] or 0.0) > (before[1] or 0.0) + 1.0)
+            else:
+                again = found == before and found[1:] != (None, None)
+            if again:
+                return None
         self._before = found
         return found[0], found[1]
+
+    def _is_of_another_rank(self, line: str) -> bool:
+        told = _RANK.search(line)
+        if told is None:
+            return False
+        self._ranks.setdefault(told[1])
+        return told[1] != next(iter(self._ranks))
+
+    def doubts(self) -> list[str]:
+        """Where what was read may not be what was meant: lines of several forms, ranks, a bar that stood still."""
+        found = []
+        if len(self.forms) > 1:
+            shown = " and ".join(repr(each[:80]) for each in list(self.forms.values())[:2])
+            found.append(
+                f"lines of {len(self.forms)} forms tell its quality, such as {shown}: "
+                "say with --progress which is meant"
+            )
+        if len(self._ranks) > 1:
+            found.append(
+                f"{len(self._ranks)} ranks tell their quality: that of rank {next(iter(self._ranks))} was read"
+            )
+        if self._stood:
+            found.append(
+                "its progress bar showed one quality for several epochs, which counts once, since nobody knows whether "
+                "it was measured again: print each evaluation on a line of its own"
+            )
+        return found
 
     def _of_text(self, line: str) -> tuple[float, float | None, float | None] | None:
         if self._guessed and self._target.metric not in line:
@@ -342,7 +391,7 @@ def make_arm(
     source = _source_of(command)
     specification = Specification(
         task=task,
-        recipe=path_part(Path(source.name).stem),
+        recipe=path_part(program_name(command)),
         framework=said.title,
         device="cpu",
         settings=settings,
@@ -356,6 +405,11 @@ def make_arm(
         held_out=None if held_out is None else held_out.words,
     )
     return Arm(said.command, specification, source)
+
+
+def program_name(command: Command) -> str:
+    """The name of its program, ``train`` for ``python train.py``."""
+    return Path(_source_of(command).name).stem
 
 
 def _source_of(command: Command) -> Source:
@@ -565,12 +619,14 @@ class ProgramRuns(Kind[Arm, Record]):
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
-            outside.suspect += [*_kept_back(gaps_ns), *_of_forms(printed), *doubts_of(command, ended)]
+            outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
         record = read_record(run.path)
         if not outside.failed:
             return record, None
         found = f"{outside.failed}{': ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
         do = "see --show-output; --progress says how the quality is printed, --progress-file where"
+        if held_out is not None:
+            do = f"see --show-output; {_PREDICT}"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
 
     def _written(self, command: Command, turn: Turn) -> ProgressFile | nullcontext[None]:
@@ -593,16 +649,6 @@ def _after(trained_ns: int, whole_ns: int) -> list[str]:
     return [
         f"it went on for {after_s:.3g} s after it had said that it was trained, which took {trained_ns * 1e-9:.3g} s: "
         "what it did then is on no clock"
-    ]
-
-
-def _of_forms(printed: Printed) -> list[str]:
-    """A doubt where lines of several forms told a quality, of which some may tell another."""
-    if len(printed.forms) < 2:
-        return []
-    shown = " and ".join(repr(each[:80]) for each in list(printed.forms.values())[:2])
-    return [
-        f"lines of {len(printed.forms)} forms tell its quality, such as {shown}: say with --progress which is meant"
     ]
 
 

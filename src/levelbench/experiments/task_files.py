@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -31,7 +31,7 @@ from levelbench import plugins
 from levelbench.checks.findings import Report
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
-from levelbench.measure.meters.resources import own_cpu_s
+from levelbench.measure.meters.resources import children_of, own_cpu_s
 from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
@@ -152,7 +152,12 @@ def watched() -> Iterator[Importing]:
 
         return importing
 
-    threads, began_s, children_s, had = threading.active_count(), own_cpu_s(), _children_cpu_s(), _children()
+    threads, began_s, children_s, had = (
+        threading.active_count(),
+        own_cpu_s(),
+        _children_cpu_s(),
+        set(children_of("self")),
+    )
     ways, hooked = (builtins.__import__, importlib.import_module), _hooks()
     _HOOK.watching = seen
     builtins.__import__ = watching(ways[0])
@@ -163,7 +168,7 @@ def watched() -> Iterator[Importing]:
         _HOOK.watching = None
         builtins.__import__, importlib.import_module = ways
         seen.hooks = [each for each in _hooks() if each not in hooked]
-        if not seen.started and (_children_cpu_s() - children_s > _LEAST_CPU_S or _children() - had):
+        if not seen.started and (_children_cpu_s() - children_s > _LEAST_CPU_S or set(children_of("self")) - had):
             seen.started.append("another process")
         seen.cpu_s = max(0.0, own_cpu_s() - began_s - seen.imports_cpu_s)
         seen.threads = max(0, threading.active_count() - threads)
@@ -173,15 +178,6 @@ def watched() -> Iterator[Importing]:
 def _children_cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _children() -> set[str]:
-    """The process ids of the children of this process, where the kernel tells."""
-    found: set[str] = set()
-    with suppress(OSError):
-        for each in Path("/proc/self/task").iterdir():
-            found.update((each / "children").read_text().split())
-    return found
 
 
 def _hooks() -> list[str]:

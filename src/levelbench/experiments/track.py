@@ -342,7 +342,13 @@ class TrackedRun:
         self._begin_work()
         self._counts_steps = True
         length = len(batches) if isinstance(batches, Sized) else 0
-        count, source, taken, back = examples or examples_of, iter(batches), 0, self._phase
+        count, taken, back = examples or examples_of, 0, self._phase
+        # A loader starts its workers here.
+        self._switch(Phase.DATA)
+        try:
+            source = iter(batches)
+        finally:
+            self._switch(back)
         while not self._stops():
             self._need_own("data")
             self._switch(Phase.DATA)

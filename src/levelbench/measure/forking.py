@@ -33,15 +33,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple, NoReturn, Protocol, final
 
 from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Child", "ForkServer", "Start", "can_fork", "how_started", "serve"]
+__all__ = ["Child", "ForkServer", "Start", "adopting", "can_fork", "how_started", "serve"]
 
 
 _PR_SET_PDEATHSIG = 1
@@ -226,12 +226,8 @@ class ForkServer(AbstractContextManager["ForkServer"]):
         return _Forked(pid, os.fdopen(write, "wb") if write >= 0 else None)
 
     def _fork(self, wish: _Wish, files: list[int]) -> int:
-        prctl = ctypes.CDLL(None).prctl
-        before = ctypes.c_int()
-        with self._turn:
-            prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
-            # The server forks twice, so that the second process has lost its parent and comes to us.
-            prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        # The server forks twice, so that the second process has lost its parent and comes to us.
+        with self._turn, adopting():
             try:
                 text = json.dumps(wish).encode()
                 socket.send_fds(self._link, [len(text).to_bytes(8, "big")], files)
@@ -239,12 +235,25 @@ class ForkServer(AbstractContextManager["ForkServer"]):
                 pid = _read(self._link)
             except OSError:
                 pid = None
-            finally:
-                prctl(_PR_SET_CHILD_SUBREAPER, before.value)
         if not isinstance(pid, int):
             found = pid or "their server has ended"
             raise UnsupportedError("processes that are forked", found, "start the command again, or with --spawn")
         return pid
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Processes below this one that lose their parent in the meantime become its children, on Linux."""
+    if sys.platform != "linux":
+        yield
+        return
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
 def _send(link: socket.socket, what: object) -> None:

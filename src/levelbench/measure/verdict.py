@@ -46,6 +46,7 @@ NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
 _DRIFTED = "widened by the drift, as one mostly ran before the other"
 _LEAST_SESSIONS = 3
 _UNEQUAL, _HALF_SURE = 1.5, 0.2
+_MOST = 0.7
 """Spreads of two arms are unequal from this ratio on; the p value that is asked of a second test where they are not."""
 _MARGIN, _LEVEL = 0.02, 0.95
 
@@ -180,6 +181,11 @@ class _Case:
         return VerdictKind.SLOWER if interval.low > 1.0 else VerdictKind.UNCLEAR
 
     @property
+    def hopeless(self) -> bool:
+        """Whether some run could never have arrived."""
+        return any(map(math.isinf, (*self.a.given_up, *self.b.given_up)))
+
+    @property
     def reached(self) -> str:
         return f"{len(self.a.reached)}/{self.n_a} and {len(self.b.reached)}/{self.n_b} runs reached the target"
 
@@ -239,7 +245,8 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
     """Whether another verdict would be given with the runs that were trimmed than without them.
 
     SAME is not said of arms that differ with all runs, or may, unless all runs say it, too. Accidents would hide most
-    differences; but where the outliers may belong to the recipe, all runs have to show half of the difference at least.
+    differences; but where the outliers may belong to the recipe, as does a long tail of one arm, which is trimmed at
+    one end, all runs have to show most of the difference.
     """
     if kind is VerdictKind.UNCLEAR:
         return False
@@ -252,7 +259,7 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
         if found.untrimmed_interval is not None and case.kind(found.untrimmed_interval) is VerdictKind.SAME:
             return False
         return found.moderate or abs(all_runs) > math.log1p(case.margin)
-    return (found.moderate or found.fast) and all_runs / seen < 0.5
+    return (found.moderate or found.fast) and all_runs / seen < _MOST
 
 
 def _wider(interval: Interval, bias: float) -> Interval:
@@ -312,9 +319,8 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     kind = case.kind(found.interval)
     p_value = log_rank_p(case.a, case.b)
     if kind is VerdictKind.UNCLEAR and not bounded:
-        hopeless = any(map(math.isinf, (*case.a.given_up, *case.b.given_up)))
         reason += "; "
-        reason += "runs that could never arrive leave no ratio" if hopeless else "too few to bound the ratio"
+        reason += "runs that could never arrive leave no ratio" if case.hopeless else "too few to bound the ratio"
         reason += " of the times"
     if kind is VerdictKind.UNCLEAR and p_value <= 1.0 - case.level:
         # No ratio of times makes the arms alike, because too many of one could never have arrived.
@@ -325,6 +331,12 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
         )
         reason = f"{case.reached}: fewer arrive (log-rank test, p = {p_value:.2g})"
     sure = _doubly_sure(case, case.says(kind)).kind
+    if ratio is not None and _spreads_differ(case):
+        # The ratio at which the ranks are alike is then that of the slower runs: the mean logarithms have a say too.
+        means = _watched_ratio(case).interval
+        low, high = min(found.interval.low, means.low), max(found.interval.high, means.high)
+        found = replace(found, interval=Interval(low, high, case.level, "log-rank test and means of logarithms"))
+        sure = sure if case.kind(found.interval) is sure else VerdictKind.UNCLEAR
     if sure is not kind:
         reason += "; the ranks differ, and the times over which both were watched do not: their spreads differ"
         kind = sure
@@ -332,7 +344,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     if costs is not None and kind is (VerdictKind.FASTER if costs[1] > costs[0] else VerdictKind.SLOWER):
         reason += f"; the expected times with restarts, {costs[0]:.3g} and {costs[1]:.3g} s, say the opposite"
         # A run that was given up would arrive later, and counts so in the ratio; a hopeless one costs a restart.
-        if any(map(math.isinf, (*case.a.given_up, *case.b.given_up))):
+        if case.hopeless:
             return case.says(VerdictKind.UNCLEAR, ratio, found.interval, reason=reason)
     more = _more_censored(case, ratio, found.interval) if kind is VerdictKind.UNCLEAR else None
     return case.says(kind, ratio, found.interval, more, reason)
@@ -345,26 +357,36 @@ def _doubly_sure(case: _Case, found: Verdict) -> Verdict:
     runs. The mean logarithm of the times up to the common horizon needs no such thing; it has a little less power, so
     that it has to be sure only where the spreads are seen to differ.
     """
-    horizon = min(case.a.horizon, case.b.horizon)
     if found.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER):
         return found
-    first, second = (
-        [*(min(time, horizon) for time in arm.reached), *(horizon for _ in arm.given_up)] for arm in (case.a, case.b)
-    )
-    if any(map(math.isinf, (*case.a.given_up, *case.b.given_up))):
+    if case.hopeless:
         # Runs that could never have arrived are slower by their share, at whatever spread: if that is what differs.
-        first, second = list(case.a.reached), list(case.b.reached)
-        shares = fisher_exact(len(first), case.n_a, len(second), case.n_b)
-        if shares <= 1.0 - case.level or min(len(first), len(second)) < LEAST_RUNS:
+        counts = len(case.a.reached), len(case.b.reached)
+        if fisher_exact(counts[0], case.n_a, counts[1], case.n_b) <= 1.0 - case.level or min(counts) < LEAST_RUNS:
             return found
-    spreads = [
-        np.std(np.log(arm.reached), ddof=1) if len(arm.reached) >= LEAST_RUNS else 0.0 for arm in (case.a, case.b)
-    ]
-    unequal = min(spreads) > 0.0 and max(spreads) > _UNEQUAL * min(spreads)
-    means = welch_log_ratio(first, second, case.level, resolution=CLOCK_STEP_S)
+    means = _watched_ratio(case)
     agrees = means.ratio < 1.0 if found.kind is VerdictKind.FASTER else means.ratio > 1.0
-    sure = agrees and means.p_value <= (1.0 - case.level if unequal else max(_HALF_SURE, 1.0 - case.level))
+    alpha = 1.0 - case.level
+    sure = agrees and means.p_value <= (alpha if _spreads_differ(case) else max(_HALF_SURE, alpha))
     return found if sure else replace(found, kind=VerdictKind.UNCLEAR)
+
+
+def _spreads_differ(case: _Case) -> bool:
+    """Whether the times of the runs that arrived are seen to be spread otherwise."""
+    if min(len(case.a.reached), len(case.b.reached)) < LEAST_RUNS:
+        return False
+    low, high = sorted(float(np.std(np.log(arm.reached), ddof=1)) for arm in (case.a, case.b))
+    return low > 0.0 and high > _UNEQUAL * low
+
+
+def _watched_ratio(case: _Case) -> LogRatio:
+    """Of the times over which both arms were watched; of those that arrived, where some never could have."""
+    horizon = min(case.a.horizon, case.b.horizon)
+    first, second = (
+        [*(min(time, horizon) for time in arm.reached), *(horizon for _ in arm.given_up if not case.hopeless)]
+        for arm in (case.a, case.b)
+    )
+    return welch_log_ratio(first, second, case.level, resolution=CLOCK_STEP_S)
 
 
 def _of_shares(case: _Case) -> Verdict:

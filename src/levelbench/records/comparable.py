@@ -382,18 +382,25 @@ _ALWAYS_SAID = ("threads.settings", "malloc")
 def _environment(sides: Sides) -> Iterator[Caveat]:
     """Threads, versions, kernels and settings: one caveat for each, with the values of both sides."""
     told: dict[tuple[str, Weight], list[str]] = {}
-    same_framework = sides.a.specification.framework == sides.b.specification.framework
+    # What one process alone loads is not all that ranks load, which communicate through another framework.
+    a, b = sides.a.specification, sides.b.specification
+    same_framework = a.framework == b.framework
+    same_software = same_framework and (a.distribution is None) == (b.distribution is None)
     for path in dict.fromkeys(each.path for each in sides.differences):
         rule = next((each for each in _SETTINGS if path == each[0] or path.startswith(f"{each[0]}.")), None)
         rule = rule or next((each for each in _SETTINGS if path.startswith(f"{each[0]}_")), None)
         if rule is None or path == "machine.id" or (rule[0].startswith("machine") and not sides.one_machine):
             continue
-        a, b = (_values(runs, path) for runs in (sides.runs_a, sides.runs_b))
-        if not same_framework and not path.startswith(_ALWAYS_SAID) and "not there" in (*a, *b):
+        values_a, values_b = (_values(runs, path) for runs in (sides.runs_a, sides.runs_b))
+        if not same_software and not path.startswith(_ALWAYS_SAID) and "not there" in (*values_a, *values_b):
             continue
         weight = "doubt" if same_framework and _is_framework(path, sides) else rule[2]
-        mixed = "both have " if a == b else ""
-        text = f"{path} {mixed}{_listed(a)}" if a == b else f"{path} {_listed(a)} against {_listed(b)}"
+        mixed = values_a == values_b
+        text = (
+            f"{path} both have {_listed(values_a)}"
+            if mixed
+            else f"{path} {_listed(values_a)} against {_listed(values_b)}"
+        )
         told.setdefault((rule[1], weight), []).append(text)
     for (subject, weight), lines in told.items():
         more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
@@ -556,6 +563,14 @@ def _repeated(group: RunGroup) -> Iterator[Caveat]:
     if count := sum(len(each) for each in seeds.values() if len(each) > 1):
         text = f"{count} of {len(runs)} runs of {group.label} have other seeds and the same losses to the last digit"
         yield Caveat("copies", "doubt", f"{text}: the seed changes nothing, or they are copies of one run")
+    # Qualities are coarse: some runs may share theirs by chance, and all of them will not.
+    elif len(runs) >= _TOO_MANY and len({run.qualities_digest for run in runs}) == 1 and runs[0].qualities_digest:
+        text = f"all {len(runs)} runs of {group.label} have the same qualities to the last digit"
+        do = "give the program its seed ({seed} in the command, LEVELBENCH_SEED, run.seed)"
+        yield Caveat("copies", "doubt", f"{text}, and show one draw of weights and batches: {do}")
+
+
+_TOO_MANY = 3
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

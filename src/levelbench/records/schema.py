@@ -479,19 +479,24 @@ def _each(value: Any, place: str, places: list[str]) -> Any:
 def fault(error: BaseException, file: Path | None = None) -> str:
     """The type of what ended a run, and where: ``ValueError in mine.py, line 12, in small``.
 
-    It is that of the first cause. Where is the last frame in ``file``, the user's own; else in any file that is neither
-    ours nor installed; else the last one of all. Names of files stand without their folders.
+    It is that of the first cause which has a frame of the user's: the last one in ``file``, else the last in any file
+    that is neither ours nor installed. Without such a cause it is the last frame of the first one. Names of files stand
+    without their folders.
     """
-    while error.__cause__ is not None:
-        error = error.__cause__
-    frames = traceback.extract_tb(error.__traceback__)
-    kind = type(error).__name__
-    if not frames:
-        return kind
-    own = [each for each in frames if file is not None and Path(each.filename).resolve() == file.resolve()]
-    users = [each for each in frames if not _installed(each.filename)]
-    frame = (own or users or frames)[-1]
-    return f"{kind} in {_short(frame.filename)}, line {frame.lineno}, in {frame.name}"
+    causes = [error]
+    while (cause := causes[0].__cause__) is not None:
+        causes.insert(0, cause)
+    for each in causes:
+        frames = traceback.extract_tb(each.__traceback__)
+        own = [frame for frame in frames if file is not None and Path(frame.filename).resolve() == file.resolve()]
+        if users := own or [frame for frame in frames if not _installed(frame.filename)]:
+            return _at(each, users[-1])
+    frames = traceback.extract_tb(causes[0].__traceback__)
+    return _at(causes[0], frames[-1]) if frames else type(causes[0]).__name__
+
+
+def _at(error: BaseException, frame: traceback.FrameSummary) -> str:
+    return f"{type(error).__name__} in {_short(frame.filename)}, line {frame.lineno}, in {frame.name}"
 
 
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ class RunSummary(Struct, frozen=True):
     ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
     run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one; ``losses_digest``
-    is one of its training losses, empty where they do not tell it from others.
+    and ``qualities_digest`` are of its training losses and qualities, empty where they do not tell it from others.
     """
 
     id: str
@@ -116,6 +117,7 @@ class RunSummary(Struct, frozen=True):
     around_digest: str = ""
     modules: dict[str, str] = field(default_factory=dict)
     losses_digest: str = ""
+    qualities_digest: str = ""
 
     @property
     def specification(self) -> Specification:
@@ -219,6 +221,7 @@ def summarise(
         contradictions=[*contradictions(record), *witness_contradictions(record)],
         chained=bool(record.checksum),
         losses_digest=_losses_digest(record),
+        qualities_digest=_qualities_digest(record),
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
@@ -241,14 +244,20 @@ def _derived(record: Record) -> list[str]:
 
 
 def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
-    """A doubt where what a program told first was at the target already."""
-    if record.header.specification.scored_by != "program" or crossing == "final" or not record.evaluations:
+    """A doubt where the first evaluation was at the target already."""
+    if crossing == "final" or not record.evaluations:
         return []
     from levelbench.measure.crossing import sign_of
 
     first = record.evaluations[0].quality.get("validation")
     if first is None or math.isnan(first) or sign_of(target.direction) * (first - target.threshold) < 0:
         return []
+    if record.header.specification.scored_by != "program":
+        every = record.header.specification.evaluate_every
+        return [
+            f"its {target.metric} was at the target at its first evaluation, after {every}, and when it got there is "
+            "not known: evaluate more often (--every), or ask for more"
+        ]
     return [
         f"its {target.metric} was at the target when it was first told, and {target.direction} is taken for better: "
         "look whether it is, or evaluate more often"
@@ -295,6 +304,11 @@ def _given(record: Record) -> dict[str, Any]:
 def _losses_digest(record: Record) -> str:
     losses = [each.loss for each in record.evaluations if each.loss is not None]
     return hashlib.sha256(repr(losses).encode()).hexdigest()[:16] if len(set(losses)) > 1 else ""
+
+
+def _qualities_digest(record: Record) -> str:
+    told = [sorted(each.quality.items()) for each in record.evaluations]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16] if len({repr(each) for each in told}) > 1 else ""
 
 
 def _hopeless(record: Record, crossing: str) -> bool:
@@ -456,6 +470,29 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
         counted, repeats = _one_a_seed(tuple(finished))
         found.append(RunGroup(label, key, specification, counted, unfinished, source, repeats))
     return found
+
+
+def in_order(groups: Iterable[RunGroup]) -> list[RunGroup]:
+    """``groups`` as they were measured, the first the base of the others; by label, numbers by size, if in turns.
+
+    A coin chose which of those that took turns ran first, and the base is not to hang on it.
+    """
+    found: list[list[RunGroup]] = []
+    until = ""
+    for group in sorted(groups, key=lambda group: min(run.started for run in group.runs)):
+        if min(run.started for run in group.runs) > until:
+            found.append([])
+        found[-1].append(group)
+        until = max(until, *(run.started for run in group.runs))
+    return [group for each in found for group in sorted(each, key=_label_order)]
+
+
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
+
+
+def _label_order(group: RunGroup) -> list[tuple[float, str]]:
+    words = _NUMBER.split(group.label)
+    return [(float(word), "") if at % 2 else (0.0, word) for at, word in enumerate(words)]
 
 
 def _one_a_seed(runs: Sequence[RunSummary]) -> tuple[tuple[RunSummary, ...], tuple[RunSummary, ...]]:

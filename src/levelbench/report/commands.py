@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from levelbench.measure.verdict import format_verdict
+from levelbench.measure.verdict import NOT_INTERLEAVED, format_verdict
 from levelbench.records.commands import CommandRecord, CommandSummary
 from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
 
@@ -41,7 +41,9 @@ def summary_lines(summary: CommandSummary) -> list[str]:
     lines = []
     for each in others:
         if each.verdict is not None:
-            lines.append(format_verdict(each.verdict, first.name, each.name))
+            # What processes of commands are made anew with has another name than for runs.
+            line = format_verdict(each.verdict, first.name, each.name)
+            lines.append(line.replace(NOT_INTERLEAVED, "not interleaved: measure them together, without --resume"))
             lines += [f"  why: {each.why}"] * bool(each.why)
     return [*lines, *(f"doubt: {each}" for each in summary.suspect)]
 

@@ -116,7 +116,8 @@ def with_interval(value: float, low: float | None, high: float | None, digits: i
     """
     if low is None or high is None or not math.isfinite(value) or math.isnan(low) or math.isnan(high):
         return number(value, digits)
-    shown = (value, low, high)
+    # What only rounding sets apart is one value: the mean of equal times has no long row of zeros.
+    value, low, high = shown = tuple(float(f"{each:.12g}") for each in (value, low, high))
     if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
         decimals = 0
     elif _FACTOR * low < high < math.inf and (low > 0.0 or (low == 0.0 and 0.0 < _FACTOR * value < high)):

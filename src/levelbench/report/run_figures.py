@@ -136,7 +136,7 @@ def _times_figure(groups: Sequence[Group], name: str) -> Plot:
     svg = draw_times(name, only) if can_draw() else ""
     parts = []
     for group in only:
-        found = time_estimate(group)
+        found = time_estimate(group, only)
         interval = found.interval if found else None
         bounds = (interval.low, interval.high) if interval else (None, None)
         shown = estimate_text(found.value, *bounds) if found else "no estimate"
@@ -411,7 +411,7 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
             axes.plot(reached, [row + 0.16] * len(reached), "o", color=colour, markersize=5, alpha=0.6, mew=0)
             for hopeless, time in missed:
                 axes.plot([time], [row + 0.16], "x" if hopeless else ">", color=colour, markersize=6, mfc="none")
-            found = time_estimate(group)
+            found = time_estimate(group, groups)
             if found is not None:
                 if found.interval is not None:
                     last = max([*reached, *given_up]) * 1.05

@@ -64,9 +64,9 @@ def spread_of_values(values: Sequence[float | None]) -> Spread:
     return _spread(estimate(known), _remark(known, values))
 
 
-def spread_of_times(group: RunGroup) -> Spread:
-    """Time to accuracy: ``estimate`` if every run reached the target, else the Kaplan-Meier median, else why not."""
-    found = time_estimate(group)
+def spread_of_times(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Spread:
+    """Time to accuracy: :func:`time_estimate`, or why there is none."""
+    found = time_estimate(group, beside)
     if found is None:
         return Spread(
             Absent("no median: too few runs reached the target" if group.reached else "no run reached the target")
@@ -74,18 +74,20 @@ def spread_of_times(group: RunGroup) -> Spread:
     return _spread(found)
 
 
-def time_estimate(group: RunGroup) -> Estimate | None:
+def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate | None:
     """The group's time to accuracy in seconds; ``None`` where fewer than half of the runs support a median.
 
-    Runs that gave up are censored at the time they gave up (Kaplan & Meier 1958), those that could never arrive at
-    infinity; none is filled in or dropped.
+    ``estimate`` if every run reached the target, of this group and of those of its task ``beside`` it; else all have a
+    median, so that like is shown with like. Runs that gave up are censored at the time they gave up (Kaplan & Meier
+    1958), those that could never arrive at infinity; none is filled in or dropped.
     """
     from levelbench.measure.statistics import estimate, estimate_signed, kaplan_meier
 
     times, given_up = _times(group), group.given_up()
     if not times:
         return None
-    if not given_up:
+    task = group.specification.task
+    if not given_up and not any(each.given_up() for each in beside if each.specification.task == task):
         return estimate(times) if min(times) > 0.0 else estimate_signed(times)
     observed = [True] * len(times) + [False] * len(given_up)
     return _finite(kaplan_meier([*times, *given_up], observed).median())
@@ -171,7 +173,7 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
         (Column("reached", "reached"), spread_of_reached),
         (
             Column("time_to_accuracy_s", f"time to accuracy{clock and f' ({clock})'}", ColumnKind.TIME_S),
-            spread_of_times,
+            lambda group: spread_of_times(group, groups),
         ),
         *(((Column("restarts_s", "expected with restarts", ColumnKind.TIME_S), spread_of_restarts),) if missed else ()),
         (Column("left_out_s", "left out by the clock", ColumnKind.TIME_S), _left_out),

@@ -94,6 +94,7 @@ QUIET_AFTER = {
         "counters": {"at_s": 10.0, "own_s": 20.0, "busy_s": 20.5, "idle_s": 19.5, "steal_s": 0.0},
     },
     "throttling": {"heat_events": 3, "quota_events": 0},
+    "threads": QUIET["threads"],
 }
 
 
@@ -139,6 +140,7 @@ def test_each_trouble_before_gives_its_sentence_and_a_remedy(change, sentence):
         ({"throttling__heat_events": 5}, "heat slowed the processor 2 times"),
         ({"throttling__quota_events": 7}, "the container ran out of its processor quota 7 times"),
         ({"load__swapped_pages": 25}, "20 pages were swapped during the measurement"),
+        ({"threads__torch__threads": 1}, "the number of threads was changed during the measurement (torch 4 to 1)"),
     ],
 )
 def test_each_trouble_in_between_gives_its_sentence(change, sentence):

@@ -96,3 +96,15 @@ def test_the_load_of_others_is_never_below_zero(tmp_path, monkeypatch):
     clock.advance(SECOND)
     stat(tmp_path, user=A_SECOND)
     assert meter.stop().value == 0.0
+
+
+def test_a_child_that_still_lives_counts_with_its_children():
+    burn = "import time\nwhile time.process_time() < 0.3: pass\n"
+    inner = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\nprint(flush=True)\ninput()"
+    before_s = u.own_cpu_s()
+    with subprocess.Popen([sys.executable, "-c", inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        living_s = u.own_cpu_s() - before_s
+        child.communicate(b"\n")
+    assert living_s > 0.25
+    assert u.own_cpu_s() - before_s >= living_s - 0.05

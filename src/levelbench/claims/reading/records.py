@@ -25,6 +25,7 @@ from levelbench.records import Comparability, Record, RunGroup, Store, comparabl
 from levelbench.records.integrity import require_consistent
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
+from levelbench.records.summary import in_order
 
 __all__ = ["COMPARED", "claims_of", "comparison_of", "interleaved", "read_runs", "uncounted"]
 
@@ -212,7 +213,7 @@ def claims_of(
         by_path[str(record.path)] = replace(record, samples={}, ranks={})
     ended = {record.header.id for record in by_path.values() if record.status in ("done", "failed")}
     found = []
-    for groups in _together(group_runs(runs)):
+    for groups in _together(in_order(group_runs(runs))):
         left_out = uncounted(groups, beside, ended)
         if is_study(groups):
             found.append(_study(groups, by_path, left_out))

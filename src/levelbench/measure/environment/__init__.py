@@ -56,7 +56,7 @@ def capture(folder: Path | None = None) -> Facts:
 
 def capture_after() -> Facts:
     """The facts that move, again: give it to ``doubts`` beside what ``capture`` gave before."""
-    return {"load": load(), **_moving()}
+    return {"load": load(), "threads": threads(), **_moving()}
 
 
 def _moving() -> Facts:

@@ -65,10 +65,7 @@ def throttling(roots: Roots = HERE) -> Facts:
 
 
 def others_cores(before: Counters, after: Counters) -> float | None:
-    """Cores that everything but this process kept busy, on average, between two ``counters``; ``None`` if too short.
-
-    A child that has not been waited for counts among the others.
-    """
+    """Cores that everything but this process kept busy, on average, between two ``counters``; ``None`` if too short."""
     passed_s = _passed(before, after)
     if not before or not after or passed_s is None:
         return None
@@ -144,7 +141,7 @@ def doubts(before: Facts, after: Facts) -> list[str]:
     return [
         *_busy(before, after),
         *_slowed(before, after),
-        *_threads(before),
+        *_threads(before, after),
         *_settings(before),
         *_memory(before, after),
     ]
@@ -196,14 +193,24 @@ def _slowed(before: Facts, after: Facts) -> Iterator[str]:
             yield sentence.format(count=last - first)
 
 
-def _threads(before: Facts) -> Iterator[str]:
+def _threads(before: Facts, after: Facts) -> Iterator[str]:
     cores = _cores(before)
-    threads = before.get("threads", {})
-    counts = {name: each.get("threads") for name, each in threads.get("loaded", {}).items()}
-    counts["torch"] = threads.get("torch", {}).get("threads")
-    for name, count in sorted(counts.items()):
-        if count is not None and count > cores:
+    counts, later = _thread_counts(before), _thread_counts(after)
+    for name, count in counts.items():
+        if count > cores:
             yield f"{name} uses {count} threads on {cores:g} cores: set OMP_NUM_THREADS={max(1, int(cores))}"
+    changed = [f"{name} {count} to {later[name]}" for name, count in counts.items() if later.get(name, count) != count]
+    if changed:
+        yield (
+            f"the number of threads was changed during the measurement ({', '.join(changed)}): set it before, for all "
+            "that is compared, as with OMP_NUM_THREADS=1"
+        )
+
+
+def _thread_counts(facts: Facts) -> dict[str, int]:
+    threads = facts.get("threads", {})
+    said = {**threads.get("loaded", {}), "torch": threads.get("torch", {})}
+    return {name: each["threads"] for name, each in sorted(said.items()) if each.get("threads") is not None}
 
 
 def _settings(before: Facts) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -49,11 +50,30 @@ def cpu_ticks(proc: Path = PROC) -> CpuTicks:
 
 
 def own_cpu_s() -> float:
-    """CPU seconds of this process and of the children that it has waited for."""
-    return sum(
+    """CPU seconds of this process, of the children that it has waited for, and of those that still live, with theirs.
+
+    Workers that load data live on after the training that they work for.
+    """
+    waited_for_s = sum(
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     )
+    ticks, todo = 0, children_of("self")
+    while todo:
+        pid = todo.pop()
+        with suppress(OSError):
+            ticks += sum(map(int, (PROC / pid / "stat").read_text(errors="replace").rpartition(")")[2].split()[11:15]))
+        todo += children_of(pid)
+    return waited_for_s + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def children_of(pid: str) -> list[str]:
+    """The ids of the living children of a process, where the kernel tells."""
+    found: list[str] = []
+    with suppress(OSError):
+        for task in (PROC / pid / "task").iterdir():
+            found += (task / "children").read_text().split()
+    return found
 
 
 def available_cores() -> int:
@@ -73,18 +93,18 @@ def _ticks_between(before: CpuTicks, after: CpuTicks) -> CpuTicks:
 def others_cores(busy_s: float, own_s: float, passed_s: float) -> float:
     """The cores that everything but this process kept busy in ``passed_s`` seconds; rounding never makes it negative.
 
-    ``busy_s`` are the seconds of all processors together, ``own_s`` those of this process and its finished children.
+    ``busy_s`` are the seconds of all processors together, ``own_s`` those of this process and its children.
     """
     return max(0.0, busy_s - own_s) / passed_s
 
 
 @final
 class ProcessUtilisationMeter(CounterMeter[tuple[int, float]]):
-    """CPU seconds of this process and its finished children over wall seconds times the cores it may use."""
+    """CPU seconds of this process and its children over wall seconds times the cores it may use."""
 
     name = "cpu_utilisation"
     unit = "share"
-    method = "getrusage"
+    method = "getrusage and proc-stat of living children"
 
     def __init__(self, clock: Clock = HOST, cores: int | None = None) -> None:
         super().__init__()
@@ -124,7 +144,7 @@ class MachineShareMeter(CounterMeter[CpuTicks]):
 
 @final
 class OtherLoadMeter(CounterMeter[tuple[int, CpuTicks, float]]):
-    """Cores kept busy, on average, by everything but this process and its finished children.
+    """Cores kept busy, on average, by everything but this process and its children.
 
     Steal time does not show a neighbour inside the same machine; this does.
     """
