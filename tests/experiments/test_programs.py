@@ -108,6 +108,16 @@ def test_a_progress_bar_that_shows_the_same_value_tells_it_once():
     assert shown == [(0.95, None), None, None]
 
 
+def test_the_last_step_of_an_epoch_is_no_mark_of_an_evaluation():
+    printed = Printed(ACCURACY)
+    assert [printed.read(f"Step {step}/20 accuracy: 0.9") for step in (10, 10, 20, 20)] == [
+        (0.9, None),
+        None,
+        (0.9, None),
+        (0.9, None),
+    ]
+
+
 def test_a_progress_bar_shows_the_quality_of_the_epoch_before_until_there_is_another():
     printed = Printed(ACCURACY)
     bar = "Epoch {}: {}%|###| 17/17 [00:00<00:00, accuracy={}]\r"
@@ -583,6 +593,56 @@ def test_qualities_are_read_from_the_file_that_a_program_writes(run, records):
         # Five epochs of 20 ms, each seen within a hundredth of a second.
         assert record.evaluations[-1].t_ns * 1e-9 > 0.1
         assert record.header.specification.settings["progress_file"] == "log.jsonl"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        'open("log", "w").write("".join(history))',
+        'open("new", "w").write("".join(history)); os.replace("new", "log")',
+        'open("log", "w").write(history[-1].strip())',
+        'open("new", "w").write(history[-1].strip()); os.replace("new", "log")',
+        'open("log", "w").write(json.dumps({"accuracy": 1 - 0.5 ** epoch}))',
+    ],
+)
+def test_a_file_that_is_written_anew_tells_each_quality_once(run, records, write):
+    program = f"""
+        import json, os, time
+        history = []
+        for epoch in range(1, 7):
+            history.append(f"accuracy: {{1 - 0.5 ** epoch:.4f}}\\n")
+            {write}
+            time.sleep(0.1)
+    """
+    run(program, "--target", "accuracy=0.999", "--progress-file", "log", "-n", 1)
+    (record,) = records()
+    assert [each.quality["validation"] for each in record.evaluations] == pytest.approx(
+        [1 - 0.5**epoch for epoch in range(1, 7)], abs=1e-4
+    )
+
+
+def test_rows_of_a_csv_file_are_read_by_the_names_of_its_first(run, records):
+    program = """
+        import time
+        rows = []
+        for epoch in range(3):
+            rows += [f"{epoch},{epoch * 9},0.{epoch},", f"{epoch},{epoch * 9},,0.{5 + epoch}"]
+            open("metrics.csv", "w").write("\\n".join(["epoch,step,train_loss,val_accuracy", *rows, ""]))
+            time.sleep(0.1)
+    """
+    run(program, "--target", "val_accuracy=0.9", "--progress-file", "metrics.csv", "-n", 1)
+    (record,) = records()
+    assert [(each.epoch, each.quality["validation"]) for each in record.evaluations] == [(0, 0.5), (1, 0.6), (2, 0.7)]
+
+
+def test_a_line_that_is_not_whole_yet_is_not_read(tmp_path):
+    with ProgressFile(tmp_path / "log") as written:
+        (tmp_path / "log").write_text("accuracy: 0.9")
+        assert written.lines() == written.lines() == []
+        with (tmp_path / "log").open("a") as log:
+            log.write("3\naccuracy: 0.95")
+        assert written.lines() == ["accuracy: 0.93"]
+        assert written.lines(ended=True) == ["accuracy: 0.95"]
 
 
 def test_a_file_that_is_there_before_the_program_is_refused(run, tmp_path):

@@ -171,14 +171,15 @@ def carry_out_command(
     show: bool = False,
     environment: Mapping[str, str] | None = None,
     read: Callable[[str], bool] | None = None,
-    written: Callable[[], Iterable[str]] | None = None,
+    written: Callable[[bool], Iterable[str]] | None = None,
     on_end: Callable[[], object] = lambda: None,
 ) -> EndedCommand:
     """Start it, wait until it has ended, and end what it leaves behind.
 
     With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and those that ``written``
-    gives, which is asked every hundredth of a second, and ends it where it returns true; ``on_end`` is called when it
-    has ended. ``environment`` is added to ours. Raises ``MissingError`` for a program that cannot be started.
+    gives, which is asked every hundredth of a second and told whether it has ended, and ends it where it returns true;
+    ``on_end`` is called when it has ended. ``environment`` is added to ours. Raises ``MissingError`` for a program that
+    cannot be started.
     """
     output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
     errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
@@ -291,7 +292,7 @@ def _follow(
     read: Callable[[str], bool],
     timeout_s: float | None,
     show: bool,
-    written: Callable[[], Iterable[str]] | None,
+    written: Callable[[bool], Iterable[str]] | None,
 ) -> tuple[bool, bool, str]:
     """Read what a process prints until it ends, whoever else holds its output, or ``read`` returns true, or time is up.
 
@@ -309,7 +310,7 @@ def _follow(
             left_ms = math.inf if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
             wait_ms = min(left_ms, math.inf if written is None else _LOOK_MS)
             ready = {descriptor for descriptor, _ in poll.poll(None if math.isinf(wait_ms) else wait_ms)}
-            if written is not None and any(read(line) for line in written()):
+            if written is not None and any(read(line) for line in written(end in ready)):
                 return True, False, last
             if not ready and wait_ms < left_ms:
                 continue

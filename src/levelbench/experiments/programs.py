@@ -6,6 +6,7 @@ the program says, and the record says so.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import math
@@ -115,7 +116,9 @@ class Printed:
                 f"--progress {pattern!r}", "it has no group", "put the number in one, as in 'acc=([0-9.]+)'"
             )
         self._marks = [
-            re.compile(rf"(?<![\w.-]){word}s?[\"']?[\s:=#]*(\d+(?:\.\d+)?)", re.I) for word in ("epoch", "step")
+            # The last of an epoch's steps, 20/20, is the last of the next one, too.
+            re.compile(rf"(?<![\w.-]){word}s?[\"']?[\s:=#]*(\d+(?:\.\d+)?)(?!\d|\.\d){but}", re.I)
+            for word, but in (("epoch", ""), ("step", r"(?!\s*/\s*\1\b)"))
         ]
         self._before: tuple[float, float | None, float | None] | None = None
         self._guessed = pattern is None
@@ -220,8 +223,9 @@ class Printed:
 class ProgressFile:
     """What a program writes to a file, or logs for TensorBoard into a folder, from now on, as lines.
 
-    Raises ``UsageError`` for a file that is there already: nobody could tell whose lines those are; ``MissingError``
-    for a folder of TensorBoard's files without its library.
+    Rows of a ``.csv`` file are told with the names of its first row. A file may be written anew each time: lines that
+    were there before are told once. Raises ``UsageError`` for a file that is there already: nobody could tell whose
+    lines those are; ``MissingError`` for a folder of TensorBoard's files without its library.
     """
 
     def __init__(self, place: Path) -> None:
@@ -230,7 +234,12 @@ class ProgressFile:
             do = "remove it before each run, as by --prepare 'rm -f FILE', or name one for each seed: log-{seed}.jsonl"
             raise UsageError(self._asked, "it is there before the program has begun", do)
         self._place, self._rest = place, b""
-        self._descriptor: int | None = None
+        self._pipe: int | None = None
+        self._seen: tuple[int, ...] = ()
+        self._head, self._read_bytes, self._anew = b"", 0, False
+        self._names: list[str] = []
+        self._told: list[str] = []
+        self._again = 0
         self._old = set(self._events())
         self._loaders: dict[Path, Any] = {}
 
@@ -238,25 +247,70 @@ class ProgressFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+        if self._pipe is not None:
+            os.close(self._pipe)
 
-    def lines(self) -> list[str]:
-        """Those that are new."""
+    def lines(self, ended: bool = False) -> list[str]:
+        """Those that are new; once the program has ``ended``, also a last one without an end."""
         if self._place.is_dir():
             return self._logged()
-        if self._descriptor is None:
-            try:
-                # A FIFO that nobody writes to yet is no reason to wait.
-                self._descriptor = os.open(self._place, os.O_RDONLY | os.O_NONBLOCK)
-            except OSError:
-                return []
-        read = b""
-        with suppress(BlockingIOError):
-            while part := os.read(self._descriptor, 1 << 16):
-                read += part
-        *lines, self._rest = (self._rest + read).split(b"\n")
-        return [each.decode("utf-8", "replace") for each in lines]
+        try:
+            found, still = self._found()
+        except OSError:
+            found, still = b"", False
+        *whole, self._rest = (self._rest + found).split(b"\n")
+        # A line without an end may go on. In a file that is written anew it is the last as soon as nothing is added.
+        if self._rest and (ended or (self._anew and still) or _is_object(self._rest)):
+            whole, self._rest = [*whole, self._rest], b""
+        return [line for each in whole if (line := self._new(each.decode("utf-8", "replace"))) is not None]
+
+    def _found(self) -> tuple[bytes, bool]:
+        """What was added to the file, and whether nothing has changed since the look before."""
+        if self._pipe is None and self._place.is_fifo():
+            # One that nobody writes to yet is no reason to wait.
+            self._pipe = os.open(self._place, os.O_RDONLY | os.O_NONBLOCK)
+        if self._pipe is not None:
+            read = b""
+            with suppress(BlockingIOError):
+                while part := os.read(self._pipe, 1 << 16):
+                    read += part
+            return read, False
+        with self._place.open("rb") as file:
+            state = os.fstat(file.fileno())
+            seen = (state.st_ino, state.st_size, state.st_mtime_ns)
+            if seen == self._seen:
+                return b"", True
+            self._seen = seen
+            head = file.read(_HEAD_BYTES)
+            # While it is written anew a part of it is there.
+            if self._head.startswith(head) and len(head) < len(self._head):
+                return b"", False
+            if not head.startswith(self._head):
+                self._anew, self._read_bytes, self._again, self._names = True, 0, 0, []
+                # What stood there without an end was all.
+                self._rest += b"\n" if self._rest else b""
+            self._head = head
+            file.seek(self._read_bytes)
+            found = file.read()
+            self._read_bytes += len(found)
+            return found, False
+
+    def _new(self, line: str) -> str | None:
+        """``line`` as it is told, or ``None`` where that was done before the file was written anew."""
+        if self._place.suffix == ".csv":
+            cells = next(csv.reader([line]), [])
+            if not self._names:
+                self._names = cells
+                return None
+            line = ", ".join(f"{name}: {cell}" for name, cell in zip(self._names, cells, strict=False) if cell)
+        again = self._again < len(self._told) and self._told[self._again] == line
+        if again:
+            self._again += 1
+            return None
+        if len(self._told) < _TOLD:
+            self._told[self._again :] = [line]
+            self._again += 1
+        return line
 
     def _events(self) -> Iterator[Path]:
         return (each for each in self._place.rglob("*.tfevents.*") if each.is_file())
@@ -278,6 +332,16 @@ class ProgressFile:
         ]
 
 
+def _is_object(text: bytes) -> bool:
+    try:
+        return text.rstrip().endswith(b"}") and isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+_HEAD_BYTES = 1 << 16
+"""So much of a file is compared with what it held before: a log is added to."""
+_TOLD = 10_000
 _TRAINED = "levelbench: trained"
 _MOST_BYTES = 1 << 30
 _FAR = 0.05
