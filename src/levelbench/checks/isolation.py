@@ -61,7 +61,7 @@ class Ended:
 
 def run_isolated(
     function: str,
-    request: Mapping[str, Any],
+    request: Mapping[str, object],
     hear: Say,
     *,
     timeout_s: float | None = None,

@@ -59,7 +59,7 @@ def is_ours(entry: Submission) -> bool:
     return entry.origin is None and bool(digests) and all(digests)
 
 
-def options_of(entry: Submission) -> dict[str, Any]:
+def options_of(entry: Submission) -> dict[str, object]:
     """Settings by name; those inside of an object that another format nests, too."""
     found: dict[str, Any] = {}
     for name, value in (entry.origin.fields if entry.origin else {}).items():

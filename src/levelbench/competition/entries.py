@@ -307,7 +307,7 @@ def _finite(value: Submission | SubmittedCurve) -> bytes:
     return raw
 
 
-def _refuse_infinite(value: Any, at: str) -> None:
+def _refuse_infinite(value: object, at: str) -> None:
     if isinstance(value, dict):
         for name, each in value.items():
             _refuse_infinite(each, f"{at}.{name}" if at else name)

@@ -64,7 +64,7 @@ _OBJECTS = 100_000
 
 
 @contextmanager
-def shared_out(count: int, processes: int, make: Callable[..., W], given: tuple[Any, ...]) -> Iterator[Share[W]]:
+def shared_out(count: int, processes: int, make: Callable[..., W], given: tuple[object, ...]) -> Iterator[Share[W]]:
     """What shares work on about ``count`` items out among ``processes``, each with a worker, ``make(*given)``.
 
     They are spawned, so whoever asks for more than one is a program with a main guard; few items stay in this process.
@@ -101,7 +101,7 @@ def _begin(make: Callable[..., Any], given: tuple[Any, ...]) -> None:
     gc.freeze()
 
 
-def _work(work: Callable[[Any, Any], Any], item: Any) -> Any:
+def _work(work: Callable[[Any, Any], Any], item: object) -> object:
     return work(_workers[0], item)
 
 
@@ -179,7 +179,7 @@ def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSetti
     return settings, found
 
 
-def _wrong_settings(read: Mapping[str, Any], known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
+def _wrong_settings(read: Mapping[str, object], known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
     for name, value in read.items():
         kind = _KEYS.get(name)
         if kind is None:

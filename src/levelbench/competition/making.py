@@ -76,7 +76,7 @@ class Terms(Struct, frozen=True):
     only_these: str | None = None
 
 
-def hardware_of(environment: Mapping[str, Any], device: str, description: str | None) -> Hardware:
+def hardware_of(environment: Mapping[str, object], device: str, description: str | None) -> Hardware:
     """The system, as ``description`` or in words of its parts; ``UsageError`` if neither says what it was."""
     system = system_of(environment, device)
     if not (description or system.description):
@@ -101,7 +101,7 @@ def code_of(environments: Sequence[Mapping[str, Any]], url: str | None) -> tuple
 
 
 def provenance_of(
-    environment: Mapping[str, Any], *, version: str, data: DatasetFacts | None = None, source: Source | None = None
+    environment: Mapping[str, object], *, version: str, data: DatasetFacts | None = None, source: Source | None = None
 ) -> Provenance:
     """Software and machine as flat text, and what the data and the task's source were."""
     libraries = dict(_flat(environment.get("libraries") or {}))

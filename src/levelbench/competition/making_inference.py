@@ -153,7 +153,7 @@ _DECODER = msgspec.json.Decoder(_Head)
 
 
 def measured_ceiling(
-    store: Path, environment: Mapping[str, Any], device: str, precision: str = "float32"
+    store: Path, environment: Mapping[str, object], device: str, precision: str = "float32"
 ) -> MeasuredCeiling | None:
     """The highest that records in ``store`` have of this machine and device, in any precision.
 
@@ -180,7 +180,7 @@ def measured_ceiling(
     return max(found, key=lambda each: each.flop_s)
 
 
-def _place(environment: Mapping[str, Any]) -> tuple[str, object, object]:
+def _place(environment: Mapping[str, object]) -> tuple[str, object, object]:
     """The machine, how many of its cores may be used (a container or ``taskset`` says), and the settings of threads.
 
     Of threads what was set, not what was loaded: that differs with the framework.

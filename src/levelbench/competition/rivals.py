@@ -95,7 +95,7 @@ def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts
                 yield from (say(code, file, "provenance", found) for file in files)
 
 
-def _most(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[Any]]:
+def _most(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[object]]:
     """Of each fact what most entries say that say anything: several values where they are said equally often."""
     counts: dict[str, Counter[bytes]] = {}
     for facts, count in kinds:
@@ -108,7 +108,7 @@ def _most(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[Any]]:
     }
 
 
-def _caveats(task: str, most: Mapping[str, Sequence[Any]], facts: BoardFacts) -> Iterator[Caveat]:
+def _caveats(task: str, most: Mapping[str, Sequence[object]], facts: BoardFacts) -> Iterator[Caveat]:
     """What the gate finds between the entry with these facts and what ``most`` entries say of them.
 
     Of several values that are not its own: with one entry against another, nobody knows which of them ran the task as

@@ -143,7 +143,7 @@ def execute(
         remove_all(writer.path, job.key, job.seed)
 
 
-def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
+def _header(job: Job, environment: dict[str, object], source: Source) -> Header:
     return Header(
         schema=SCHEMA,
         id=job.id,
@@ -160,7 +160,7 @@ def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
     )
 
 
-def _environment(backend: Backend, name: str) -> dict[str, Any]:
+def _environment(backend: Backend, name: str) -> dict[str, object]:
     """The machine and the framework."""
     # A framework's first array and first optimizer bring modules with them; those are not the run's.
     array = backend.array(np.zeros(1, np.float32))
@@ -385,8 +385,8 @@ def _end(
     dataset: Dataset,
     totals: dict[str, int],
     wall_ns: tuple[int, int],
-    environment: dict[str, Any],
-    after: dict[str, Any],
+    environment: dict[str, object],
+    after: dict[str, object],
     before_ns: int,
 ) -> End:
     elapsed_ns = sum(totals.values())

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, final
+from typing import IO, final
 
 from msgspec import structs
 
@@ -464,7 +464,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         """In the store."""
         return CommandRecord.find(self._store, key_of(wanted))
 
-    def why_not(self, record: CommandRecord, wanted: CommandSpecification, environment: Mapping[str, Any]) -> str:
+    def why_not(self, record: CommandRecord, wanted: CommandSpecification, environment: Mapping[str, object]) -> str:
         """Another machine or levelbench, or a failure."""
         if record.outcome is None or (record.outcome.reason and not self._ignore):
             return "the process before failed"

@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -64,7 +64,7 @@ def measure_communicator(
     engine: Engine,
     ranks: int,
     on_point: Callable[[SweepPoint], None],
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> list[SweepPoint]:
     """Carry out ``job`` on ``ranks`` ranks; ``on_point`` is called as points come.
 

@@ -200,7 +200,7 @@ class Kind(ABC, Generic[W, R]):
         """The records of it, the one that counts last."""
 
     @abstractmethod
-    def why_not(self, record: R, wanted: W, environment: Mapping[str, Any]) -> str:
+    def why_not(self, record: R, wanted: W, environment: Mapping[str, object]) -> str:
         """Why a record that came to its end does not count in this environment; empty where it does."""
 
     def standing(self, record: R, wanted: W, environment: Mapping[str, Any]) -> Standing:
@@ -208,7 +208,7 @@ class Kind(ABC, Generic[W, R]):
         done = record.status == "done"
         return Standing(self.why_not(record, wanted, environment) if done else "the process before was interrupted")
 
-    def is_replaced(self, record: R, wanted: W, environment: Mapping[str, Any]) -> bool:
+    def is_replaced(self, record: R, wanted: W, environment: Mapping[str, object]) -> bool:
         """Whether one that is made anew takes the place of this record."""
         return False
 
@@ -221,7 +221,7 @@ def make_plan(
     kind: Kind[W, R],
     arms: Sequence[W],
     seeds: Sequence[int],
-    environment: Mapping[str, Any],
+    environment: Mapping[str, object],
     *,
     cases: int = 1,
     fresh: bool = False,

@@ -119,7 +119,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
         """In the store."""
         return NetworkRecord.find(self._store, key_of(wanted))
 
-    def why_not(self, record: NetworkRecord, wanted: NetworkSpecification, environment: Mapping[str, Any]) -> str:
+    def why_not(self, record: NetworkRecord, wanted: NetworkSpecification, environment: Mapping[str, object]) -> str:
         """Another machine or levelbench, or other libraries."""
         libraries = ("numpy", "onnx", wanted.arm.framework)
         return disagreement(record.header.version, record.header.environment, environment, libraries)
@@ -154,7 +154,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
             yield make
 
 
-def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, Any]:
+def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, object]:
     """The largest that any framework of the plan reached, in each dtype in which something is to be computed."""
     from levelbench.operators.benchmark.measuring import merged
 

@@ -114,7 +114,9 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
         """In the store."""
         return BenchmarkRecord.find(self._store, key_of(wanted))
 
-    def why_not(self, record: BenchmarkRecord, wanted: BenchmarkSpecification, environment: Mapping[str, Any]) -> str:
+    def why_not(
+        self, record: BenchmarkRecord, wanted: BenchmarkSpecification, environment: Mapping[str, object]
+    ) -> str:
         """Another machine or levelbench, or other libraries."""
         libraries = ("numpy", wanted.framework)
         return disagreement(record.header.version, record.header.environment, environment, libraries)

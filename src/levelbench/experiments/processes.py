@@ -257,7 +257,7 @@ def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callab
     return 0
 
 
-def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, Any]:
+def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, object]:
     """What a framework reaches at best on a device, as records have it; in the process that measures it."""
     from levelbench.operators.benchmark.measuring import backend_ceilings
     from levelbench.operators.frameworks import load_framework

@@ -566,7 +566,7 @@ class ProgramRuns(Kind[Arm, Record]):
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
         return sorted(found, key=lambda record: record.header.started)
 
-    def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> str:
+    def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
         """It did not end well, its program has changed, or it was made on another machine."""
         if record.status != "done":
             return f"the run before {'failed' if record.status == 'failed' else 'was ' + record.status}"
@@ -574,7 +574,7 @@ class ProgramRuns(Kind[Arm, Record]):
             return "the program has changed since"
         return disagreement(record.header.version, record.header.environment, environment, ())
 
-    def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> bool:
+    def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> bool:
         """It ended, of the same program."""
         return record.status in ("done", "failed") and record.header.source.digest == wanted.source.digest
 

@@ -97,7 +97,7 @@ def threads_of(environment: Mapping[str, Any]) -> Any:
     return {name: each.get("threads") for name, each in loaded.items()} or None
 
 
-def own_share(cpu_s: float, threads: Any, readings: Sequence[Reading]) -> Share:
+def own_share(cpu_s: float, threads: object, readings: Sequence[Reading]) -> Share:
     """That of this process."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
     peak = next((each for each in readings if each.name == PEAK_MEMORY), None)

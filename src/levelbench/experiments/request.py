@@ -69,7 +69,7 @@ def resolve_distribution(
     return Distribution(ranks, scheme, settings, engine, communicator, cast(Any, scaling), cast(Any, lr_scale), digest)
 
 
-def _refuse_without_ranks(words: dict[str, Any]) -> None:
+def _refuse_without_ranks(words: dict[str, object]) -> None:
     for name, value in words.items():
         if value is not None:
             raise UsageError(f"{name}={value}", "a run of one process has no such thing", "say how many: --ranks 2")
@@ -108,7 +108,7 @@ def _check_together(name: str, communicator: str) -> None:
         )
 
 
-def _engine(text: str, communicator: Any, ranks: int, device: str) -> tuple[str, str]:
+def _engine(text: str, communicator: object, ranks: int, device: str) -> tuple[str, str]:
     """The engine with its options as they were given, and the communicator."""
     from levelbench.distributed.finding import communicator_kinds
     from levelbench.distributed.launching import ENGINES

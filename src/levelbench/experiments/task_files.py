@@ -131,7 +131,7 @@ def watched() -> Iterator[Importing]:
     seen, within, children_s = Importing(), False, 0.0
 
     def watching(original: Callable[..., Any]) -> Callable[..., Any]:
-        def importing(name: str, *given: Any, **named: Any) -> Any:
+        def importing(name: str, *given: object, **named: object) -> object:
             nonlocal within, children_s
             # What an installed package imports is its own; what a module next to the file imports is looked at.
             if within or not _is_installed(name, given, named):
@@ -207,7 +207,7 @@ def _own(values: Iterable[object]) -> list[object]:
     return found
 
 
-def _is_installed(name: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+def _is_installed(name: str, given: tuple[object, ...], named: Mapping[str, object]) -> bool:
     """Whether an import, by the arguments of ``__import__`` or ``import_module``, is of an installed package."""
     level = given[3] if len(given) > 3 else named.get("level", 0)
     top = name.partition(".")[0]

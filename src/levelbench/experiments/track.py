@@ -119,7 +119,7 @@ def track(
     return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet)
 
 
-def autophase(model: Any, optimizer: Any = None, loader: Iterable[T] | None = None) -> _Data[T]:
+def autophase(model: object, optimizer: object = None, loader: Iterable[T] | None = None) -> _Data[T]:
     """Let a PyTorch module, its optimizer and its loader tell the phases of the run that is being tracked.
 
     Returns the loader to go through instead, as often as wanted. See :meth:`TrackedRun.autophase`.
@@ -165,7 +165,7 @@ class _Data(Generic[T]):
     def __len__(self) -> int:
         return len(cast(Sized, self._loader))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._loader, name)
 
 
@@ -393,7 +393,7 @@ class TrackedRun:
             raise UnknownNameError("phase", name, list(self._phases))
         return found
 
-    def autophase(self, model: Any, optimizer: Any = None) -> None:
+    def autophase(self, model: object, optimizer: object = None) -> None:
         """Let the hooks of a PyTorch module and its optimizer tell the phases, while this run goes on.
 
         A forward pass is ``forward``, what follows it ``backward`` until the optimizer steps, which is ``update``. A
@@ -405,7 +405,7 @@ class TrackedRun:
         self._need_own("autophase")
         self._hooks += hook_phases(self, model, optimizer)
 
-    def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
+    def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> object:
         """A callback for ``lightning``, ``transformers``, ``keras``, ``xgboost`` or ``lightgbm`` (a list of two there).
 
         It tells phases, steps and the quality after each evaluation, and ends the training when the run is over.
@@ -734,7 +734,7 @@ def _next_seed(folder: Path, key: str) -> int:
     return next(seed for seed in range(len(taken) + 1) if seed not in taken)
 
 
-def examples_of(batch: Any) -> int:
+def examples_of(batch: object) -> int:
     """The length of a batch, or of its first part; 0 where it has none."""
     if isinstance(batch, Mapping):
         batch = next(iter(batch.values()), ())

@@ -120,7 +120,7 @@ class Training(Kind[Arm, Record]):
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
         return sorted(found, key=lambda record: record.header.started)
 
-    def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> str:
+    def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
         """It did not end well, contradicts itself, or something that it depends on has changed since."""
         if record.status == "running":
             return "another process is already running it; this one waits and takes its result"
@@ -145,7 +145,7 @@ class Training(Kind[Arm, Record]):
         words = f"{why}; it goes on from its checkpoint" if kept else why
         return Standing(words, failed=record.status == "failed", resume=kept)
 
-    def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> bool:
+    def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> bool:
         """It ended, of the same source, on a machine of this kind."""
         header = record.header
         same = header.source.whole == wanted.source.whole and same_machine(header.environment, environment)
@@ -251,7 +251,7 @@ def _defined_otherwise(then: Source, now: Source) -> bool:
     return bool(then.quality) and (then.quality, then.data) != (now.quality, now.data)
 
 
-def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
+def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | None:
     """The checkpoint of an interrupted run that may go on here: of the same source, on the same machine."""
     path = checkpoint_of(record.path)
     if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
@@ -259,7 +259,7 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
     return None if _disagreement(record, arm, now) else path
 
 
-def _disagreement(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
+def _disagreement(record: Record, arm: Arm, now: Mapping[str, object]) -> str:
     known = ("numpy", arm.specification.framework)
     team = arm.specification.distribution
     if team is None:

@@ -114,7 +114,7 @@ def summarise_benchmark(
 
 
 def _entry(
-    problem: Problem, at: int, arm: Sequence[BenchmarkRecord], ceilings: Mapping[str, Any], level: float
+    problem: Problem, at: int, arm: Sequence[BenchmarkRecord], ceilings: Mapping[str, object], level: float
 ) -> Entry:
     cases = {record.header.seed: record.cases[at] for record in arm if at in record.cases}
     times = {
@@ -141,7 +141,7 @@ def _entry(
 
 
 def _share(
-    problem: Problem, flops: float | None, moved: float | None, time: Estimate | None, ceilings: Mapping[str, Any]
+    problem: Problem, flops: float | None, moved: float | None, time: Estimate | None, ceilings: Mapping[str, object]
 ) -> CeilingShare | None:
     if time is None or not problem.tensors:
         return None

@@ -195,7 +195,7 @@ def _copies(sides: Sides) -> Iterator[Caveat]:
             yield Caveat("copies", "refuse", f"{text}: all their times are the same to the nanosecond")
 
 
-def _times_of(run: RunSummary) -> tuple[Any, ...]:
+def _times_of(run: RunSummary) -> tuple[object, ...]:
     """What two runs never share. Times that are given in round numbers may coincide; then their start decides."""
     fine = [seconds for seconds in run.phases_s.values() if round(seconds * 1e9) % 1000]
     start = () if len(fine) >= _FINE else (run.started,)
@@ -422,7 +422,7 @@ def _values(runs: Sequence[RunSummary], path: str) -> list[str]:
     return sorted({"not there" if value is None else str(value) for value in found})
 
 
-def _fact(tree: Any, *path: str) -> Any:
+def _fact(tree: object, *path: str) -> object:
     for name in path:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree

@@ -168,7 +168,7 @@ class Survey:
                         files.append(_Seen(path, _stamp(facts, self._now_ns())))
         return files, inner
 
-    def _row(self, folder: str, file: _Seen) -> dict[str, Any]:
+    def _row(self, folder: str, file: _Seen) -> dict[str, object]:
         """What the index is to hold of a file: its run's columns, or why it cannot be read."""
         self._read.add(file.path)
         row: dict[str, Any] = {
@@ -182,7 +182,7 @@ class Survey:
             return row | {"problem": _problem_text(error)}
         return row | column_values(summary)
 
-    def _note(self, row: dict[str, Any]) -> None:
+    def _note(self, row: dict[str, object]) -> None:
         if "specification" in row:
             self._change(_INSERT_SPECIFICATION, (row["specification"], row.pop("task")))
         self._change(_insertion(tuple(row)), row)
@@ -213,7 +213,7 @@ class Survey:
     def _all(self, query: str, *values: bytes) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, values).fetchall()
 
-    def _change(self, statement: str, values: Any) -> None:
+    def _change(self, statement: str, values: object) -> None:
         """Have a change written, in order: a folder is settled in the transaction of its last record, or later."""
         self._changes.append((statement, values))
         if len(self._changes) >= _BATCH:
@@ -454,7 +454,7 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def _version(connection: sqlite3.Connection) -> Any:
+def _version(connection: sqlite3.Connection) -> object:
     return connection.execute("PRAGMA user_version").fetchone()[0]
 
 

@@ -437,7 +437,7 @@ def set_back(record: Record) -> str:
     return f"its environment was looked at after it at {looked}, and it started at {record.header.started}"
 
 
-def _counters(environment: Mapping[str, Any]) -> dict[str, float] | None:
+def _counters(environment: Mapping[str, object]) -> dict[str, float] | None:
     load = environment.get("load")
     found = load.get("counters") if isinstance(load, dict) else None
     if not isinstance(found, dict):
@@ -455,7 +455,7 @@ def _instant_s(text: Any) -> float | None:
     return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

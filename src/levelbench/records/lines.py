@@ -51,7 +51,7 @@ class _Preamble(msgspec.Struct):
     schema: int = 0
 
 
-def _builtin(value: Any) -> Any:
+def _builtin(value: object) -> object:
     """The plain value of a NumPy or torch scalar or array, which msgspec does not know."""
     tolist = getattr(value, "tolist", None)
     if tolist is None:
@@ -193,7 +193,7 @@ class Format(Generic[H, E]):
     ``name`` is what messages call such a record.
     """
 
-    def __init__(self, name: str, header: type[H], events: Any) -> None:
+    def __init__(self, name: str, header: type[H], events: object) -> None:
         """``events`` is the union of the types of events; the one whose tag is ``end`` comes last in a file."""
         self.name = name
         self.end: type[Any] = next(each for each in get_args(events) if each.__struct_config__.tag == "end")

@@ -90,14 +90,14 @@ Key = tuple[str, int, str]
 
 
 def by_node(
-    records: Sequence[NetworkRecord], dtype: str, ceilings: Mapping[str, Any], level: float = 0.95
+    records: Sequence[NetworkRecord], dtype: str, ceilings: Mapping[str, object], level: float = 0.95
 ) -> tuple[OperatorRow, ...]:
     """One row an operator, the slowest first."""
     return _rows(records, lambda each: (each.title, each.index, each.output), dtype, ceilings, level)
 
 
 def by_type(
-    records: Sequence[NetworkRecord], dtype: str, ceilings: Mapping[str, Any], level: float = 0.95
+    records: Sequence[NetworkRecord], dtype: str, ceilings: Mapping[str, object], level: float = 0.95
 ) -> tuple[OperatorRow, ...]:
     """One row a type of operator, the slowest first."""
     return _rows(records, lambda each: (each.title, -1, ""), dtype, ceilings, level)
@@ -269,7 +269,7 @@ def summarise_networks(
 
 
 def _entry(
-    case: NetworkCase, place: Sequence[NetworkRecord], ceilings: Mapping[str, Any], level: float
+    case: NetworkCase, place: Sequence[NetworkRecord], ceilings: Mapping[str, object], level: float
 ) -> NetworkEntry:
     records = sorted(place, key=lambda each: each.header.seed)
     outcomes = [record.outcome for record in records if record.outcome is not None]

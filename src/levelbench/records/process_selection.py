@@ -80,12 +80,12 @@ def arms_among(records: Sequence[Kind]) -> list[list[list[Kind]]]:
     return [[list(processes.values()) for processes in arms.values()] for arms in found.values()]
 
 
-def _words(kind: type[Kind], header: ProcessHeader[Any]) -> dict[str, Value]:
+def _words(kind: type[Kind], header: ProcessHeader[object]) -> dict[str, Value]:
     """What filters may name."""
     return {**kind.words(header), "id": header.id, "key": header.key, "seed": header.seed}
 
 
-def _meant(kind: type[Kind], chosen: Selector, header: ProcessHeader[Any]) -> bool:
+def _meant(kind: type[Kind], chosen: Selector, header: ProcessHeader[object]) -> bool:
     if chosen.word and chosen.word not in kind.names(header) and not _begins(header.id, chosen.word):
         return False
     words = _words(kind, header)
@@ -103,7 +103,7 @@ def _agrees(value: Value | None, name: str, text: str) -> bool:
     return value is not None and (value == wanted and isinstance(value, bool) == isinstance(wanted, bool))
 
 
-def _require_known(kind: type[Kind], chosen: Selector, headers: list[ProcessHeader[Any]]) -> None:
+def _require_known(kind: type[Kind], chosen: Selector, headers: list[ProcessHeader[object]]) -> None:
     known = {name for header in headers for name in _words(kind, header)} | set(_AFTERWARDS)
     for name, _ in chosen.filters if headers else ():
         if name not in known:

@@ -65,7 +65,7 @@ H = TypeVar("H", bound=ProcessHeader[Any])
 class ProcessFormat(lines.Format[H, E]):
     """A kind of these records, which lie in the store's ``folder``."""
 
-    def __init__(self, name: str, folder: str, header: type[H], events: Any) -> None:
+    def __init__(self, name: str, folder: str, header: type[H], events: object) -> None:
         super().__init__(name, header, events)
         self.header, self.folder = header, folder
 

@@ -362,7 +362,7 @@ def key_of(spec: Struct) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(value: object) -> object:
     if isinstance(value, dict):
         return {key: _canonical(each) for key, each in value.items()}
     if isinstance(value, float):
@@ -463,7 +463,7 @@ def redacted(value: S) -> tuple[S, list[str]]:
     return (msgspec.convert(plain, type(value)) if places else value), places
 
 
-def _each(value: Any, place: str, places: list[str]) -> Any:
+def _each(value: object, place: str, places: list[str]) -> object:
     if isinstance(value, str):
         kept = redact(value)
         if kept != value:

@@ -135,7 +135,7 @@ TABLES = (
 )
 
 
-def column_values(run: RunSummary) -> dict[str, Any]:
+def column_values(run: RunSummary) -> dict[str, object]:
     """The columns of ``run``, and its ``task``; ``specification`` as JSON text."""
     return {
         "task": run.task,

@@ -12,7 +12,6 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from levelbench.records.integrity import set_back
 from levelbench.records.reader import Record
@@ -145,7 +144,7 @@ def _unwatched(record: Record) -> Iterator[str]:
         yield "no other clock watched its own: run it again with levelbench run"
 
 
-def _has_counters(environment: Mapping[str, Any]) -> bool:
+def _has_counters(environment: Mapping[str, object]) -> bool:
     load = environment.get("load")
     return isinstance(load, dict) and bool(load.get("counters"))
 

@@ -31,7 +31,7 @@ def trace_json(records: Iterable[tuple[str, Record]]) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"levelbench": _PLACED}})
 
 
-def _run(name: str, record: Record) -> Iterator[dict[str, Any]]:
+def _run(name: str, record: Record) -> Iterator[dict[str, object]]:
     yield {"ph": "M", "name": "process_name", "args": {"name": name}}
     yield _track(1, "phases, in sums between evaluations")
     stretches = _stretches(record)
@@ -52,7 +52,7 @@ def _run(name: str, record: Record) -> Iterator[dict[str, Any]]:
             yield from _steps(_FIRST_RANK + rank, samples, record)
 
 
-def _stretches(record: Record) -> Iterator[tuple[int, int, str, dict[str, int], dict[str, Any]]]:
+def _stretches(record: Record) -> Iterator[tuple[int, int, str, dict[str, int], dict[str, object]]]:
     """From one evaluation to the next: begin and end in ns, a title, what each phase took, and what is told of it."""
     start_ns, before = 0, dict.fromkeys(PHASES, 0)
     for at, each in enumerate(record.evaluations, 1):
@@ -71,7 +71,7 @@ def _since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int
     return {name: took for name in names if (took := after[name] - before.get(name, 0)) > 0}
 
 
-def _steps(track: int, samples: Mapping[str, Samples], record: Record) -> Iterator[dict[str, Any]]:
+def _steps(track: int, samples: Mapping[str, Samples], record: Record) -> Iterator[dict[str, object]]:
     """Its steps, the last of each stretch up to where the evaluation begins; communication at their end."""
     took_ns = samples["step_time"].values
     communicated = samples["communicate_time"].values if "communicate_time" in samples else ()
@@ -98,9 +98,9 @@ def _blocks(count: int, record: Record) -> Iterator[tuple[int, int, float]]:
         yield first, last, float(end_ns - phases.get("evaluate", 0))
 
 
-def _track(track: int, name: str) -> dict[str, Any]:
+def _track(track: int, name: str) -> dict[str, object]:
     return {"ph": "M", "tid": track, "name": "thread_name", "args": {"name": name}}
 
 
-def _slice(track: int, name: str, start_ns: float, took_ns: float, args: Mapping[str, Any]) -> dict[str, Any]:
+def _slice(track: int, name: str, start_ns: float, took_ns: float, args: Mapping[str, object]) -> dict[str, object]:
     return {"ph": "X", "tid": track, "name": name, "ts": start_ns / 1e3, "dur": took_ns / 1e3, "args": dict(args)}

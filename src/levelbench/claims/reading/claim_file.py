@@ -118,14 +118,14 @@ class ClaimFault(NamedTuple):
     do: str
 
 
-def faults(value: dict[str, Any], kind: type[msgspec.Struct]) -> list[ClaimFault]:
+def faults(value: dict[str, object], kind: type[msgspec.Struct]) -> list[ClaimFault]:
     """What keeps ``value`` from being a ``kind``, up to a hundred things; none means that it converts."""
     found = list(islice(_of_struct(value, kind, ""), _MOST))
     return found or list(islice(chain(_of_names(value), _of_curves(value)), _MOST))
 
 
 @cache
-def hints(kind: type) -> dict[str, Any]:
+def hints(kind: type) -> dict[str, object]:
     """The types of a struct's fields."""
     return get_type_hints(kind)
 
@@ -136,7 +136,7 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, bool]:
     return {field.name: field.required for field in msgspec.structs.fields(kind)}
 
 
-def _of_struct(value: Any, kind: type[msgspec.Struct], path: str) -> Iterator[ClaimFault]:
+def _of_struct(value: object, kind: type[msgspec.Struct], path: str) -> Iterator[ClaimFault]:
     if not isinstance(value, dict):
         yield ClaimFault(path, f"{path} is {_kind_of(value)}", "write a table there")
         return
@@ -162,7 +162,7 @@ def _unknown(at: str, name: str, fields: list[str], path: str) -> ClaimFault:
     return ClaimFault(at, f"{path or 'the file'} has no field {name!r}", do)
 
 
-def _of_value(value: Any, kind: Any, at: str, name: str) -> Iterator[ClaimFault]:
+def _of_value(value: object, kind: object, at: str, name: str) -> Iterator[ClaimFault]:
     kinds = [each for each in _alternatives(kind) if each is not type(None)]
     kind = kinds[0] if len(kinds) == 1 else kind
     origin, inside = get_origin(kind), get_args(kind)
@@ -183,7 +183,7 @@ def _of_value(value: Any, kind: Any, at: str, name: str) -> Iterator[ClaimFault]
         yield from _of_leaf(value, kind, at, name)
 
 
-def _of_leaf(value: Any, kind: Any, at: str, name: str) -> Iterator[ClaimFault]:
+def _of_leaf(value: object, kind: object, at: str, name: str) -> Iterator[ClaimFault]:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:

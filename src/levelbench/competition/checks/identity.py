@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any
 
 import msgspec
 
@@ -237,7 +236,7 @@ def _is_plain(raw: bytes) -> bool:
     return not any(each in lower for each in _SUSPECT)
 
 
-def _judged(entry: CheckedEntry, value: Any, at: str) -> Iterator[EntryFinding]:
+def _judged(entry: CheckedEntry, value: object, at: str) -> Iterator[EntryFinding]:
     if isinstance(value, str):
         yield from _judged_text(entry, value, at)
     elif isinstance(value, dict):

@@ -209,7 +209,7 @@ def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path,
         yield entry.error("B183", f"{at}.{name}", f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record")
 
 
-def _is_same(was: Any, is_now: Any) -> bool:
+def _is_same(was: object, is_now: object) -> bool:
     if isinstance(was, Struct) and isinstance(is_now, Struct):
         names = was.__struct_fields__
         return all(_is_same(getattr(was, name), getattr(is_now, name)) for name in names)

@@ -245,7 +245,7 @@ def tabulate(entries: Iterable[tuple[str, Submission]]) -> Tables:
     }
 
 
-def _typed(value: Any, kind: type) -> Cell:
+def _typed(value: object, kind: type) -> Cell:
     """The value as its column has it; an empty text is one that is not stated."""
     if value is None or value == "":
         return None

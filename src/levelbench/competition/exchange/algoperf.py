@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
@@ -60,7 +60,7 @@ _BUDGETS_S: Mapping[str, float] = {
 """Seconds at most in version 0.6."""
 
 
-def _workload(name: str, meta: Mapping[str, Any]) -> tuple[Target, float | None]:
+def _workload(name: str, meta: Mapping[str, object]) -> tuple[Target, float | None]:
     """What is to be reached on the validation split, and within how many seconds where that is stated.
 
     By what ``meta`` (a log's meta data) say of it, else by version 0.6, whose ImageNet targets are given as the
@@ -78,7 +78,7 @@ def _workload(name: str, meta: Mapping[str, Any]) -> tuple[Target, float | None]
     raise RecordError(f"reading the workload {name}", "no meta data say its target, and no table has it", do)
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: object) -> float | None:
     """The number, if it is one and finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -168,7 +168,7 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
     # What the meta data say of the software and of the targets that were to be reached.
     names = ("os_platform", "python_version", "git_branch", "gpu_driver")
     wanted = [key for key in meta if key in names or key.startswith("workload.")][: _MOST_FIELDS // 2]
-    runs, fields = [], {key: meta[key] for key in wanted if _is_setting(meta[key])}
+    runs, fields = [], {key: value for key in wanted if _is_setting(value := meta[key])}
     for trial in trials:
         try:
             runs.append(_run(trial, target, root, doubts, problems))
@@ -268,14 +268,14 @@ def _number(cell: str) -> float:
         return math.nan
 
 
-def _meta(folder: Path, root: Path, problems: list[str]) -> dict[str, Any]:
+def _meta(folder: Path, root: Path, problems: list[str]) -> dict[str, object]:
     """The meta data of the trial's last start."""
     found = [each for each in folder.iterdir() if _META.fullmatch(each.name)]
     last = max(found, key=lambda each: (len(each.name), each.name), default=None)
     return {} if last is None else _json(last, root, problems)
 
 
-def _json(path: Path, root: Path, problems: list[str]) -> dict[str, Any]:
+def _json(path: Path, root: Path, problems: list[str]) -> dict[str, object]:
     if not path.exists():
         return {}
     try:
@@ -287,13 +287,13 @@ def _json(path: Path, root: Path, problems: list[str]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_setting(value: Any) -> bool:
+def _is_setting(value: object) -> TypeGuard[str | float | bool | None]:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, str) or (isinstance(value, int) and abs(value) < 2**63)
 
 
-def _hardware(meta: dict[str, Any]) -> Hardware:
+def _hardware(meta: dict[str, object]) -> Hardware:
     gpu, cpu = (text_of(meta.get(name), _LONGEST) for name in ("gpu_model_name", "cpu_model_name"))
     count = meta.get("gpu_count")
     number = count if isinstance(count, int) and 0 < count < 2**31 else None

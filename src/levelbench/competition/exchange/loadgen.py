@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -146,7 +146,7 @@ def parse_detail(content: bytes, asked: str) -> Detail:
     )
 
 
-def _between(begin: Any, end: Any) -> float | None:
+def _between(begin: object, end: object) -> float | None:
     """Seconds between two of LoadGen's wall-clock texts; ``None`` unless both are there and in order."""
     try:
         seconds = (datetime.strptime(str(end), _TIMES) - datetime.strptime(str(begin), _TIMES)).total_seconds()

@@ -11,7 +11,7 @@ import tomllib
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -214,7 +214,7 @@ def _parsed(raw: bytes, asked: str) -> Ruleset:
     return rules
 
 
-def _without_infinity(value: Any) -> Any:
+def _without_infinity(value: object) -> object:
     """``high = inf`` is how TOML, which has no null, says that a scale has no end."""
     if isinstance(value, dict):
         return {name: _without_infinity(each) for name, each in value.items()}

@@ -296,7 +296,7 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     return b"window.levelbench.board(" + text + b");\n"
 
 
-def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
+def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:
     """The entries' fields as the page uses them (``assets/data.js`` makes entries of them again)."""
     # One pass over all of them: what is in an entry lies together in memory, and is fetched once.
     fields = dict(zip(_FIELDS, zip(*map(_OF_ENTRY, entries), strict=True), strict=True)) if entries else {}

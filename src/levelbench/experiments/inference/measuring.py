@@ -79,7 +79,7 @@ class _Returning:
     def __init__(self, answerer: Answerer) -> None:
         self._answerer = answerer
 
-    def answer(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
+    def answer(self, indices: Sequence[int]) -> list[tuple[object, ...]]:
         return list(zip(*self._answerer.outputs(indices), strict=True))
 
 

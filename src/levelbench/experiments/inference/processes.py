@@ -54,7 +54,7 @@ def check_cores(arm: InferenceArm) -> None:
         raise UsageError(asked, found, f"ask for {_cores()} at most")
 
 
-def check_threads(arm: InferenceArm, described: Mapping[str, Any]) -> None:
+def check_threads(arm: InferenceArm, described: Mapping[str, object]) -> None:
     """``CheckFailedError`` where the framework says that it has another number of threads than was asked for."""
     has = described.get("threads")
     if arm.threads is not None and isinstance(has, int) and has != arm.threads:
@@ -171,7 +171,9 @@ class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
         """In the store."""
         return InferenceRecord.find(self._store, key_of(wanted))
 
-    def why_not(self, record: InferenceRecord, wanted: InferenceSpecification, environment: Mapping[str, Any]) -> str:
+    def why_not(
+        self, record: InferenceRecord, wanted: InferenceSpecification, environment: Mapping[str, object]
+    ) -> str:
         """It failed; or another machine or levelbench, or other libraries."""
         if record.outcome is None or record.outcome.status == "failed":
             return f"it failed before: {record.outcome.reason if record.outcome is not None else 'no reason given'}"

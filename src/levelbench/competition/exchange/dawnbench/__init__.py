@@ -74,7 +74,7 @@ def failed_checks(path: Path, task: DawnTask, mode: str) -> list[str]:
     return [f"{name}: {said}" for name, said in found.items() if said]
 
 
-def _wrong_fields(record: Any, mode: str) -> str:
+def _wrong_fields(record: object, mode: str) -> str:
     """Required fields are there, day and version are known."""
     if not isinstance(record, dict):
         return "there is no object to look into"
@@ -174,7 +174,7 @@ def _of_inference(record: Mapping[str, Any], entry: Submission, task: DawnTask) 
         yield f"latency: {measured.mean_latency_s:g} s is not a time"
 
 
-def _of_price(record: Mapping[str, Any], entry: Submission, mode: str) -> Iterator[str]:
+def _of_price(record: Mapping[str, object], entry: Submission, mode: str) -> Iterator[str]:
     if mode == "train":
         if entry.price is None:
             given = record.get("costPerHour")

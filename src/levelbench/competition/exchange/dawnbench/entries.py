@@ -246,7 +246,7 @@ def _whole(number: str, asked: str) -> int:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]], asked: str) -> dict[str, object]:
+def _object(pairs: list[tuple[str, object]], asked: str) -> dict[str, object]:
     if len(pairs) > _MOST_MEMBERS:
         raise RecordError(asked, f"an object has more than {_MOST_MEMBERS} members", "shorten it")
     found = dict(pairs)

@@ -111,7 +111,7 @@ def around_results(folder: PurePosixPath) -> tuple[tuple[str, ...], tuple[str, .
     return parts[:at], parts[at + 1 :]
 
 
-def system_of(tree: Tree, folder: PurePosixPath) -> tuple[dict[str, Any], str | None]:
+def system_of(tree: Tree, folder: PurePosixPath) -> tuple[dict[str, object], str | None]:
     """The description of the system that a folder of logs belongs to, empty if there is none; a doubt about it."""
     above, below = around_results(folder)
     name = PurePosixPath(*above, "systems", f"{below[0]}.json") if below else None
@@ -152,7 +152,7 @@ def read_points(path: str | Path) -> dict[str, list[ReferencePoint]]:
     return found
 
 
-def _point(record: Any) -> tuple[str, ReferencePoint]:
+def _point(record: object) -> tuple[str, ReferencePoint]:
     if not isinstance(record, dict):
         raise ValueError("it is not an object")
     name, batch_size = record.get("Benchmark"), record.get("BS")
@@ -231,7 +231,7 @@ def log_text(run: LoggedRun, benchmark: str | None = None) -> str:
 
 
 def _line(
-    time_s: float, key: str, value: Any = None, kind: Kind = "point", metadata: Mapping[str, Any] | None = None
+    time_s: float, key: str, value: object = None, kind: Kind = "point", metadata: Mapping[str, object] | None = None
 ) -> str:
     """One event, its fields in the format's order; ``file`` and ``lineno`` are wanted by the seed checker."""
     fields = {

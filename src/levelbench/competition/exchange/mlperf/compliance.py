@@ -51,13 +51,13 @@ def _has(*names: str) -> Callable[[Event, State], bool]:
     return lambda event, _: any(name in event.metadata for name in names)
 
 
-def _figure(value: Any) -> float:
+def _figure(value: object) -> float:
     """The number, or one that is in no range."""
     number = number_of(value)
     return math.nan if number is None else number
 
 
-def _integral(value: Any) -> bool:
+def _integral(value: object) -> bool:
     number = _figure(value)
     return abs(number) < 2**53 and abs(round(number) - number) < 1e-5
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -50,7 +49,7 @@ _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MI
 _MEMORY = re.compile(r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", re.ASCII)
 
 
-def hardware_of(system: Mapping[str, Any], otherwise: str) -> Hardware:
+def hardware_of(system: Mapping[str, object], otherwise: str) -> Hardware:
     """The hardware of a description, or ``otherwise`` in words where there is none. Counts are of the whole system."""
     nodes = _count(system.get("number_of_nodes"))
     each = _count(system.get("accelerators_per_node"))
@@ -71,7 +70,7 @@ def hardware_of(system: Mapping[str, Any], otherwise: str) -> Hardware:
     )
 
 
-def _count(value: Any) -> int | None:
+def _count(value: object) -> int | None:
     """A whole number below a million, also as text."""
     if isinstance(value, str) and re.fullmatch(r"\s*\d{1,6}\s*", value, re.ASCII):
         return int(value)
@@ -374,7 +373,7 @@ def submission_of(
     logs: Sequence[TrainingLog],
     *,
     file: str,
-    system: Mapping[str, Any] | None = None,
+    system: Mapping[str, object] | None = None,
     digests: Mapping[str, str] | None = None,
     fields: Mapping[str, int | float | str | bool | None] | None = None,
     doubts: Sequence[str] = (),
@@ -432,7 +431,9 @@ def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
     return stated if stated is not None and stated in names else otherwise
 
 
-def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any], agreed: Mapping[str, Setting]) -> Iterator[str]:
+def _doubts(
+    logs: Sequence[TrainingLog], described: Mapping[str, object], agreed: Mapping[str, Setting]
+) -> Iterator[str]:
     known = benchmark(logs[0].benchmark)
     if known is not None and len(logs) != known.runs:
         yield f"{len(logs)} runs, and the benchmark asks for {known.runs}"

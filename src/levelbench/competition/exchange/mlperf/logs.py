@@ -141,7 +141,7 @@ def _parse_mllog(rest: str, number: int) -> Event:
     return Event(number, time_ns, key, fields["value"], metadata, _KINDS[kind], str(fields.get("namespace") or ""))
 
 
-def _nanoseconds_of_ms(time_ms: Any) -> int:
+def _nanoseconds_of_ms(time_ms: object) -> int:
     """Whole nanoseconds; the official parser takes a number as a string as well."""
     if isinstance(time_ms, bool) or not isinstance(time_ms, int | float | str):
         raise ValueError("its time_ms is not a number")
@@ -186,7 +186,7 @@ _PARSERS: dict[Dialect, Callable[[str, int], Event]] = {"mllog": _parse_mllog, "
 """What makes an event of what follows the token in a line, and the line's number; ``ValueError`` with the reason."""
 
 
-def _lenient(text: str) -> Any:
+def _lenient(text: str) -> object:
     """JSON, or the text itself: v0.5 never said what a value may be, and submitters wrote Python's ``True``."""
     try:
         return json_value(text)
@@ -194,7 +194,7 @@ def _lenient(text: str) -> Any:
         return text
 
 
-def json_value(text: str) -> Any:
+def json_value(text: str) -> object:
     """JSON with NaN and infinities, which a diverged run logs; ``ValueError`` with a short reason."""
     try:
         return json.loads(text)
@@ -548,7 +548,7 @@ def _values(event: Event, origin: int) -> Iterable[LogEvaluation]:
             yield LogEvaluation(time_s, number, name, epoch, samples, event.key, event.line)
 
 
-def _is_setting(value: Any) -> bool:
+def _is_setting(value: object) -> bool:
     """Whether a submission can hold it: text of bounded length, finite figures of 64 bits."""
     if isinstance(value, str):
         return len(value) <= _LONGEST

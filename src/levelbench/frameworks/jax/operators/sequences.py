@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from levelbench.frameworks.jax.operators.registry import LIBRARY, Function, maker, refuse
-from levelbench.frameworks.shared.attention import attention
-from levelbench.frameworks.shared.sequences import activation_functions, linear_attention, recurrent
+from levelbench.frameworks.shared.sequences import activation_functions, attention, linear_attention, recurrent
 from levelbench.operators.node import OperatorNode
 
 _ACTIVATIONS: dict[str, Function] = {

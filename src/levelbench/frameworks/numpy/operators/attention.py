@@ -23,7 +23,7 @@ from levelbench.frameworks.numpy.operators.kernel import (
     unbroadcast,
     within,
 )
-from levelbench.frameworks.shared.attention import Allowed, allowed_by
+from levelbench.frameworks.shared.sequences import Allowed, allowed_by
 from levelbench.operators.node import OperatorNode
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.attention import attention
 from levelbench.frameworks.shared.sequences import (
     USUAL,
     activation_functions,
     activations_of,
+    attention,
     linear_attention,
     recurrent,
 )
