@@ -132,6 +132,18 @@ def test_runs_of_other_seeds_with_the_same_losses_are_a_doubt(run, group):
     assert said.startswith("3 of 3 runs of b have other seeds and the same losses to the last digit")
 
 
+def test_a_difference_that_what_the_clock_leaves_out_makes_up_for_is_a_doubt(run, group):
+    def told(out_a, out_b):
+        a = [run(2.0, seed=seed, clock="mlperf", excluded_s={"prepare": out_a}) for seed in range(3)]
+        b = [run(1.0, seed=seed, clock="mlperf", excluded_s={"prepare": out_b}) for seed in range(3)]
+        return [each for each in comparable(group("a", a), group("b", b)).caveats if "leaves out" in each.sentence]
+
+    assert told(0.1, 0.2) == told(2.0, 0.0) == []
+    (caveat,) = told(0.1, 3.1)
+    assert caveat.weight == "doubt"
+    assert "leaves out 0.1 s of a and 3.1 s of b; with that, b takes 1.95 times as long instead of 0.5" in str(caveat)
+
+
 def test_runs_that_all_have_the_same_qualities_are_a_doubt(run, group):
     a = [run(1.0 + seed / 10, seed=seed, qualities_digest=f"{seed // 2}") for seed in range(4)]
     b = [run(1.1 + seed / 10, seed=seed, qualities_digest="1") for seed in range(4)]

@@ -134,6 +134,14 @@ def test_a_file_of_the_store_that_is_no_record_is_not_removed(call, store):
     assert "it is not the record of a run" in err
 
 
+def test_records_of_a_folder_beside_the_store_are_not_removed(call, store, tmp_path, monkeypatch):
+    monkeypatch.chdir(store.parent)
+    code, _, err = call("rm", store.name, "--yes", "--store", tmp_path / "other")
+    assert code == 2
+    assert "it lies outside the store" in err
+    assert list(store.rglob("*.jsonl"))
+
+
 def test_records_of_another_store_are_not_removed(call, store, tmp_path):
     code, _, err = call("rm", store / "digits", "--yes", "--store", tmp_path / "other")
     assert code == 2

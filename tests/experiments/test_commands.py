@@ -115,6 +115,14 @@ def test_the_processor_time_of_workers_that_outlive_their_program_is_no_load_of_
     assert own_cpu_s() - before_s > ended.user_s + 0.1
 
 
+def test_commands_that_differ_in_what_is_hidden_are_told_apart(tmp_path):
+    one, other = (make_command(f"API_TOKEN=x{name} prog --password {name}", tmp_path) for name in ("abc", "abd"))
+    assert one.specification != other.specification
+    for each in (one, other):
+        assert each.specification.title == "prog"
+        assert each.specification.command.startswith("API_TOKEN=... prog --password ... #")
+
+
 def test_a_child_that_has_ended_by_itself_was_not_left_behind():
     assert not carried_out("sh -c '(sleep 0.02 &) ; sleep 0.3'").left
 

@@ -24,6 +24,9 @@ SECRETS = {
     "GPU-00000000-5ec7-e75e-c7e7-5ec7e75ec7e7": "GPU-...",
     "S3CRET@example.org": "...",
     "connection to 10.11.12.13:29500 refused": "connection to ... refused",
+    "train --hf-token S3CRET --lr 0.1": "train --hf-token ... --lr 0.1",
+    "train --password 'S3CRET and more' -v": "train --password ... -v",
+    "curl -u ada:S3CRET -O": "curl -u ada:... -O",
     "nodes=2,rendezvous=S3CRET,max_restarts=1": "nodes=2,rendezvous=...,max_restarts=1",
 }
 
@@ -42,6 +45,7 @@ def test_a_secret_is_taken_out_and_what_is_around_it_stays(text):
         "digits-images-idx3-ubyte 359cd13f0f514122884198b78a131df597421cbf5e93a76678fa96fc548f0d96",
         "other programs kept 1.0 of 2 cores busy during the measurement: stop them and measure again",
         "its ranks were started again (times: 1)",
+        "python generate.py --max_tokens=20 --num-tokens 5 --tokenizer bpe",
     ],
 )
 def test_an_ordinary_sentence_is_left_as_it_is(text):

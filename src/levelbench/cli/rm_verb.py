@@ -99,6 +99,9 @@ def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Re
     for word in words:
         selector = parse_selector(word)
         for record in store.find(selector):
+            if selector.path and not record.path.resolve().is_relative_to(store.path.resolve()):
+                do = f"name its store: --store {record.path.parent}"
+                raise UsageError(f"levelbench rm {word}", f"it lies outside the store {store.path}", do)
             copies = [] if selector.path else store.copies(Selector("", filters=(("id", record.header.id),)))
             chosen |= {each.path: each for each in (record, *copies)}
     return list(chosen.values())

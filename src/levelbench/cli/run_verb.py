@@ -170,12 +170,14 @@ def conclude(
     def report() -> Path | None:
         if given["no_report"]:
             return None
+        from levelbench.records.writer import path_part
+
         tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
         return write(
             groups,
             list(records.values()),
             comparisons,
-            given["report_path"] or store.path / f"report-{tasks}.html",
+            given["report_path"] or store.path / f"report-{path_part(tasks)}.html",
             refusals=refusals,
         )[0]
 

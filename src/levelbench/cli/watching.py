@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from levelbench.cli import options as shared
+from levelbench.errors import DefinitionError
 from levelbench.experiments.kernel import (
     Kind,
     MadeRecord,
@@ -24,6 +25,7 @@ from levelbench.experiments.kernel import (
     go_on,
     make_plan,
 )
+from levelbench.experiments.task_files import replaced_code
 from levelbench.experiments.training import RunPlan, labels
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.environment import capture
@@ -86,9 +88,15 @@ def measure(
 def measure_runs(
     kind: Kind[Arm, Record], arms: Sequence[Arm], count: int, *, as_json: bool, **rest: Any
 ) -> tuple[RunPlan, dict[Place, Record]]:
-    """The plan and the records of ``measure``, in the order of the plan, for runs to a target."""
+    """The plan and the records of ``measure``, in the order of the plan, for runs to a target.
+
+    Raises ``DefinitionError`` where a task's file has put code of its own in the place of levelbench's: what this
+    process says of the runs is then that code's.
+    """
 
     def conclude(plan: RunPlan, records: dict[Place, Record]) -> tuple[RunPlan, dict[Place, Record]]:
+        if replaced := replaced_code():
+            raise DefinitionError("a verdict", replaced[0], "the runs are kept; see levelbench compare")
         return plan, dict(sorted(records.items()))
 
     found: tuple[RunPlan, dict[Place, Record]] = measure(

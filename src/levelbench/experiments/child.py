@@ -11,9 +11,11 @@ and, where there is none, from a message of three parts on the pipe it gave us.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import select
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -39,7 +41,17 @@ from levelbench.experiments.jobs import (
     no_parent,
 )
 from levelbench.experiments.request import file_of, load_watched, source_of
-from levelbench.experiments.task_files import Importing, import_doubts, is_ours, refuse_data, replaced_code, watched
+from levelbench.experiments.task_files import (
+    Importing,
+    files_read,
+    import_doubts,
+    is_data,
+    is_ours,
+    refuse_data,
+    replaced_code,
+    texts_among,
+    watched,
+)
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import die_with_parent, end_on_interrupt, how_started
@@ -52,7 +64,7 @@ from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_r
 from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
 from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
-from levelbench.training.datasets.base import Dataset
+from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, share_held_out
 from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
@@ -92,8 +104,10 @@ def execute(
             "its backend cannot train",
             "set trains = False in its Framework",
         )
+    _warm_up(backend)
     task, importing = load_watched(job.reference)
-    imported_s = own_cpu_s()
+    imported_s = _thread_s()
+    _freeze()
     source = source_of(task, job.specification.recipe)
     if job.source not in ("", source.whole):
         raise DefinitionError(
@@ -101,10 +115,13 @@ def execute(
         )
     job, resume = member.resumed(job)
     _require_same(job, resume)
-    environment = _environment(backend, job.specification.framework)
+    environment = {
+        **capture(),
+        "framework": {**backend.describe(), "name": job.specification.framework},
+        "started": how_started(),
+    }
     if signatures := _signatures(job.reference, task, importing):
         environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
-    importing.rest_s = 0.0 if is_ours(job.reference) else own_cpu_s() - imported_s
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
@@ -114,13 +131,15 @@ def execute(
         for gauge in gauges:
             gauge.start()
         # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
-        gc.collect()
-        gc.freeze()
+        _collect()
+        _freeze()
         clock = backend.clock()
         sights = Sights(clock, tell, hear) if member.first else None
         if sights is not None:
             sights.begin(len(resume.facts.evaluations) if resume else 0)
         member.ready()
+        if not is_ours(job.reference):
+            importing.rest_s = _thread_s() - imported_s
         before_ns = member.before_ns(resume)
         early_ns = HOST.now_ns()
         timeline = Timeline(clock, before_ns=before_ns)
@@ -160,16 +179,11 @@ def _header(job: Job, environment: dict[str, object], source: Source) -> Header:
     )
 
 
-def _environment(backend: Backend, name: str) -> dict[str, object]:
-    """The machine and the framework."""
-    # A framework's first array and first optimizer bring modules with them; those are not the run's.
+def _warm_up(backend: Backend) -> None:
+    """A framework's first array and first optimizer bring modules with them, which are not the run's."""
     array = backend.array(np.zeros(1, np.float32))
     namespace(array)
     SGD(1.0).start(backend, {"": array})
-    environment = capture()
-    environment["framework"] = {**backend.describe(), "name": name}
-    environment["started"] = how_started()
-    return environment
 
 
 def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, str]:
@@ -212,9 +226,19 @@ class _Run:
         """
         self._repeat_what_was()
         dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
-        trainer = self._trainer(dataset)
+        read: list[Path] = []
+        with nullcontext() if is_ours(self.job.reference) else files_read(read.append):
+            trainer = self._trainer(dataset)
+        self.importing.texts |= texts_among(read)
         self.member.started(self.resume, bool(self.job.checkpoint))
-        outcome = trainer.run()
+        opened: set[str] = set()
+
+        def hear(path: Path) -> None:
+            if self.timeline.current in _COMPUTING and is_data(path):
+                opened.add(path.name)
+
+        with nullcontext() if is_ours(self.job.reference) else files_read(hear):
+            outcome = trainer.run()
         read_ns = HOST.now_ns()
         totals = self.timeline.totals_ns()
         wall_ns = read_ns - began_ns[1], HOST.now_ns() - began_ns[0]
@@ -223,6 +247,8 @@ class _Run:
         for each in together.readings:
             self.writer.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
         after = capture_after()
+        if settings := self._settings_files():
+            after["settings_files"] = settings
         if counters := after.get("load", {}).get("counters"):
             # What the other ranks on this machine do is no load from elsewhere.
             counters["own_s"] += together.others_cpu_s
@@ -237,9 +263,25 @@ class _Run:
             for measurement in untrained:
                 self.writer.append(measurement)
             end.suspect.extend([*doubt, *_fed(trainer), *replaced_code()])
+            if opened:
+                names = ", ".join(sorted(opened))
+                end.suspect.append(
+                    f"while it computed a step it opened data ({names}): what it learns from them is open"
+                )
+            if self.job.specification.distribution is None:
+                end.suspect.extend(_measured_again(trainer, dataset.validation, self.task.quality, outcome))
             if trainer.changed_by_evaluation:
                 end.suspect.append("measuring its quality changed its weights: what it learns then is on no clock")
         self.writer.append(msgspec.structs.replace(end, witness=witness))
+
+    def _settings_files(self) -> dict[str, str]:
+        """The small files beside the task's that it read before it trained, with their SHA-256."""
+        folder = Path(self.job.reference).resolve().parent
+        return {
+            str(Path(path).relative_to(folder)): digest
+            for path, digest in sorted(self.importing.texts.items())
+            if Path(path).is_relative_to(folder)
+        }
 
     def _went_on(self) -> list[str]:
         """What is to be said of a run that several processes made one after the other."""
@@ -352,6 +394,19 @@ def _untrained(
     return found, [*others, f"{said}: look for weights that were trained before"]
 
 
+def _measured_again(trainer: Trainer, split: Split, quality: Quality, outcome: Outcome) -> list[str]:
+    """Whether the last evaluation says what the weights that it was of are worth on the validation split."""
+    told = outcome.quality["validation"]
+    try:
+        found = trainer.measure_again(Held(trainer.backend, trainer.dataset, split))
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        return [f"measuring its quality again after the run raised {type(error).__name__}: whether it is right is open"]
+    if math.isclose(found, told, rel_tol=_SAME, abs_tol=_SAME) or (math.isnan(found) and math.isnan(told)):
+        return []
+    said = f"its last evaluation told {quality.metric} {told:.4g}, and the same weights measured after the run have"
+    return [f"{said} {found:.4g}: look for what changes the validation data or what measures them"]
+
+
 def _fed(trainer: Trainer) -> list[str]:
     """Whether somebody's own augmentation or mixture hands validation examples to the training."""
     recipe = trainer.recipe
@@ -418,7 +473,11 @@ def _end(
     )
 
 
+# A task's file may put something else in its place.
+_collect, _freeze, _thread_s = gc.collect, gc.freeze, time.thread_time
 _ANSWER_S = 60.0
+_SAME = 0.01
+_COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE)
 
 
 def message_of(error: LevelbenchError, file: Path | None = None) -> Message:

@@ -132,9 +132,12 @@ def make_command(
     # Within quotes only a shell's $ and ` mean something, and within single ones nothing does.
     outside = _QUOTED.sub(lambda each: "$" if each[0][0] == '"' and re.search(r"[$`]", each[0]) else "", text)
     shell = shell or bool(_SHELL.search(outside))
+    program = next((word for word in words if not re.match(r"\w+=", word)), words[0].partition("=")[0])
+    hidden = redact(text)
     specification = CommandSpecification(
-        title=path_part(Path(words[0]).name),
-        command=redact(text),
+        title=path_part(Path(program).name),
+        # What is hidden is a part of what is measured.
+        command=hidden if hidden == text else f"{hidden} #{hashlib.sha256(text.encode()).hexdigest()[:4]}",
         shell=shell,
         folder=hashlib.sha256(os.fsencode(Path.cwd())).hexdigest(),
         label=label,

@@ -7,6 +7,7 @@ and processes that it starts are refused.
 
 from __future__ import annotations
 
+import _thread
 import ast
 import builtins
 import gc
@@ -18,8 +19,9 @@ import signal
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -31,7 +33,7 @@ from levelbench import plugins
 from levelbench.checks.findings import Report
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
-from levelbench.measure.meters.resources import children_of, own_cpu_s
+from levelbench.measure.meters.resources import children_of
 from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
@@ -45,17 +47,22 @@ _INSTALLED = (
     *(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib")),
     *(Path(each).resolve() for each in sys.path if Path(each).name in _SITES),
 )
-_CODE = {".py", ".pyc", ".so", ".pyd", ".pth", ".toml", ".cfg", ".ini"}
+_MODULES = {".py", ".pyc", ".so", ".pyd", ".pth"}
+_CODE = _MODULES | {".toml", ".cfg", ".ini"}
 _DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
 _DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx"}
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
 _LARGE_BYTES = 64 * 1024
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
-_LEAST_CPU_S = 0.1
-_MOST_REST_S = 0.75
+_STARTERS = ("start_new_thread", "start_new", "start_joinable_thread", "_start_new_thread", "_start_joinable_thread")
+
+_LEAST_CHILD_S = 0.1
+_LARGE_S = 0.1
+_LEAST_CPU_S = 0.005
+_MOST_REST_S = 0.1
 """What the harness itself does between the import of a task and the clock takes a quarter of that, or half if busy."""
-_SHARE = 0.01
+_SHARE, _TASK_SHARE, _IMPORTS_SHARE = 0.01, 0.05, 0.02
 _QUICK_BYTES = 512 * 2**20
 _QUICK_S = 0.5
 
@@ -64,14 +71,16 @@ _QUICK_S = 0.5
 class Importing:
     """What a task's file did while it was imported.
 
-    ``cpu_s`` is its own processor time, ``imports_cpu_s`` that of the packages which it imported, ``opened`` the files
-    that it read, ``started`` the processes, ``threads`` those that it left running, ``hooks`` what it left behind by
-    which it would work later, unasked. ``rest_s`` is the processor time between its import and the clock.
+    ``cpu_s`` is its own processor time, ``imports_cpu_s`` that of the packages which it imported, ``opened`` the data
+    that it read and ``texts`` the small files with their SHA-256, ``started`` the processes, ``threads`` how many it
+    started, ``hooks`` what it left behind by which it would work later, unasked. ``rest_s`` is the processor time of
+    its thread between its import and the clock.
     """
 
     cpu_s: float = 0.0
     imports_cpu_s: float = 0.0
     opened: list[Path] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     threads: int = 0
     hooks: list[str] = field(default_factory=list)
@@ -82,6 +91,7 @@ class Importing:
         self.cpu_s += later.cpu_s
         self.imports_cpu_s += later.imports_cpu_s
         self.opened += later.opened
+        self.texts |= later.texts
         self.started += later.started
         self.threads += later.threads
         self.hooks += later.hooks
@@ -92,31 +102,54 @@ class Importing:
 
 
 class _Hook:
-    """Hears of what the interpreter does; deaf but while a task's file is imported.
+    """Hears of what the interpreter does; deaf but while a task's file is imported, or somebody listens for files.
 
     It can never be taken away again once it is in place, so there is one for all files.
     """
 
     def __init__(self) -> None:
         self.watching: Importing | None = None
-        self.in_place = False
+        self.listening: Callable[[Path], object] | None = None
+        self._in_place = False
+
+    def put_in_place(self) -> None:
+        """Once."""
+        if not self._in_place:
+            sys.addaudithook(self)
+            self._in_place = True
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         watching = self.watching
-        if watching is None:
-            return
-        if event == "open":
+        if event == "open" and (hear := self.listening if watching is None else watching.opened.append):
             path, mode, flags = arguments
             reads = not (flags or 0) & (os.O_WRONLY | os.O_CREAT) and not (isinstance(mode, str) and mode[:1] in "wax")
             if reads and isinstance(path, str | bytes):
-                watching.opened.append(Path(os.fsdecode(path)))
-        elif event == "sqlite3.connect" and isinstance(arguments[0], str | bytes):
+                hear(Path(os.fsdecode(path)))
+        if watching is None:
+            return
+        if event == "sqlite3.connect" and isinstance(arguments[0], str | bytes):
             watching.opened.append(Path(os.fsdecode(arguments[0])))
         elif event in _STARTED:
             watching.started.append(event)
+        elif event == "sys.addaudithook":
+            watching.hooks.append("an audit hook")
 
 
 _HOOK = _Hook()
+# A task's file may put something else in its place.
+_collect, _thread_s = gc.collect, time.thread_time
+
+
+@contextmanager
+def files_read(hear: Callable[[Path], object]) -> Iterator[None]:
+    """Tell ``hear`` of each file that this thread opens for reading within."""
+    here = threading.get_ident()
+    _HOOK.put_in_place()
+    _HOOK.listening = lambda path: hear(path) if threading.get_ident() == here else None
+    try:
+        yield
+    finally:
+        _HOOK.listening = None
 
 
 @contextmanager
@@ -125,9 +158,7 @@ def watched() -> Iterator[Importing]:
     if _HOOK.watching is not None:
         yield _HOOK.watching
         return
-    if not _HOOK.in_place:
-        sys.addaudithook(_HOOK)
-        _HOOK.in_place = True
+    _HOOK.put_in_place()
     seen, within, children_s = Importing(), False, 0.0
 
     def watching(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,43 +167,69 @@ def watched() -> Iterator[Importing]:
             # What an installed package imports is its own; what a module next to the file imports is looked at.
             if within or not _is_installed(name, given, named):
                 return original(name, *given, **named)
-            before_s, before_children_s = own_cpu_s(), _children_cpu_s()
-            opened, started = len(seen.opened), len(seen.started)
+            before_s, before_children_s = _thread_s(), _children_cpu_s()
+            opened, started, threads = len(seen.opened), len(seen.started), seen.threads
             within = True
             try:
                 module = original(name, *given, **named)
+                # What a large package throws away is not to be looked for in the file's time.
+                if _thread_s() - before_s > _LARGE_S:
+                    _collect()
             finally:
                 within = False
             # With a finder of its own in place, what looks like the import of a package may be the file's work.
             if _installed(sys.modules.get(name.partition(".")[0])) and not _own(sys.meta_path):
-                seen.imports_cpu_s += own_cpu_s() - before_s
+                seen.imports_cpu_s += _thread_s() - before_s
                 children_s += _children_cpu_s() - before_children_s
+                seen.threads = threads
                 del seen.opened[opened:], seen.started[started:]
             return module
 
         return importing
 
-    threads, began_s, children_s, had = (
-        threading.active_count(),
-        own_cpu_s(),
-        _children_cpu_s(),
-        set(children_of("self")),
-    )
-    ways, hooked = (builtins.__import__, importlib.import_module), _hooks()
+    children_s, had = _children_cpu_s(), set(children_of("self"))
+
+    def counting(original: Callable[..., object]) -> Callable[..., object]:
+        def start(*given: object, **named: object) -> object:
+            seen.threads += 1
+            return original(*given, **named)
+
+        return start
+
+    ways: list[tuple[Any, str, Callable[[Any], object]]] = [
+        (builtins, "__import__", watching),
+        (importlib, "import_module", watching),
+        *((place, name, counting) for place in (_thread, threading) for name in _STARTERS if hasattr(place, name)),
+    ]
+    originals, hooked = [getattr(place, name) for place, name, _ in ways], _hooks()
     _HOOK.watching = seen
-    builtins.__import__ = watching(ways[0])
-    importlib.import_module = watching(ways[1])
+    for (place, name, wrap), original in zip(ways, originals, strict=True):
+        setattr(place, name, wrap(original))
+    # Others than the file's own objects take long to look through.
+    was_frozen = gc.get_freeze_count()
+    _collect()
+    gc.freeze()
+    began_s = _thread_s()
     try:
         yield seen
     finally:
+        # What is thrown away may have a last word, which is not to fall between the import and the clock. Looking for
+        # it takes as long as a second time, when there is nothing any more.
+        _collect()
+        ended_s = _thread_s()
+        _collect()
+        looking_s = _thread_s() - ended_s
+        if not was_frozen:
+            gc.unfreeze()
+        seen.cpu_s = max(0.0, ended_s - began_s - looking_s - seen.imports_cpu_s)
         _HOOK.watching = None
-        builtins.__import__, importlib.import_module = ways
-        seen.hooks = [each for each in _hooks() if each not in hooked]
-        if not seen.started and (_children_cpu_s() - children_s > _LEAST_CPU_S or set(children_of("self")) - had):
+        for (place, name, _), original in zip(ways, originals, strict=True):
+            setattr(place, name, original)
+        seen.hooks += [each for each in _hooks() if each not in hooked]
+        if not seen.started and (_children_cpu_s() - children_s > _LEAST_CHILD_S or set(children_of("self")) - had):
             seen.started.append("another process")
-        seen.cpu_s = max(0.0, own_cpu_s() - began_s - seen.imports_cpu_s)
-        seen.threads = max(0, threading.active_count() - threads)
-        seen.opened = [path for path in seen.opened if _is_data(path)]
+        seen.texts = texts_among(seen.opened)
+        seen.opened = [path for path in seen.opened if is_data(path)]
 
 
 def _children_cpu_s() -> float:
@@ -319,14 +376,26 @@ def _held_by(module: ModuleType | None) -> list[str]:
     return list(dict.fromkeys(each for each in held if each in sys.modules))
 
 
-def _is_data(path: Path) -> bool:
-    """Not code, nor what the system says of itself; small texts may be settings."""
+def is_data(path: Path) -> bool:
+    """Not code, nor what the system says of itself, nor a small text, which may be settings."""
     if path.suffix in _CODE or str(path).startswith(_SYSTEM):
         return False
     try:
         return path.is_file() and (path.suffix.lower() in _DATA or path.stat().st_size >= _LARGE_BYTES)
     except OSError:
         return False
+
+
+def texts_among(paths: Iterable[Path]) -> dict[str, str]:
+    """The small files that may be settings, no code and of nobody's package: their names with their SHA-256."""
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            resolved = path.resolve()
+            other = resolved.suffix in _MODULES or str(resolved).startswith(_SYSTEM) or is_data(resolved)
+            if resolved.is_file() and not other and _is_own(resolved):
+                found[str(resolved)] = hashlib.sha256(resolved.read_bytes()).hexdigest()
+    return found
 
 
 def refuse_data(reference: str, seen: Importing, when: str = "while it is imported") -> None:
@@ -353,10 +422,10 @@ def refuse_data(reference: str, seen: Importing, when: str = "while it is import
 
 
 def replaced_code() -> list[str]:
-    """The functions and methods of levelbench in whose place is code of the user's own files, as ``Top1.measure``."""
+    """The functions and methods of levelbench and of Python in whose place is code of the user's own files."""
     found = {}
     for name, module in list(sys.modules.items()):
-        if not name.startswith("levelbench.") or not _installed(module):
+        if name not in _RELIED_ON and not (name.startswith("levelbench.") and _installed(module)):
             continue
         for holder in (module, *(each for each in vars(module).values() if isinstance(each, type))):
             if getattr(holder, "__module__", name) != name:
@@ -366,8 +435,13 @@ def replaced_code() -> list[str]:
                 code = getattr(function, "__code__", None)
                 if isinstance(code, CodeType) and _of_the_user(code.co_filename):
                     shown = f"{holder.__qualname__}.{attribute}" if isinstance(holder, type) else attribute
-                    found[shown] = Path(code.co_filename).name
-    return [f"levelbench's own {what} was replaced by code in {file}: run it without" for what, file in found.items()]
+                    whose = f"Python's own {name}." if name in _RELIED_ON else "levelbench's own "
+                    found[whose + shown] = Path(code.co_filename).name
+    return [f"{what} was replaced by code in {file}: run it without" for what, file in found.items()]
+
+
+_RELIED_ON = {"gc", "hashlib", "json", "os", "resource", "time"}
+"""Modules of Python that measuring itself calls; others are a program's to change, as ``warnings.showwarning``."""
 
 
 @lru_cache(maxsize=4096)
@@ -379,7 +453,7 @@ def _of_the_user(file: str) -> bool:
 def import_doubts(seen: Importing, wall_s: float) -> list[str]:
     """Why a run of so many seconds is to be doubted for what its task's file did before."""
     found = []
-    if seen.cpu_s > max(_LEAST_CPU_S, _SHARE * wall_s):
+    if seen.cpu_s > max(_LEAST_CPU_S + _IMPORTS_SHARE * seen.imports_cpu_s, _TASK_SHARE * wall_s):
         found.append(
             f"its task file spent {seen.cpu_s:.2g} s of processor time before its clock started: do this "
             "work in load(), or in the recipe"
@@ -391,7 +465,7 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
         )
     if seen.threads:
         threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"
-        found.append(f"its task file left {threads} running before its clock started: start none there")
+        found.append(f"its task file started {threads} before its clock: start none there")
     return found
 
 

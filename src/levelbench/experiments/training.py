@@ -25,7 +25,7 @@ from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.processes import Starter, death, spawn, told_error
 from levelbench.experiments.request import Arm, load_task
-from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts
+from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts, texts_among
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -33,7 +33,7 @@ from levelbench.records import Distribution, Event, Follower, Record, Store, new
 from levelbench.records.locks import claimed
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
-from levelbench.records.summary import labels_of
+from levelbench.records.summary import labels_of, settings_files
 from levelbench.training.checkpoints import checkpoint_of
 from levelbench.training.pulse import Pulse
 
@@ -132,6 +132,8 @@ class Training(Kind[Arm, Record]):
             return "the task's source has changed since"
         if changed := _changed_modules(record.header.source, wanted.source):
             return f"what the task's source imports has changed since: {', '.join(changed)}"
+        if changed := _changed_files(record, Path(wanted.reference).parent):
+            return f"what the task reads has changed since: {', '.join(changed)}"
         if _defined_otherwise(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
         return _disagreement(record, wanted, environment)
@@ -244,6 +246,13 @@ def _changed_modules(then: Source, now: Source) -> list[str]:
     """The user's own modules that are others now, or are imported only then or now."""
     names = sorted({*then.modules, *now.modules})
     return [name for name in names if then.modules.get(name) != now.modules.get(name)]
+
+
+def _changed_files(record: Record, folder: Path) -> list[str]:
+    """The settings that its task read from files of ``folder`` and that are not what they were."""
+    then = {name: str((folder / name).resolve()) for name in settings_files(record)}
+    now = texts_among(map(Path, then.values()))
+    return [name for name, digest in settings_files(record).items() if now.get(then[name]) != digest]
 
 
 def _defined_otherwise(then: Source, now: Source) -> bool:

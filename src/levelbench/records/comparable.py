@@ -7,6 +7,7 @@ verdict. A check is a small function over both sides; a new one is added to ``_C
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -461,6 +462,31 @@ def _budgets(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("evaluations", "note", f"{text}: whoever looks more often sees the target sooner")
 
 
+def _left_out(sides: Sides) -> Iterator[Caveat]:
+    """A clock that leaves out phases is made for those that are alike; work that was moved there is not gone."""
+    reached = [[run for run in runs if run.time_to_accuracy_s] for runs in (sides.runs_a, sides.runs_b)]
+    out_s = [[sum(run.excluded_s.values()) for run in runs] for runs in reached]
+    if not all(reached) or not any(map(any, out_s)):
+        return
+    times_s = [[run.time_to_accuracy_s or 0.0 for run in runs] for runs in reached]
+    alone = _log_ratio(*times_s)
+    together = _log_ratio(*([t + x for t, x in zip(*each, strict=True)] for each in zip(times_s, out_s, strict=True)))
+    if abs(alone) > _TOLD and together * math.copysign(1.0, alone) < _REMAINS * abs(alone):
+        a, b = (f"{math.fsum(each) / len(each):.3g} s" for each in out_s)
+        text = f"the clock {sides.runs[0].clock} leaves out {a} of {sides.a.label} and {b} of {sides.b.label}"
+        changed = (
+            f"with that, {sides.b.label} takes {math.exp(together):.3g} times as long instead of {math.exp(alone):.3g}"
+        )
+        yield Caveat("clock", "doubt", f"{text}; {changed}: see --clock wall")
+
+
+_TOLD, _REMAINS = 0.05, 0.25
+
+
+def _log_ratio(a: Sequence[float], b: Sequence[float]) -> float:
+    return math.fsum(map(math.log, b)) / len(b) - math.fsum(map(math.log, a)) / len(a)
+
+
 def _amount(value: float | None) -> str:
     return "no limit of" if value is None else f"{value:g}"
 
@@ -598,6 +624,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _machine,
     _started,
     _budgets,
+    _left_out,
     _pairing,
     _unfinished,
     _removed,

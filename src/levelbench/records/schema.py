@@ -422,18 +422,27 @@ _IN_QUOTES: _Rule = (
     ),
     rf"\1{_HIDDEN}",
 )
+# How many tokens there may be and what makes them is no secret.
+_SECRET = (
+    r"(?:token(?!s|i[sz])|secret|passw(?:or)?d|passphrase|credential|authorization|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|signature)"
+)
 _RULES: tuple[_Rule, ...] = (
     # An address: who is asked, and nothing of what is asked for or by whom.
     (re.compile(r"\b([a-z][a-z0-9+.-]*)://[^\s'\"<>)\]]+", re.IGNORECASE), rf"\1://{_HIDDEN}"),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/._~=-]{6,}", re.IGNORECASE), rf"\1 {_HIDDEN}"),
     (
         re.compile(
-            r"([\w-]*(?:token|secret|passw(?:or)?d|passphrase|credential|authorization|api[_-]?key|access[_-]?key"
-            r"|private[_-]?key|signature)[\w-]*)(['\"]?\s*[=:]\s*['\"]?)[^\s'\",;&]+",
+            rf"([\w-]*{_SECRET}[\w-]*)(['\"]?\s*[=:]\s*['\"]?)[^\s'\",;&]+",
             re.IGNORECASE,
         ),
         rf"\1\2{_HIDDEN}",
     ),
+    (
+        re.compile(rf"((?<!\S)--?[\w-]*{_SECRET}[\w-]*\s+)(?!-)(?:'[^']*'|\"[^\"]*\"|\S+)", re.IGNORECASE),
+        rf"\1{_HIDDEN}",
+    ),
+    (re.compile(r"((?<!\S)(?:-u|--user)[\s=]+[\w.@+-]+:)\S+"), rf"\1{_HIDDEN}"),
     _TOKEN,
     (re.compile(r"\b((?:GPU|MIG)-)[0-9a-f]{8}-[0-9a-f-]{8,}", re.IGNORECASE), rf"\1{_HIDDEN}"),
     (re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), _HIDDEN),

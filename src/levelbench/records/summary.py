@@ -267,6 +267,8 @@ def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
 def _given(record: Record) -> dict[str, Any]:
     """What was settled before the run began, or is the same under every view."""
     header, specification = record.header, record.header.specification
+    # Settings that a task reads from a file are as much its code as what it imports.
+    source = msgspec.structs.replace(header.source, modules=header.source.modules | settings_files(record))
     return {
         "id": header.id,
         "key": header.key,
@@ -289,16 +291,22 @@ def _given(record: Record) -> dict[str, Any]:
         "distribution": specification.distribution,
         "scored_by": specification.scored_by,
         "held_out": specification.held_out,
-        "source_digest": header.source.whole,
+        "source_digest": source.whole,
         "source_name": header.source.name,
         "around_digest": around_recipes(header.source.text),
-        "modules": header.source.modules,
+        "modules": source.modules,
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,
         "planned_runs": header.planned_runs,
         "replaced": header.replaced,
     }
+
+
+def settings_files(record: Record) -> dict[str, str]:
+    """The files beside the task's from which it read settings, by name with their SHA-256."""
+    found = record.end.environment_after.get("settings_files") if record.end is not None else None
+    return {str(name): str(digest) for name, digest in found.items()} if isinstance(found, dict) else {}
 
 
 def _losses_digest(record: Record) -> str:

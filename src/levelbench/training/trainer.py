@@ -251,6 +251,11 @@ class Trainer:
         diverged = stopped_by if stopped_by.startswith("diverged") else None
         return Outcome(stopped_by, {**last.quality, **test}, tuple(self._evaluations), diverged)
 
+    def measure_again(self, held: Held) -> float:
+        """The quality of the weights that were evaluated last, on what somebody else holds."""
+        with self._evaluated_weights(self._team.averaged(self.stepper)):
+            return self._quality.measure(self.executor, held)
+
     def _epochs(self) -> str:
         recipe, stopping, per_epoch = self.recipe, self._stopping, self.steps_per_epoch
         planned = recipe.epochs * per_epoch
