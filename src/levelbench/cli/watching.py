@@ -95,7 +95,7 @@ def measure_runs(
     """
 
     def conclude(plan: RunPlan, records: dict[Place, Record]) -> tuple[RunPlan, dict[Place, Record]]:
-        if replaced := replaced_code():
+        if replaced := replaced_code([arm.reference for arm in plan.arms]):
             raise DefinitionError("a verdict", replaced[0], "the runs are kept; see levelbench compare")
         return plan, dict(sorted(records.items()))
 

@@ -421,9 +421,13 @@ def refuse_data(reference: str, seen: Importing, when: str = "while it is import
         )
 
 
-def replaced_code() -> list[str]:
-    """The functions and methods of levelbench and of Python in whose place is code of the user's own files."""
+def replaced_code(references: Iterable[str] | None = None) -> list[str]:
+    """The functions and methods of levelbench and of Python in whose place is code of the user's own files.
+
+    With ``references`` it is that of these tasks' files and of what lies beside them.
+    """
     found = {}
+    tasks = [Path(each).resolve().parent for each in references or () if each.endswith(".py")]
     for name, module in list(sys.modules.items()):
         if name not in _RELIED_ON and not (name.startswith("levelbench.") and _installed(module)):
             continue
@@ -433,7 +437,9 @@ def replaced_code() -> list[str]:
             for attribute, value in vars(holder).items():
                 function = getattr(value, "__func__", getattr(value, "fget", value))
                 code = getattr(function, "__code__", None)
-                if isinstance(code, CodeType) and _of_the_user(code.co_filename):
+                if not isinstance(code, CodeType) or not _of_the_user(code.co_filename):
+                    continue
+                if references is None or any(Path(code.co_filename).resolve().is_relative_to(each) for each in tasks):
                     shown = f"{holder.__qualname__}.{attribute}" if isinstance(holder, type) else attribute
                     whose = f"Python's own {name}." if name in _RELIED_ON else "levelbench's own "
                     found[whose + shown] = Path(code.co_filename).name
