@@ -298,3 +298,55 @@ def test_until_clear_asks_for_what_it_needs(call, tmp_path, words, found):
     code, _, err = call("run", *words, "--store", tmp_path)
     assert code == 2
     assert found in err.lower() or found in err
+
+
+ENDS_ITSELF = """
+import os
+import signal
+import time
+from pathlib import Path
+
+from levelbench.networks import zoo
+from levelbench.tasks.digits import task
+from levelbench.training import Momentum, Recipe, Shuffled
+
+ONCE = Path(__file__).with_name("once")
+SLOW = []
+
+
+class Ends(Momentum):
+    def update(self, parameter, gradient, state, step, lr):
+        if step == 50 and not ONCE.exists():
+            ONCE.touch()
+            SLOW.append(step)
+            time.sleep(3.0)
+        if step == 60 and SLOW:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().update(parameter, gradient, state, step, lr)
+
+
+@task.recipe
+def ends(epochs: int = 60) -> Recipe:
+    return Recipe(zoo.mlp(64, 128, 10), Shuffled(64), Ends(0.02, 0.9), epochs=epochs)
+"""
+
+
+def test_a_run_that_was_killed_and_made_again_in_less_time_is_a_doubt(call, store, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ends.py").write_text(ENDS_ITSELF)
+    words = (
+        "run",
+        "digits",
+        tmp_path / "mine" / "ends.py",
+        "-n",
+        "3",
+        "--framework",
+        "numpy",
+        "--store",
+        store,
+        "--no-report",
+    )
+    call(*words)
+    out = call(*words)[1]
+    assert "1 run of digits[recipe=ends" in out
+    assert "was interrupted and not counted" in out

@@ -135,10 +135,14 @@ def compared(
     from levelbench.analysis.comparison import compare_all
     from levelbench.experiments.training import label_with_recipe
     from levelbench.records import group_runs, summarise
+    from levelbench.records.selection import Selector
 
     # A run that is done may have been made under another clock, which is only another way to read it.
     clocks = [arm.specification.clock for arm in plan.arms]
     counted = [*((arm, record) for (arm, _), record in records.items()), *plan.failed]
+    for number, arm in enumerate(plan.arms):
+        made = store.records(Selector("", word=arm.specification.task, filters=(("key", arm.key),)))
+        counted += [(number, record) for record in made if record.status == "interrupted"]
     groups = group_runs([summarise(record, clock=clocks[arm]) for arm, record in counted])
     # Of several nodes each states its own address, so that a record may have another node's key.
     arms = {record.header.key: plan.arms[arm] for arm, record in counted}

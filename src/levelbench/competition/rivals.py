@@ -115,8 +115,6 @@ def _caveats(task: str, most: Mapping[str, Sequence[object]], facts: BoardFacts)
     it is meant, and both are asked.
     """
     usual = {name: next((each for each in most[name] if each != own), most[name][0]) for name, own in facts.items()}
-    # The recipe is what an entry may choose.
-    usual |= {name: own for name, own in facts.items() if name == "recipe"}
     if usual != facts:
         gate = comparable(_group("most entries", task, usual), _group("the entry", task, facts))
         yield from (each for each in gate.caveats if each.subject in _SUBJECTS)
