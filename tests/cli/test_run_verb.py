@@ -331,7 +331,7 @@ def ends(epochs: int = 60) -> Recipe:
 """
 
 
-def test_a_run_that_was_killed_and_made_again_in_less_time_is_a_doubt(call, store, tmp_path):
+def test_a_run_that_was_killed_and_made_again_in_less_time_is_a_doubt(call, adding, store, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "ends.py").write_text(ENDS_ITSELF)
     words = (
