@@ -5,12 +5,13 @@ import gc
 import signal
 import sys
 
+import numpy as np
 import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 from levelbench.errors import DefinitionError, LevelbenchError, RecordError
 from levelbench.experiments import task_files
-from levelbench.experiments.request import load_task, load_watched, resolve
+from levelbench.experiments.request import load_task, load_watched, resolve, variables_of
 from levelbench.experiments.task_files import Importing, import_doubts, is_ours, quick_doubts, replaced_code
 from levelbench.records import group_runs, summarise
 from levelbench.records.witness import witness_contradictions
@@ -52,8 +53,6 @@ def test_an_ordinary_task_does_nothing_while_it_is_imported(task_with):
     ids=["dataset", "array", "large file"],
 )
 def test_data_that_is_opened_at_import_is_refused(task_with, tmp_path, more):
-    import numpy as np
-
     np.savez(tmp_path / "kept.npz", weight=np.zeros(3))
     (tmp_path / "large").write_bytes(bytes(70_000))
     with pytest.raises(DefinitionError, match="it opens data while it is imported, before any clock runs"):
@@ -453,8 +452,6 @@ def test_code_of_levelbench_that_a_recipe_replaces_is_a_doubt(task_with, store, 
 
 
 def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
-    import numpy as np
-
     from levelbench.measure.timeline import Timeline
     from levelbench.operators.frameworks import open_framework
     from levelbench.training.stopping import Evaluate, Stopping
@@ -484,3 +481,61 @@ def test_the_untrained_quality_is_in_the_record_and_changes_no_bit_of_the_traini
     (untrained,) = [each for each in record.measurements if each.name == "untrained_quality"]
     assert untrained.value < 0.5
     assert "validation examples, after the run" in untrained.method
+
+
+def test_a_run_is_made_again_where_an_environment_variable_that_the_task_reads_has_changed(
+    task_with, store, monkeypatch
+):
+    arm = resolve(task_with("import os\nLR = float(os.environ.get('MY_LR', '0.05'))\n"), {}, NUMPY)
+    monkeypatch.setenv("MY_LR", "0.05")
+    first = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert list(first.header.environment["variables_read"]) == ["MY_LR"]
+    assert "0.05" not in str(first.header.environment["variables_read"])
+    assert not plan_of([arm], range(1), store).to_go
+    monkeypatch.setenv("MY_LR", "0.01")
+    plan = plan_of([arm], range(1), store)
+    assert any("what the task reads has changed since: $MY_LR" in line for line in plan.lines())
+    second = carry_out(plan, store, None, Quiet())[0, 0]
+    assert len(group_runs([first, second])) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "import os\nos.environ['A']\nos.environ.get('B')\nos.getenv('C', 1)\n'D' in os.environ\n",
+            ["A", "B", "C", "D"],
+        ),
+        ("from os import environ, getenv\nenviron['A'], getenv('B'), environ.setdefault('C', '1')", ["A", "B", "C"]),
+        ("import os\nos.environ['SET'] = '1'\n{}.get('NO')\nos.environ['RANK'], os.environ.get('HOME')\n", []),
+    ],
+)
+def test_the_environment_variables_that_a_task_reads_are_found_in_its_text(task_with, text, names):
+    task = load_task(task_with("def never():\n" + "".join(f"    {line}\n" for line in text.splitlines())))
+    assert list(variables_of(task, task.recipes[0])) == names
+
+
+def test_a_run_is_made_again_where_the_data_have_changed(task_with, store, tmp_path):
+    more = """
+from dataclasses import replace
+from pathlib import Path
+import numpy as np
+
+
+class Own(type(task.data)):
+    def load(self, folder=None):
+        made = super().load(folder)
+        shift = np.load(Path(__file__).with_name("shift.npy"))
+        columns = (made.train.inputs + shift.astype(made.train.inputs.dtype), made.train.labels)
+        return replace(made, train=replace(made.train, columns=columns))
+
+
+task.data = Own()
+"""
+    np.save(tmp_path / "shift.npy", np.zeros(1))
+    arm = resolve(task_with(more), {}, NUMPY)
+    carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    assert not plan_of([arm], range(1), store).to_go
+    np.save(tmp_path / "shift.npy", np.ones(1))
+    plan = plan_of([arm], range(1), store)
+    assert any("the data have changed since: inputs of train" in line for line in plan.lines())

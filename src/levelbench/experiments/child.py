@@ -40,7 +40,7 @@ from levelbench.experiments.jobs import (
     Written,
     no_parent,
 )
-from levelbench.experiments.request import file_of, load_watched, source_of
+from levelbench.experiments.request import file_of, load_watched, source_of, variables_of
 from levelbench.experiments.task_files import (
     Importing,
     files_read,
@@ -122,6 +122,8 @@ def execute(
     }
     if signatures := _signatures(job.reference, task, importing):
         environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
+    if variables := variables_of(task, job.specification.recipe):
+        environment["variables_read"] = variables
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()

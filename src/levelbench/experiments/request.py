@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, cast
 
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
-from levelbench.experiments.task_files import Importing, is_ours, own_modules, refuse_data, watched
+from levelbench.experiments.task_files import Importing, is_ours, own_modules, refuse_data, variables_read, watched
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
@@ -258,9 +259,18 @@ def source_of(task: Task, recipe: str) -> Source:
     text = Path(file).read_text(encoding="utf-8") if file else ""
     name = module.__name__ if module is not None else task.name
     quality = _definition_digest(task.quality)
-    fixed = (sys.modules.get(type(part).__module__) for part in (task.quality, task.data))
-    modules = own_modules(module, fixed)
+    modules = own_modules(module, _fixed_in(task))
     return source_of_text(name, text, quality=quality, data=_definition_digest(task.data), modules=modules)
+
+
+def variables_of(task: Task, recipe: str) -> dict[str, str]:
+    """The environment variables that the task's and the recipe's own code reads, by name with the start of a digest."""
+    return variables_read(inspect.getmodule(task.recipe_function(recipe)), _fixed_in(task))
+
+
+def _fixed_in(task: Task) -> list[ModuleType | None]:
+    """The modules of what the task fixes, whoever's recipe runs."""
+    return [sys.modules.get(type(part).__module__) for part in (task.quality, task.data)]
 
 
 def _definition_digest(part: Quality | DatasetSource) -> str:

@@ -38,7 +38,7 @@ from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
 __all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "replaced_code"]
-__all__ += ["target_doubts", "watched"]
+__all__ += ["target_doubts", "variables_read", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SITES = {"site-packages", "dist-packages"}
@@ -290,9 +290,38 @@ def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = (
     They are found by what the texts say, wherever in a file it is said, and by what the modules hold: what else this
     process has loaded, or has not loaded yet, does not matter. Neither ``root`` nor what is installed is among them.
     """
+    digests = {}
+    for name, file, text in _own_texts(root, others):
+        if root is None or name != root.__name__:
+            # A task file has the digest of its path in its name, which says nothing elsewhere.
+            known = file.stem if name.startswith("levelbench_task_") else name
+            digests[known] = hashlib.sha256(text).hexdigest()
+    return dict(sorted(digests.items()))
+
+
+def variables_read(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:
+    """The environment variables whose names the user's own texts read, each with the start of a digest of its value.
+
+    Four digits tell whether a value has changed, and do not give a secret away. What the session, a scheduler or a
+    launcher sets is left out: it is another in every process.
+    """
+    names = {each for _, file, text in _own_texts(root, others) if file.suffix == ".py" for each in _variables_of(text)}
+    return {
+        name: hashlib.sha256(os.environ[name].encode(errors="replace")).hexdigest()[:4] if name in os.environ else ""
+        for name in sorted(names)
+        if not name.startswith(_LAUNCHERS) and name not in _SESSION
+    }
+
+
+_LAUNCHERS = ("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "LEVELBENCH_", "RANK", "LOCAL_", "WORLD_", "MASTER_", "GROUP_")
+_SESSION = {"PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "PATH", "PYTHONPATH", "HOME", "USER", "COLUMNS", "LINES", "TERM"}
+
+
+def _own_texts(root: ModuleType | None, others: Iterable[ModuleType | None]) -> Iterator[tuple[str, Path, bytes]]:
+    """The names, files and texts of ``root``, ``others`` and what they import, of those that are the user's own."""
     if root is None:
-        return {}
-    queue, found = [root.__name__, *(each.__name__ for each in others if each is not None)], {}
+        return
+    queue = [root.__name__, *(each.__name__ for each in others if each is not None)]
     seen = set(queue)
     for name in queue:
         file = _file_of(name)
@@ -302,16 +331,13 @@ def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = (
             text = file.read_bytes()
         except OSError:
             continue
-        if name != root.__name__:
-            # A task file has the digest of its path in its name, which says nothing elsewhere.
-            found[file.stem if name.startswith("levelbench_task_") else name] = hashlib.sha256(text).hexdigest()
+        yield name, file, text
         imported = _imports_of(text, name, file.stem == "__init__") if file.suffix == ".py" else ()
         for each in (*imported, *_held_by(sys.modules.get(name))):
             parts = each.split(".")
             wanted = [".".join(parts[: at + 1]) for at in range(len(parts))]
             queue += [one for one in wanted if one not in seen]
             seen.update(wanted)
-    return dict(sorted(found.items()))
 
 
 def _is_own(file: Path) -> bool:
@@ -344,16 +370,43 @@ def _places_of(package: str) -> list[str] | None:
     return list(spec.submodule_search_locations or ()) or None if spec is not None else None
 
 
+def _nodes_of(text: bytes) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+
+
+@lru_cache(maxsize=1024)
+def _variables_of(text: bytes) -> tuple[str, ...]:
+    """The names that stand in ``os.environ["NAME"]``, ``os.environ.get("NAME")``, ``os.getenv("NAME")``."""
+    found = []
+    for node in _nodes_of(text):
+        match node:
+            case ast.Subscript(value=place, slice=ast.Constant(value=str(name)), ctx=ast.Load()) if (
+                _last(place) == "environ"
+            ):
+                found.append(name)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
+                of = _last(function.value) if isinstance(function, ast.Attribute) else ""
+                if _last(function) == "getenv" or (of == "environ" and _last(function) in ("get", "pop", "setdefault")):
+                    found.append(name)
+            case ast.Compare(left=ast.Constant(value=str(name)), comparators=[place]) if _last(place) == "environ":
+                found.append(name)
+    return tuple(found)
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of ``a.b.c``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 @lru_cache(maxsize=1024)
 def _imports_of(text: bytes, name: str, is_package: bool) -> tuple[str, ...]:
     """The modules that a text imports anywhere; of ``from a import b`` also ``a.b``, which may be one."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
     here = name.split(".")
     names = []
-    for node in ast.walk(tree):
+    for node in _nodes_of(text):
         if isinstance(node, ast.Import):
             names += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -24,7 +24,7 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.processes import Starter, death, spawn, told_error
-from levelbench.experiments.request import Arm, load_task
+from levelbench.experiments.request import Arm, load_task, variables_of
 from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts, texts_among
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
@@ -33,7 +33,7 @@ from levelbench.records import Distribution, Event, Follower, Record, Store, new
 from levelbench.records.locks import claimed
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
-from levelbench.records.summary import labels_of, settings_files
+from levelbench.records.summary import labels_of, settings_files, variables_read
 from levelbench.training.checkpoints import checkpoint_of
 from levelbench.training.pulse import Pulse
 
@@ -90,6 +90,7 @@ class Training(Kind[Arm, Record]):
 
     def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
         self._store, self._data, self._extras = store, data, extras or Extras()
+        self._read: dict[str, dict[str, str]] = {}
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for the same run twice."""
@@ -132,11 +133,31 @@ class Training(Kind[Arm, Record]):
             return "the task's source has changed since"
         if changed := _changed_modules(record.header.source, wanted.source):
             return f"what the task's source imports has changed since: {', '.join(changed)}"
-        if changed := _changed_files(record, Path(wanted.reference).parent):
+        if changed := _changed_files(record, Path(wanted.reference).parent) + _changed_variables(record, wanted):
             return f"what the task reads has changed since: {', '.join(changed)}"
+        if changed := self._changed_data(record, wanted):
+            return f"the data have changed since: {', '.join(changed)}"
         if _defined_otherwise(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
         return _disagreement(record, wanted, environment)
+
+    def _changed_data(self, record: Record, wanted: Arm) -> list[str]:
+        """What is not as the run read it: files by their checksums, and labels and inputs by split.
+
+        What comes with levelbench is the same everywhere. Data that cannot be loaded is for a run to complain of.
+        """
+        if is_ours(wanted.reference) or record.end is None or record.end.dataset is None:
+            return []
+        if wanted.reference not in self._read:
+            self._read[wanted.reference] = {}
+            with contextlib.suppress(Exception):
+                dataset = load_task(wanted.reference).data.load(self._data)
+                found = dataset.checksums, dataset.label_digests(), dataset.input_digests()
+                self._read[wanted.reference] = _by_part(*found)
+        then = record.end.dataset
+        now = self._read[wanted.reference]
+        before = _by_part(then.checksums, then.digests, then.inputs)
+        return [name for name, digest in before.items() if now.get(name, digest) != digest]
 
     def standing(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> Standing:
         """An interrupted run may go on from its checkpoint, and a failed one counts as a failure."""
@@ -253,6 +274,22 @@ def _changed_files(record: Record, folder: Path) -> list[str]:
     then = {name: str((folder / name).resolve()) for name in settings_files(record)}
     now = texts_among(map(Path, then.values()))
     return [name for name, digest in settings_files(record).items() if now.get(then[name]) != digest]
+
+
+def _changed_variables(record: Record, wanted: Arm) -> list[str]:
+    """The environment variables that its task's code reads and that are not what they were."""
+    then = variables_read(record)
+    now = variables_of(load_task(wanted.reference), wanted.specification.recipe)
+    return [f"${name}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+
+
+def _by_part(files: Mapping[str, str], labels: Mapping[str, str], inputs: Mapping[str, str]) -> dict[str, str]:
+    """Digests of files, and of the labels and inputs of splits, each by what it is of."""
+    return {
+        **files,
+        **{f"labels of {name}": digest for name, digest in labels.items()},
+        **{f"inputs of {name}": digest for name, digest in inputs.items()},
+    }
 
 
 def _defined_otherwise(then: Source, now: Source) -> bool:

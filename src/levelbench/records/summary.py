@@ -267,8 +267,9 @@ def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
 def _given(record: Record) -> dict[str, Any]:
     """What was settled before the run began, or is the same under every view."""
     header, specification = record.header, record.header.specification
-    # Settings that a task reads from a file are as much its code as what it imports.
-    source = msgspec.structs.replace(header.source, modules=header.source.modules | settings_files(record))
+    # Settings that a task reads from a file or the environment are as much its code as what it imports.
+    read = settings_files(record) | {f"${name}": digest for name, digest in variables_read(record).items()}
+    source = msgspec.structs.replace(header.source, modules=header.source.modules | read)
     return {
         "id": header.id,
         "key": header.key,
@@ -305,7 +306,15 @@ def _given(record: Record) -> dict[str, Any]:
 
 def settings_files(record: Record) -> dict[str, str]:
     """The files beside the task's from which it read settings, by name with their SHA-256."""
-    found = record.end.environment_after.get("settings_files") if record.end is not None else None
+    return _digests(record.end.environment_after.get("settings_files") if record.end is not None else None)
+
+
+def variables_read(record: Record) -> dict[str, str]:
+    """The environment variables that the task's own code read, by name with the start of a digest of their values."""
+    return _digests(record.header.environment.get("variables_read"))
+
+
+def _digests(found: object) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in found.items()} if isinstance(found, dict) else {}
 
 
