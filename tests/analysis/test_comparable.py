@@ -152,6 +152,33 @@ def test_runs_that_all_have_the_same_qualities_are_a_doubt(run, group):
     assert said.startswith("all 4 runs of b have the same qualities to the last digit")
 
 
+@pytest.mark.parametrize(
+    ("begun", "doubted"),
+    [
+        ((0.3, 0.88, 0.92, 0.95), True),
+        ((0.3, 0.28, 0.33, 0.31), False),
+        ((0.3, 0.4, 0.6, 0.9), False),
+        ((0.88, 0.3, 0.3, 0.3), False),
+        ((0.3, 0.9), False),
+    ],
+)
+def test_runs_that_begin_where_the_first_one_ended_are_a_doubt(run, group, begun, doubted):
+    a = [run(1.0 + seed / 10, seed=seed, first_quality=0.3, evaluations=9) for seed in range(4)]
+    b = [run(1.1, seed=seed, first_quality=first, evaluations=9) for seed, first in enumerate(begun)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
+    (told,) = [each for each in found if "on disk" in each] or [""]
+    assert told.startswith("the first run of b began at top1 0.3, the others at 0.88 to 0.95") is doubted
+
+
+@pytest.mark.parametrize(("later_s", "doubted"), [(0.4, True), (1.2, False)])
+def test_a_first_run_that_took_much_longer_to_prepare_is_a_doubt(run, group, later_s, doubted):
+    a = [run(3.0 + seed / 10, seed=seed) for seed in range(3)]
+    b = [run(3.1, seed=seed, phases_s={"prepare": later_s if seed else 2.0}) for seed in range(3)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
+    (told,) = [each for each in found if "on disk" in each] or [""]
+    assert told.startswith("the first run of b spent 2 s on prepare, the others 0.4 s at most") is doubted
+
+
 def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
     a, b = sides()
     cut = replace(b, unfinished=(run(1.0, seed=9, status="interrupted"),))

@@ -242,17 +242,28 @@ def test_an_interruption_while_a_command_is_being_started_leaves_no_process_behi
     assert not alive(started[0].pid)
 
 
-def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
+def measured(store, *texts, times=3):
+    """The summary of commands that were each started so often, in turns."""
     from levelbench.experiments.commands import CommandBenchmarks
     from levelbench.experiments.kernel import Watcher, carry_out, make_plan
     from levelbench.measure.environment import capture
 
-    commands = [make_command(f"{PYTHON} -c 'import time; time.sleep({s})'", Path.cwd()) for s in (0.0, 0.3)]
-    kind = CommandBenchmarks(tmp_path, commands)
-    plan = make_plan(kind, [each.specification for each in commands], range(3), capture())
-    records = carry_out(plan, kind, Watcher())
-    (arms,) = plan.arranged(records)
-    summary = summarise_commands(arms)
+    commands = [make_command(text, Path.cwd()) for text in texts]
+    kind = CommandBenchmarks(store, commands)
+    plan = make_plan(kind, [each.specification for each in commands], range(times), capture())
+    (arms,) = plan.arranged(carry_out(plan, kind, Watcher()))
+    return summarise_commands(arms)
+
+
+def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
+    kept = tmp_path / "kept"
+    summary = measured(tmp_path, "sleep 0.05", f"sh -c 'test -e {kept} || sleep 1; touch {kept}'")
+    (said,) = [each for each in summary.suspect if "the first process" in each]
+    assert "and those may use what it left behind, such as a cache: clear that with --prepare" in said
+
+
+def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
+    summary = measured(tmp_path, *(f"{PYTHON} -c 'import time; time.sleep({s})'" for s in (0.0, 0.3)))
     assert summary.entries[1].verdict.n_b == 3
     assert "processor time x" in summary.entries[1].why
     files = sorted((tmp_path / "commands").glob("*/*/*.jsonlines"))

@@ -155,10 +155,24 @@ def summarise_commands(
     columns = judged([[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect)
     names = [each.name for each in entries]
     doubts = process_doubts(names, arms)
+    doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
     again = unlike(names, [None] * len(arms), [list(each.values()) for each in starts])
     first, *others = [column[0] for column in columns]
     explained = [_explained(first, each) for each in others]
     return CommandSummary((first, *explained), level, margin, (*doubts, *again))
+
+
+def _after_the_first(entry: CommandEntry, starts: Mapping[int, float]) -> list[str]:
+    """A doubt where the first process took much longer than each later one, as where it fills a cache on disk."""
+    first, *later = [entry.times_s[seed] for seed in sorted(entry.times_s, key=lambda seed: starts.get(seed, 0.0))]
+    if len(later) < 2 or first < _MUCH_LONGER * max(later):
+        return []
+    text = f"the first process of {entry.name} took {first / max(later):.2g} times as long as any later one"
+    do = "clear that with --prepare, or leave the first out with --warmup 1 where a full cache is meant"
+    return [f"{text}, and those may use what it left behind, such as a cache: {do}"]
+
+
+_MUCH_LONGER = 1.5
 
 
 def _entry(records: Sequence[CommandRecord], level: float) -> CommandEntry:

@@ -576,7 +576,8 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     caveats = [
         Caveat("doubts", "doubt", each) for each in told_doubts([each.label for each in groups], suspects, "runs")
     ]
-    return [*caveats, *(caveat for group in groups for caveat in _repeated(group))]
+    looks = (_repeated, _carried_over)
+    return [*caveats, *(caveat for group in groups for look in looks for caveat in look(group))]
 
 
 def _repeated(group: RunGroup) -> Iterator[Caveat]:
@@ -597,6 +598,40 @@ def _repeated(group: RunGroup) -> Iterator[Caveat]:
 
 
 _TOO_MANY = 3
+
+
+def _carried_over(group: RunGroup) -> Iterator[Caveat]:
+    """What the first run has left behind on disk, a checkpoint or a cache, the later ones may have begun with."""
+    runs = sorted(ended(group), key=lambda run: run.started)
+    if len(runs) < _TOO_MANY:
+        return
+    first, later = runs[0], runs[1:]
+    begun = [run.first_quality for run in later if run.first_quality is not None]
+    ended_at = first.quality.get(first.target.split)
+    if len(begun) == len(later) and first.first_quality is not None and ended_at is not None and first.evaluations > 2:
+        way, gap = ended_at - first.first_quality, min(begun) - first.first_quality
+        if way < 0:
+            way, gap = -way, first.first_quality - max(begun)
+        if gap > max(_MOST_OF_THE_WAY * way, _BEYOND_CHANCE * (max(begun) - min(begun)), 0.0):
+            text = (
+                f"the first run of {group.label} began at {first.target.metric} {first.first_quality:.3g}, the others"
+            )
+            near = f"at {min(begun):.3g} to {max(begun):.3g}, near where the first ended"
+            do = "look whether they go on from what it left on disk, such as a checkpoint"
+            yield Caveat("runs before", "doubt", f"{text} {near}: {do}")
+    for phase in _SET_UP:
+        took_s, *others_s = (run.phases_s.get(phase, 0.0) for run in (first, *later))
+        saved_s = took_s - max(others_s)
+        if took_s > 2 * max(others_s) and saved_s > max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later)):
+            text = f"the first run of {group.label} spent {took_s:.2g} s on {phase}, the others {max(others_s):.2g} s"
+            do = "look whether they use what it left on disk, such as a cache, and clear or fill that before each run"
+            yield Caveat("runs before", "doubt", f"{text} at most: {do}")
+
+
+_SET_UP = ("prepare", "compile")
+_MOST_OF_THE_WAY = 0.7
+_BEYOND_CHANCE = 5
+_LEAST_SAVED_S, _SAVED = 0.5, 0.05
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -57,6 +57,7 @@ class RunSummary(Struct, frozen=True):
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
     run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one; ``losses_digest``
     and ``qualities_digest`` are of its training losses and qualities, empty where they do not tell it from others.
+    ``first_quality`` is that of the first of its ``evaluations``.
     """
 
     id: str
@@ -118,6 +119,8 @@ class RunSummary(Struct, frozen=True):
     modules: dict[str, str] = field(default_factory=dict)
     losses_digest: str = ""
     qualities_digest: str = ""
+    first_quality: float | None = None
+    evaluations: int = 0
 
     @property
     def specification(self) -> Specification:
@@ -222,6 +225,8 @@ def summarise(
         chained=bool(record.checksum),
         losses_digest=_losses_digest(record),
         qualities_digest=_qualities_digest(record),
+        first_quality=record.evaluations[0].quality.get(target.split) if record.evaluations else None,
+        evaluations=len(record.evaluations),
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
