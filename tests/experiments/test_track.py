@@ -523,3 +523,54 @@ def test_a_quality_that_is_the_target_in_single_precision_reaches_it(track, reco
         train(run, [0.5, 0.949999988079071])
     assert [each.quality["validation"] for each in record().evaluations] == [0.5, 0.95]
     assert summarise(record()).reached
+
+
+class FakeCuda:
+    """What a run asks of ``torch.cuda``, for a device whose work is queued behind the host."""
+
+    def __init__(self):
+        self.free_s = 0.0
+
+    def launch(self, seconds):
+        self.free_s = max(self.free_s, time.perf_counter()) + seconds
+
+    def is_initialized(self):
+        return True
+
+    def current_stream(self):
+        return self
+
+    def synchronize(self):
+        time.sleep(max(0.0, self.free_s - time.perf_counter()))
+
+    def Event(self, enable_timing):  # noqa: N802  # PyTorch's name
+        return FakeEvent()
+
+
+class FakeEvent:
+    def record(self, device):
+        self.at_s = device.free_s = max(device.free_s, time.perf_counter())
+
+    def elapsed_time(self, end):
+        return (end.at_s - self.at_s) * 1e3
+
+
+def test_phases_and_steps_on_cuda_are_times_of_the_device(track, record, monkeypatch):
+    from types import SimpleNamespace
+
+    device = FakeCuda()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=device))
+    with track(framework="torch") as run:
+        for _ in run.data([0, 1, 2]):
+            with run.phase("forward"):
+                device.launch(0.02)
+            with run.phase("backward"):
+                device.launch(0.005)
+        run.evaluate(0.95)
+    kept = record()
+    (evaluation,) = kept.evaluations
+    assert evaluation.phases_ns["forward"] >= 59_000_000
+    assert evaluation.phases_ns["backward"] >= 14_000_000
+    assert sum(evaluation.phases_ns.values()) == evaluation.t_ns
+    assert min(kept.samples["step_time"].values) >= 24_000_000
+    assert summarise(kept).contradictions == []

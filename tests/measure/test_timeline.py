@@ -145,3 +145,84 @@ def test_switching_holds_no_more_memory_at_its_peak_than_a_few_integers():
 def test_labels_are_those_of_the_design():
     labels = "prepare compile data forward backward communicate update evaluate checkpoint other train"
     assert [phase.label for phase in Phase] == labels.split()
+
+
+class Queue:
+    """A device that does what is launched one after the other, while the host's ``clock`` goes on."""
+
+    def __init__(self, clock):
+        self.clock, self.free_ns = clock, 0
+
+    def launch(self, ns):
+        self.free_ns = max(self.free_ns, self.clock.now_ns()) + ns
+
+    def mark(self):
+        self.free_ns = max(self.free_ns, self.clock.now_ns())
+        return self.free_ns
+
+    def finish(self):
+        self.clock.advance(max(0, self.free_ns - self.clock.now_ns()))
+
+    def seconds(self, start, end):
+        return (end - start) * 1e-9
+
+
+def test_phases_of_a_device_last_as_long_as_its_work_and_not_as_the_launch_of_it():
+    clock = FakeClock()
+    line, device = Timeline(clock), Queue(clock)
+    clock.advance(1000)
+    line.follow(device)
+    spans = []
+    for _ in range(3):
+        line.switch(Phase.FORWARD)
+        began = line.switched_ns
+        device.launch(3_000)
+        clock.advance(10)
+        line.switch(Phase.BACKWARD)
+        device.launch(7_000)
+        clock.advance(10)
+        line.switch(Phase.EVALUATE)
+        spans.append((began, line.switched_ns))
+    assert clock.now_ns() == 1060
+    assert line.totals_ns() == {"prepare": 1000, "forward": 9_000, "backward": 21_000}
+    assert clock.now_ns() == 31_000
+    assert line.on_device(spans) == [10_000] * 3
+    clock.advance(500)
+    assert line.totals_ns()["evaluate"] == 500
+
+
+def test_a_device_that_waits_for_the_host_idles_in_the_phase_of_the_host():
+    clock = FakeClock()
+    line, device = Timeline(clock), Queue(clock)
+    line.follow(device)
+    line.switch(Phase.DATA)
+    clock.advance(50_000)
+    line.switch(Phase.FORWARD)
+    device.launch(3_000)
+    clock.advance(10)
+    assert line.totals_ns() == {"data": 50_000, "forward": 3_000}
+
+
+@given(st.lists(st.tuples(st.sampled_from(Phase), st.integers(0, 10**6), st.integers(0, 10**6)), max_size=50))
+def test_phases_of_a_device_sum_to_the_wall_time_exactly(stretches):
+    clock = FakeClock()
+    line, device = Timeline(clock), Queue(clock)
+    line.follow(device)
+    for phase, launched, host in stretches:
+        line.switch(phase)
+        device.launch(launched)
+        clock.advance(host)
+    assert sum(line.totals_ns().values()) == clock.now_ns()
+
+
+def test_many_switches_are_settled_before_they_fill_the_memory():
+    clock = FakeClock()
+    line, device = Timeline(clock), Queue(clock)
+    line.follow(device)
+    for _ in range(20_000):
+        line.switch(Phase.FORWARD)
+        device.launch(100)
+        clock.advance(1)
+    assert clock.now_ns() > 1_000_000
+    assert len(line._points) < 10_000
+    assert line.totals_ns() == {"forward": 2_000_000}

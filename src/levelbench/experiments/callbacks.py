@@ -20,7 +20,7 @@ from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.experiments.track import TrackedRun, examples_of
 from levelbench.measure.timeline import Phase
 
-__all__ = ["CALLBACKS", "hook_phases", "make_callback"]
+__all__ = ["CALLBACKS", "CudaEvents", "hook_phases", "make_callback"]
 
 
 _HELD_OUT = re.compile(r"^(?:val|valid|validation|eval|dev)[_/]")
@@ -80,6 +80,27 @@ def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
         passes[id(optimizer)] = 1
         hooks += [optimizer.register_step_pre_hook(update), optimizer.register_step_post_hook(rest)]
     return hooks
+
+
+class CudaEvents:
+    """Points in the work of the current CUDA device, on its current stream, for a timeline that follows it.
+
+    ``cuda`` is the module ``torch.cuda``.
+    """
+
+    def __init__(self, cuda: Any) -> None:
+        self._event, self._stream, self.finish = cuda.Event, cuda.current_stream, cuda.synchronize
+
+    def mark(self) -> Any:
+        """An event after what was launched, which nobody waits for."""
+        event = self._event(enable_timing=True)
+        event.record(self._stream())
+        return event
+
+    @staticmethod
+    def seconds(start: Any, end: Any) -> float:
+        """Between two events that have been passed; CUDA tells milliseconds."""
+        return float(start.elapsed_time(end)) * 1e-3
 
 
 class _Told:

@@ -219,7 +219,7 @@ class TrackedRun:
         self._state: Literal["new", "open", "closed"] = "new"
         self._thread = self._mark_ns = 0
         self._step_open = False
-        self._step_times: list[int] = []
+        self._step_spans: list[tuple[int, int]] = []
         self._steps = self._steps_looked_at = self._samples = 0
         self._epochs, self._share, self._counts_epochs = 0, 0.0, False
         self._counts_steps, self._steps_before_epoch, self._looking = False, 0, False
@@ -227,7 +227,7 @@ class TrackedRun:
         """How often what :meth:`autophase` was given has passed forward, by its identity."""
         self._evaluations: list[Evaluation] = []
         self._quality: dict[str, float] = {}
-        self._budget_spent = self._ended = False
+        self._budget_spent = self._ended = self._follows = False
         self._held_ns: dict[str, int] | None = None
         self._hooks: list[Any] = []
 
@@ -340,6 +340,7 @@ class TrackedRun:
             yield from batches
             return
         self._begin_work()
+        self._follow_device()
         self._counts_steps = True
         length = len(batches) if isinstance(batches, Sized) else 0
         count, taken, back = examples or examples_of, 0, self._phase
@@ -499,11 +500,11 @@ class TrackedRun:
         epoch, shown = self._epochs + (1.0 if untold else self._share), None if loss is None else float(loss)
         evaluation = Evaluation(now_ns, self._steps, epoch, self._samples, quality, shown, phases_ns)
         self._evaluations.append(evaluation)
-        self._record.append(Samples("step_time", "ns", self._step_times))
+        self._record.append(Samples("step_time", "ns", self._timeline.on_device(self._step_spans)))
         self._record.append(evaluation)
         if not held:
             self._sights.evaluated()
-        self._step_times, self._steps_looked_at = [], self._steps
+        self._step_spans, self._steps_looked_at = [], self._steps
         target, rule = self._specification.target, self._specification.crossing
         if rule in ("confirmed", "first"):
             curve = [each.quality[target.split] for each in self._evaluations]
@@ -544,8 +545,19 @@ class TrackedRun:
 
     def _begin_work(self) -> None:
         if self._phase == Phase.PREPARE:
+            self._follow_device()
             self._switch(Phase.OTHER)
             self._mark_ns = self._timeline.switched_ns if self._timeline is not None else 0
+
+    def _follow_device(self) -> None:
+        """Let the phases be those of the current CUDA device, as soon as the program has begun to use it."""
+        torch = sys.modules.get("torch")
+        if self._follows or self._state != "open" or torch is None or not torch.cuda.is_initialized():
+            return
+        from levelbench.experiments.callbacks import CudaEvents
+
+        self._timeline.follow(CudaEvents(torch.cuda))
+        self._follows = True
 
     def _switch(self, phase: int) -> None:
         if self._state == "open":
@@ -556,7 +568,7 @@ class TrackedRun:
         """The step that is open ends; the next begins now, or after what is not a step."""
         if self._step_open and self._state == "open":
             now_ns = HOST.now_ns() if now_ns is None else now_ns
-            self._step_times.append(now_ns - self._mark_ns)
+            self._step_spans.append((self._mark_ns, now_ns))
             self._mark_ns, self._step_open = now_ns, False
             self._steps += 1
 

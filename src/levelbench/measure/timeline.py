@@ -6,8 +6,10 @@ policy (``policies``) is a choice of phases over the same totals. A switch is on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import Any, Protocol
 
 from levelbench.measure.clocks import HOST, Clock
 
@@ -34,6 +36,23 @@ class Phase(IntEnum):
         return self.name.lower()
 
 
+_MOST_POINTS = 8192
+"""After so many switches a timeline that follows a device waits for it."""
+
+
+class Marks(Protocol):
+    """Points in the work of a device that runs behind the host, such as CUDA events."""
+
+    def mark(self) -> Any:
+        """The point between what was launched and what will be."""
+
+    def finish(self) -> None:
+        """Wait until all points have been passed."""
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """From one point to a later one; both have been passed."""
+
+
 class Timeline:
     """Accumulates nanoseconds a phase. Starts in ``first``, at the moment it is made.
 
@@ -41,7 +60,17 @@ class Timeline:
     on from: a run that was interrupted.
     """
 
-    __slots__ = ("_current", "_now_ns", "_since_ns", "_totals_ns", "started_ns")
+    __slots__ = (
+        "_current",
+        "_followed",
+        "_marks",
+        "_now_ns",
+        "_points",
+        "_settled_ns",
+        "_since_ns",
+        "_totals_ns",
+        "started_ns",
+    )
 
     def __init__(
         self, clock: Clock = HOST, first: Phase = Phase.PREPARE, before_ns: Mapping[str, int] | None = None
@@ -52,6 +81,18 @@ class Timeline:
         self._current: int = first
         self._since_ns = self._now_ns()
         self.started_ns = self._since_ns - sum(self._totals_ns)
+        self._marks: Marks | None = None
+
+    def follow(self, marks: Marks) -> None:
+        """From now on a phase lasts on the device for as long as the work takes that was launched in it.
+
+        The host does not wait for the device at a switch, but in ``totals_ns``.
+        """
+        marks.finish()
+        self.switch(self._current)
+        self._marks, self._settled_ns = marks, list(self._totals_ns)
+        self._points: list[tuple[int, int, Any]] = [(self._current, self._since_ns, marks.mark())]
+        self._followed: tuple[list[int], list[int]] = [], []
 
     def switch(self, phase: int) -> None:
         """End the current phase now and begin ``phase``."""
@@ -59,6 +100,47 @@ class Timeline:
         self._totals_ns[self._current] += now - self._since_ns
         self._since_ns = now
         self._current = phase
+        if self._marks is not None:
+            self._points.append((phase, now, self._marks.mark()))
+            if len(self._points) > _MOST_POINTS:
+                self._settle(self._marks)
+
+    def _settle(self, marks: Marks) -> None:
+        """Divide the time since this was last done by when the device passed each switch, and no more by the host."""
+        marks.finish()
+        now = self._now_ns()
+        points = self._points
+        began_ns = points[0][1]
+        passed_ns = [began_ns, *(began_ns + round(marks.seconds(points[0][2], each[2]) * 1e9) for each in points[1:])]
+        # The device's clock is not the host's: no point lies after the present, or before an earlier one.
+        for at in range(1, len(passed_ns)):
+            passed_ns[at] = min(max(passed_ns[at], passed_ns[at - 1]), now)
+        self._totals_ns = list(self._settled_ns)
+        for (phase, _, _), start_ns, end_ns in zip(points, passed_ns, [*passed_ns[1:], now], strict=True):
+            self._totals_ns[phase] += end_ns - start_ns
+        self._followed[0].extend(each[1] for each in points)
+        self._followed[1].extend(passed_ns)
+        self._settled_ns, self._since_ns = list(self._totals_ns), now
+        self._points = [(self._current, now, marks.mark())]
+
+    def on_device(self, spans_ns: Sequence[tuple[int, int]]) -> list[int]:
+        """How long each span between two switches on the host took on the device, in ns, of those before ``totals_ns``.
+
+        As they were where no device is followed. Spans are to be asked for once.
+        """
+        if self._marks is None:
+            return [end - start for start, end in spans_ns]
+        hosts, passed = self._followed
+        self._followed = [], []
+
+        def when(host_ns: int) -> int:
+            at = bisect_right(hosts, host_ns) - 1
+            if at < 0 or at + 1 == len(hosts):
+                return host_ns + (passed[at] - hosts[at] if at >= 0 else 0)
+            share = (host_ns - hosts[at]) / (hosts[at + 1] - hosts[at])
+            return passed[at] + round(share * (passed[at + 1] - passed[at]))
+
+        return [max(0, when(end) - when(start)) for start, end in spans_ns]
 
     @property
     def current(self) -> Phase:
@@ -76,7 +158,10 @@ class Timeline:
 
     def totals_ns(self) -> dict[str, int]:
         """Nanoseconds of each phase that has run, up to now; their sum is ``elapsed_ns`` of the same instant."""
-        self.switch(self._current)
+        if self._marks is None:
+            self.switch(self._current)
+        else:
+            self._settle(self._marks)
         return {phase.label: ns for phase, ns in zip(Phase, self._totals_ns, strict=True) if ns}
 
     def elapsed_ns(self) -> int:
