@@ -249,3 +249,46 @@ def test_earlier_sessions_of_the_machine_widen_the_interval_of_arms_that_ran_one
     old = group("old", earlier)
     other = dataclasses.replace(old, specification=replace(old.specification, task="other"))
     assert compare(a, b, history=lambda: [other]).verdict.kind == "UNCLEAR", "another task, other noise"
+
+
+@pytest.mark.parametrize(
+    ("n", "evaluations", "losses", "kind"),
+    [
+        (5, 8, "", "UNCLEAR"),
+        (29, 8, "", "SAME"),
+        (5, 200, "", "SAME"),
+        (5, 8, "equal", "SAME"),
+        (5, 0, "", "SAME"),
+    ],
+)
+def test_runs_that_all_tie_at_an_evaluation_are_the_same_only_if_what_they_do_not_show_is_small(
+    run, group, n, evaluations, losses, kind
+):
+    def made(shift):
+        return [
+            run(
+                1.0 + 0.1 * (seed % 4) + 0.0001 * ((seed + shift) % 3),
+                100 * (seed % 4) + 1000,
+                seed=seed,
+                started=f"2026-01-01T00:00:{2 * seed + (shift if seed % 2 else 1 - shift):02d}+00:00",
+                wall_s=0.5,
+                evaluations=evaluations,
+                losses_digest=f"{losses}{seed}" if losses else "",
+            )
+            for seed in range(n)
+        ]
+
+    found = compare(group("a", made(0)), group("b", made(1))).verdict
+    assert found.kind == kind
+    if kind == "UNCLEAR":
+        assert found.reason == "all pairs tie at an evaluation, and up to 45 % may differ by one"
+        assert found.runs_to_settle == 12
+
+
+def test_runs_of_a_fixed_length_always_end_together_and_can_be_the_same(run, group):
+    def made(shift, **more):
+        return [run(1.0 + 0.0001 * ((seed + shift) % 3), seed=seed, evaluations=8, **more) for seed in range(5)]
+
+    fixed = {"crossing": "final"}
+    sides = group("a", made(0, **fixed), **fixed), group("b", made(1, **fixed), **fixed)
+    assert compare(*sides).verdict.kind == "SAME"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -163,7 +163,7 @@ def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Bet
 def _judged(
     a: Sequence[RunSummary], b: Sequence[RunSummary], margin: float, level: float, between: Between | None
 ) -> Verdict:
-    return verdict(
+    found = verdict(
         [run.time_to_accuracy_s for run in a],
         [run.time_to_accuracy_s for run in b],
         margin=margin,
@@ -178,6 +178,30 @@ def _judged(
         between=between,
         resolution=CLOCK_STEP_S,
     )
+    return _beyond_ties(found, a, b) if found.kind is VerdictKind.SAME else found
+
+
+def _beyond_ties(same: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
+    """UNCLEAR where all runs tie at an evaluation, and as many as could still differ by one would exceed the margin.
+
+    Of n pairs without a difference up to 1 - (1 - level)^(1/n) of all may have one, and an evaluation is a step in the
+    times that none of them shows. Runs with the same losses are the same computation, which ties under every seed.
+    """
+    paired = [run.seed for run in a] == [run.seed for run in b]
+    places = [[(run.steps_to_target, run.evaluations) for run in runs] for runs in (a, b)]
+    tied = places[0] == places[1] if paired else len({*places[0], *places[1]}) == 1
+    alike = paired and all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True))
+    if not tied or alike or a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
+        return same
+    step = sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
+    n, allowed = min(len(a), len(b)), math.log1p(same.margin) / step
+    unseen = 1 - (1 - same.level) ** (1 / n)
+    if unseen <= allowed:
+        return same
+    needed = math.ceil(math.log(1 - same.level) / math.log(1 - allowed)) if allowed > 0 else None
+    reason = f"all {'pairs' if paired else 'runs'} tie at an evaluation, and up to {100 * unseen:.0f} % may differ by one"
+    more = None if needed is None else needed - n
+    return replace(same, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
 
 
 def span_of(run: RunSummary) -> tuple[float, float]:
