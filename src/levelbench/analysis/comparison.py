@@ -199,7 +199,9 @@ def _beyond_ties(same: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]
     if unseen <= allowed:
         return same
     needed = math.ceil(math.log(1 - same.level) / math.log(1 - allowed)) if allowed > 0 else None
-    reason = f"all {'pairs' if paired else 'runs'} tie at an evaluation, and up to {100 * unseen:.0f} % may differ by one"
+    reason = (
+        f"all {'pairs' if paired else 'runs'} tie at an evaluation, and up to {100 * unseen:.0f} % may differ by one"
+    )
     more = None if needed is None else needed - n
     return replace(same, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
 

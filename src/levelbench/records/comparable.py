@@ -364,6 +364,7 @@ _SETTINGS: tuple[tuple[str, str, Weight], ...] = (
     ("framework.deterministic", "kernels", "doubt"),
     ("threads", "threads", "doubt"),
     ("malloc", "memory allocator", "doubt"),
+    ("libraries.python.traced", "tracing", "doubt"),
     ("libraries", "versions", "note"),
     ("machine.cpu", "processor", "doubt"),
     ("machine.cores", "processor", "doubt"),
@@ -376,7 +377,7 @@ _SETTINGS: tuple[tuple[str, str, Weight], ...] = (
     ("git", "commit", "note"),
 )
 """Where in an environment, what it is about, how much it weighs. The machine itself and its load have other checks."""
-_ALWAYS_SAID = ("threads.settings", "malloc")
+_ALWAYS_SAID = ("threads.settings", "threads.niceness", "malloc")
 """What is not set there is set otherwise; elsewhere it is what the other framework does not load."""
 
 

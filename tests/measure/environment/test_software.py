@@ -69,12 +69,43 @@ def test_a_preloaded_library_is_named_without_its_folder():
     assert malloc(environment) == {"LD_PRELOAD": "libjemalloc.so.2:libtcmalloc.so"}
 
 
+SPEED = [
+    "OMP_NUM_THREADS", "MKL_CBWR", "OPENBLAS_CORETYPE", "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "JAX_DISABLE_JIT",
+    "JAX_ENABLE_X64", "TORCH_COMPILE_DISABLE", "TORCHINDUCTOR_MAX_AUTOTUNE", "XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS",
+    "NPY_DISABLE_CPU_FEATURES", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "PYTHONTRACEMALLOC", "PYTHONHASHSEED",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPEED)
+def test_what_speed_depends_on_is_a_setting_and_none_of_an_allocator(name):
+    assert threads({name: "1"})["settings"] == {name: "1"}
+    assert malloc({name: "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["TORCHELASTIC_RUN_ID", "TORCH_LOGS", "TF_CPP_MIN_LOG_LEVEL", "PYTHONPATH", "PYTHONUNBUFFERED", "HOME"]
+)
+def test_what_speed_does_not_depend_on_is_not_recorded(name):
+    assert malloc({name: "1"}) | threads({name: "1"})["settings"] == {}
+
+
+def test_tracing_of_memory_and_a_lower_priority_are_in_the_environment():
+    code = (
+        "import os; os.nice(3); from levelbench.measure.environment import capture; found = capture();"
+        "print(found['libraries']['python']['traced'], found['threads']['niceness'])"
+    )
+    environment = {**os.environ, "PYTHONTRACEMALLOC": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", str(os.nice(0) + 3)]
+
+
 @example_settings(deadline=None)
-@given(st.dictionaries(st.text(min_size=1), st.text()), st.sampled_from(sorted(THREAD_NAMES | MALLOC_NAMES)))
-def test_nothing_but_the_listed_names_is_ever_recorded(environment, name):
-    environment = {**environment, "API_TOKEN": "secret", "OMP_TOKEN": "secret", name: "/home/ada/secret/last"}
-    found = settings(environment, THREAD_NAMES | MALLOC_NAMES)
-    assert set(found) <= THREAD_NAMES | MALLOC_NAMES
+@given(st.dictionaries(st.text(min_size=1), st.text()), st.sampled_from(SPEED))
+def test_nothing_but_names_on_which_speed_depends_is_ever_recorded(environment, name):
+    environment = {**environment, "API_TOKEN": "secret", "TORCH_TOKEN": "secret", name: "/home/ada/secret/last"}
+    found = malloc(environment) | threads(environment)["settings"]
+    assert all(MALLOC_NAMES.fullmatch(each) or THREAD_NAMES.fullmatch(each) for each in found)
+    assert "TORCH_TOKEN" not in found
     assert re.fullmatch("#[0-9a-f]{4}", found[name])
     assert "secret" not in found.values()
 
@@ -96,7 +127,7 @@ def test_nothing_but_the_listed_names_is_ever_recorded(environment, name):
     ],
 )
 def test_numbers_and_known_words_are_recorded_as_they_are(name, value):
-    assert settings({name: value}, THREAD_NAMES | MALLOC_NAMES) == {name: value}
+    assert malloc({name: value}) | threads({name: value})["settings"] == {name: value}
 
 
 @pytest.mark.parametrize(
@@ -109,10 +140,14 @@ def test_numbers_and_known_words_are_recorded_as_they_are(name, value):
     ],
 )  # fmt: skip
 def test_anything_else_becomes_a_short_digest_by_which_values_differ(name, value, kept):
-    found = settings({name: value}, THREAD_NAMES | MALLOC_NAMES)[name]
+    found = kept_of(name, value)
     assert re.fullmatch(kept, found)
     assert harmless(found) == found
-    assert settings({name: value.replace("ada", "eve").replace("8932", "1111")}, {name})[name] != found
+    assert kept_of(name, value.replace("ada", "eve").replace("8932", "1111")) != found
+
+
+def kept_of(name, value):
+    return settings({name: value}, re.compile(name))[name]
 
 
 @example_settings(deadline=None)

@@ -21,6 +21,9 @@ import platform
 import re
 import subprocess
 import sys
+
+# PYTHONTRACEMALLOC starts it without the module tracemalloc, which takes longer to import.
+from _tracemalloc import is_tracing
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,24 +32,22 @@ import numpy as np
 from levelbench.measure.environment.machine import HERE, Facts, Roots, text
 
 # fmt: off
-THREAD_NAMES = frozenset((
-    "OMP_NUM_THREADS", "OMP_DYNAMIC", "OMP_PROC_BIND", "OMP_PLACES", "OMP_SCHEDULE", "OMP_WAIT_POLICY",
-    "OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT",
-    "KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET",
-    "MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_THREADING_LAYER", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR",
-    "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_THREAD_TIMEOUT", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
-    "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS",
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG",
-    "NVIDIA_TF32_OVERRIDE", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_NTHREADS",
-    "PYTHONHASHSEED", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHON_GIL",
-))
-MALLOC_NAMES = frozenset((
-    "MALLOC_ARENA_MAX", "MALLOC_ARENA_TEST", "MALLOC_CONF", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TCACHE_COUNT", "MALLOC_PERTURB_", "GLIBC_TUNABLES",
-    "LD_PRELOAD", "PYTHONMALLOC", "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
-    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-))
+_ALLOCATORS = (
+    r"(TC)?MALLOC_\w+|MIMALLOC_\w+|GLIBC_TUNABLES|LD_PRELOAD|PYTHONMALLOC|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF"
+)
+MALLOC_NAMES = re.compile(_ALLOCATORS)
+"""Variables that set an allocator."""
+THREAD_NAMES = re.compile(
+    rf"(?!{_ALLOCATORS}|TORCHELASTIC_|TORCH_(NCCL_|DISTRIBUTED_|HOME)|\w*_(LOGS?|LOG_\w+|VERBOSE|IFNAME|TOKEN|KEY|SECRET|PASSWORD)$)"
+    # Threads, kernels and numeric libraries.
+    r"((G?OMP|KMP|MKL|OPENBLAS|GOTO|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL|NPY|NUMBA|ATEN|ORT|TF|KERAS|XLA|JAX)_\w+"
+    r"|(TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON)_\w+"
+    # Accelerators.
+    r"|(CUDA|CUBLAS|CUDNN|NVIDIA|HIP|HSA|ROCR|MIOPEN)_\w+|NCCL_(ALGO|PROTO|P2P_DISABLE|IB_DISABLE|NTHREADS)"
+    # The interpreter.
+    r"|PYTHON(HASHSEED|OPTIMIZE|DEVMODE|_GIL|_JIT|TRACEMALLOC|PROFILEIMPORTTIME|ASYNCIODEBUG|MALLOCSTATS|PERFSUPPORT))"
+)
+"""Variables on which speed depends, but for those of allocators, of logging, of one launch, and secrets."""
 _WORDS = frozenset((
     "true", "false", "yes", "no", "on", "off", "none", "auto", "default", "enabled", "disabled", "strict", "any",
     # OpenMP and its implementations
@@ -95,9 +96,9 @@ _HARMLESS = re.compile(
 )
 
 
-def settings(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
-    """The variables of ``names`` that are set, sorted, with what is harmless in their values."""
-    return {name: harmless(environment[name]) for name in sorted(names & set(environment))}
+def settings(environment: Mapping[str, str], names: re.Pattern[str]) -> dict[str, str]:
+    """The variables whose names match that are set, sorted, with what is harmless in their values."""
+    return {name: harmless(environment[name]) for name in sorted(environment) if names.fullmatch(name)}
 
 
 def harmless(value: str) -> str:
@@ -199,7 +200,7 @@ def libraries() -> Facts:
             "implementation": platform.python_implementation(),
             "compiler": platform.python_compiler(),
             "debug_build": hasattr(sys, "gettotalrefcount"),
-            "traced": sys.gettrace() is not None or sys.getprofile() is not None,
+            "traced": sys.gettrace() is not None or sys.getprofile() is not None or is_tracing(),
         },
         **versions,
         "blas": {"name": blas.get("name"), "version": blas.get("version")},
@@ -216,6 +217,8 @@ def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) ->
         count, core = _ask_library(path, _THREAD_SYMBOLS[family])
         if count is not None:
             found["loaded"][path.name.split(".so")[0]] = {"threads": count, "kernels": core}
+    if niceness := os.nice(0):
+        found["niceness"] = niceness
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_num_threads"):
         found["torch"] = {"threads": torch.get_num_threads(), "interop": torch.get_num_interop_threads()}
