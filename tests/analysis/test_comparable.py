@@ -337,6 +337,10 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     assert doubts(range(5)) == doubts(range(3), planned_effect=0.05) == []
     (found,) = doubts([0, 1, 4], planned_effect=0.05)
     assert found.startswith("of a --until-clear made seeds 0 to 4, and 2-3 are not here")
+    picked = {"planned_runs": 0, "environment": {"machine": {"id": "m1"}, "seed_picked": True}}
+    left = group("a", [run(1.0, seed=seed, **picked) for seed in (1, 2, 5)])
+    found = [each.sentence for each in comparable(left, group("b", [run(1.1, seed=9)])).caveats]
+    assert any(each.startswith("of a its program took seeds 0 to 5, and 0, 3-4 are not here") for each in found)
 
 
 def test_a_seed_that_was_run_twice_is_said(run, group):

@@ -245,6 +245,8 @@ class TrackedRun:
         # A process of its own has done nothing before its clock.
         self._before_s = own_cpu_s() if outside is None else 0.0
         self._environment["before_clock"] = {"cpu_s": round(self._before_s, 4)}
+        if self._picks_seed and outside is None:
+            self._environment["seed_picked"] = True
         folder = self._store / path_part(self._specification.task)
         # Of programs that start at once each is to have a seed of its own.
         with claimed(folder / f".{self._key[:8]}", lambda: None) if self._picks_seed else nullcontext():

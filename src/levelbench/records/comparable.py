@@ -536,6 +536,11 @@ def _removed(sides: Sides) -> Iterator[Caveat]:
         gone = set(range(looked[0], looked[-1])) - {run.seed for run in every} if looked else set()
         if gone and not said:
             said = f"--until-clear made seeds {looked[0]} to {looked[-1]}, and {_ranges(gone)} are not here"
+        # A tracked program that is given no seed takes the first that is free, from 0 on.
+        picked = [run.seed for run in every if run.environment.get("seed_picked")]
+        gone = set(range(max(picked, default=0))) - {run.seed for run in every}
+        if gone and not said:
+            said = f"its program took seeds 0 to {max(picked)}, and {_ranges(gone)} are not here"
         if said:
             text = f"of {group.label} {said}"
             yield Caveat("missing runs", "doubt", f"{text}: levelbench run makes the others, or makes them again")
