@@ -40,7 +40,7 @@ _MOST_POINTS = 8192
 """After so many switches a timeline that follows a device waits for it."""
 
 
-class Marks(Protocol):
+class DeviceMarks(Protocol):
     """Points in the work of a device that runs behind the host, such as CUDA events."""
 
     def mark(self) -> Any:
@@ -81,9 +81,9 @@ class Timeline:
         self._current: int = first
         self._since_ns = self._now_ns()
         self.started_ns = self._since_ns - sum(self._totals_ns)
-        self._marks: Marks | None = None
+        self._marks: DeviceMarks | None = None
 
-    def follow(self, marks: Marks) -> None:
+    def follow(self, marks: DeviceMarks) -> None:
         """From now on a phase lasts on the device for as long as the work takes that was launched in it.
 
         The host does not wait for the device at a switch, but in ``totals_ns``.
@@ -105,7 +105,7 @@ class Timeline:
             if len(self._points) > _MOST_POINTS:
                 self._settle(self._marks)
 
-    def _settle(self, marks: Marks) -> None:
+    def _settle(self, marks: DeviceMarks) -> None:
         """Divide the time since this was last done by when the device passed each switch, and no more by the host."""
         marks.finish()
         now = self._now_ns()
