@@ -77,6 +77,9 @@ def rows() -> list[Row]:
         found += [
             Row(r, n, noise) for n, r in ((3, 1.0), (5, 1.0), (10, 1.0), (30, 1.0), (5, 1.2), (10, 1.2), (24, 1.05))
         ]
+    found += [
+        Row(r, n, noise) for noise in ("gamma", "pareto") for n, r in ((10, 1.0), (30, 1.0), (100, 1.0), (60, 1.5))
+    ]
     found += [Row(r, n, rho=rho) for rho in (0.5, 0.9, 0.98) for n, r in ((10, 1.0), (10, 1.05))]
     found += [Row(r, n, order="blocked", rho=rho) for rho, n, r in ((0.0, 10, 1.0), (0.9, 5, 1.0), (0.98, 30, 1.0))]
     found += [Row(r, 30, order="sessions", rho=rho) for rho, r in ((0.0, 1.0), (0.9, 1.0), (0.98, 1.0), (0.98, 1.2))]
@@ -103,6 +106,11 @@ def noise_of(kind: str, random: np.random.Generator, shape: tuple[int, ...]) -> 
         return 0.2 * normal + math.log(1.3) * (random.random(shape) < 0.3)
     if kind == "outliers":
         return normal + math.log(4.0) * (random.random(shape) < 0.05)
+    # Times whose spread is as large as they are, with a tail and no outliers.
+    if kind == "gamma":
+        return np.log(random.gamma(2.0, 1.0, shape))
+    if kind == "pareto":
+        return np.log1p(random.pareto(1.5, shape))
     return normal
 
 

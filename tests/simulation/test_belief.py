@@ -26,6 +26,7 @@ SCREENED = (
     {"n": 10, "ratio": 1.0, "noise": "student"},
     {"n": 10, "ratio": 1.0, "noise": "bimodal"},
     {"n": 10, "ratio": 1.0, "noise": "quantised"},
+    {"n": 100, "ratio": 1.0, "noise": "gamma"},
     {"n": 24, "ratio": 1.05, "noise": "outliers"},
     {"n": 10, "ratio": 1.05, "rho": 0.98},
     {"n": 30, "ratio": 1.0, "rho": 0.98, "order": "blocked"},

@@ -1,7 +1,7 @@
 """The environment of a run: what the machine and its software were, how two differ, and when to doubt a time.
 
 It is captured once, before the run, and the few facts that move once more after it; all of it is plain
-data that travels with the record. No host name, no user name, no folder of a home and no variable on which speed does not depend.
+data that travels with the record. No host name, no user name, no folder of a home, no variable without a part in speed.
 """
 
 from __future__ import annotations

@@ -39,6 +39,9 @@ _FAR = 8.0
 _ACCIDENT = math.log(2.5)
 """A run that takes so much longer than the others met with an accident; a slower mode of a recipe is nearer."""
 
+_GAP = 1.5
+"""Accidents lie so many times as far out as any other pair."""
+
 _RARE = 0.0625
 """At most so many of the runs may be outliers that are no accidents, unless both sides have some."""
 
@@ -120,12 +123,14 @@ class Outliers:
     """How many values of a sample lie far below and far above the others, and how many of them are no accidents.
 
     An accident takes much longer than the others; ``fast`` ones take much less, which nothing does by accident.
+    ``reach`` is how far from the median the others lie at most.
     """
 
     low: int
     high: int
     moderate: int
     fast: int = 0
+    reach: float = math.inf
 
 
 def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
@@ -146,6 +151,7 @@ def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
         int((far & (away > 0)).sum()),
         int((far & (np.abs(away) < _ACCIDENT)).sum()),
         int((far & (away <= -_ACCIDENT)).sum()),
+        reach,
     )
 
 
@@ -254,12 +260,15 @@ def paired_log_ratio(
     far = outlying(logs, floor, _FAR_PAIRED)
     alike, accidents = _noise(far.low, far.high, far.moderate, len(logs)), far.low + far.high
     name, without = "Student's t on logarithms of paired ratios", None
-    others = logs[np.abs(logs - np.median(logs)) < _ACCIDENT]
+    away = np.abs(logs - np.median(logs))
+    others = logs[away <= far.reach]
+    # A long tail has no gap, and its pairs are trimmed: to leave them out would take the others for less noisy.
+    apart = bool(accidents) and away[away > far.reach].min() > _GAP * away[away <= far.reach].max()
     if accidents and not alike and not far.moderate:
         # So many at one end are no sure sign of a slower arm before the signs alone are.
         chance = 2.0 * binomial_cdf(min(far.low, far.high), accidents, 0.5)
         without = exponential(float(others.mean())) if chance > 1.0 - level else None
-    if alike and 0 < accidents <= _MOST_TRIMMED * len(logs) and not far.moderate:
+    if alike and apart and accidents <= _MOST_TRIMMED * len(logs) and not far.moderate:
         # Which pairs met with an accident is known, and says nothing of their noise: the others are a sample as it is.
         found = log_mean(others, 0, floor)
         method, cut = f"{name}, without {accidents} accident{'s' * (accidents > 1)}", 0
