@@ -187,11 +187,48 @@ def test_secrets_of_a_command_are_not_in_its_record():
 
 @pytest.mark.parametrize(
     ("text", "doubted"),
-    [("false | true", True), ("false || true", True), ("echo '|' && true", False), ("cd .; true", False)],
+    [
+        ("false | true", True),
+        ("false || true", True),
+        ("false; true", True),
+        ("false\ntrue", True),
+        ("for i in 1 2; do false; done", True),
+        ("bash -c 'false; true'", True),
+        ("echo '|' && true", False),
+        ("cd .; true", False),
+        ("export A=1; B=2; cd . && true;", False),
+        ("set -e; cd .; true; true", False),
+        ("bash -ec 'true; true'", False),
+        ("echo 'false; true'", False),
+        ("true", False),
+    ],
 )
 def test_a_shell_that_ends_well_whatever_fails_is_a_doubt(text, doubted):
     command = make_command(text, Path.cwd())
     assert any("nobody notices" in each for each in doubts_of(command, carry_out_command(command))) is doubted
+
+
+def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(f"{PYTHON} -c 'import nothing_of_this_name'\necho done\n")
+    command = make_command(f"sh {script}", Path.cwd())
+    (said,) = doubts_of(command, carry_out_command(command))
+    assert said.startswith("it ended with exit code 0 and printed 'Traceback (most recent call last)'")
+    command = make_command(f"{PYTHON} -c 'print(1)'", Path.cwd())
+    assert doubts_of(command, carry_out_command(command)) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
+def test_work_in_a_session_of_its_own_is_a_doubt(tmp_path):
+    kept = tmp_path / "pid"
+    command = make_command(f"setsid -f sh -c 'echo $$ > {kept}; exec sleep 60' 2> /dev/null", Path.cwd())
+    try:
+        (said,) = doubts_of(command, carry_out_command(command))
+        assert said.startswith("it left processes running in a session of their own")
+    finally:
+        while not kept.exists() or not kept.read_text().strip():
+            time.sleep(0.01)
+        os.kill(int(kept.read_text()), signal.SIGKILL)
 
 
 def test_arms_that_are_alike_are_told_apart_by_a_number():

@@ -36,6 +36,7 @@ from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import adopting
+from levelbench.measure.meters.resources import children_of
 from levelbench.records import Measurement, key_of, new_id
 from levelbench.records.commands import FOLDER, CommandOutcome, CommandRecord, CommandSpecification, CommandWriter
 from levelbench.records.processes import ProcessEnd
@@ -58,8 +59,15 @@ __all__ += ["numbered", "peak_memory"]
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
-_LAST_ALONE = re.compile(r"\|")
-"""Pipes and alternatives: a shell ends well though a program in them has failed."""
+_SHELLS = re.compile(r"(?:ba|da|z|k)?sh")
+_BUILTINS = re.compile(
+    r"(?:(?:cd|export|source|\.|set|unset|ulimit|umask|:|for|while|until|if|case|echo)\b.*|\w+=\S*)?$", re.S
+)
+"""What comes before a program and does none of the work."""
+_CRASHED = re.compile(
+    r"^Traceback \(most recent call last\)|Segmentation fault|core dumped|: command not found$|^make: .*\(ignored\)$",
+    re.MULTILINE,
+)
 _LOOK_MS = 10.0
 """How often a file that a program writes is looked at."""
 _TAIL_BYTES = 4096
@@ -92,8 +100,8 @@ class EndedCommand:
     """How a process ended: wall time and resources, its exit code (negative for a signal), the last of its errors.
 
     ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
-    ``left`` says that it left processes behind, which were ended; ``timed_out`` that its time was up, ``stopped`` that
-    whoever read what it printed ended it.
+    ``left`` says that it left processes behind, which were ended, ``fled`` that it left some in sessions of their own;
+    ``timed_out`` that its time was up, ``stopped`` that whoever read what it printed ended it.
     """
 
     wall_ns: int
@@ -106,6 +114,7 @@ class EndedCommand:
     timed_out: bool = False
     stopped: bool = False
     strays: tuple[str, ...] = ()
+    fled: bool = False
 
 
 def make_command(
@@ -189,6 +198,7 @@ def carry_out_command(
     if command.reads is not None:
         command.reads.take()
     own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    had = set(children_of("self"))
     began_ns = HOST.now_ns()
     process, tail, stopped, last = None, None, False, ""
     try:
@@ -241,6 +251,8 @@ def carry_out_command(
         timed_out,
         stopped,
         () if command.reads is None else tuple(command.reads.take()),
+        # Without a parent they have become children of this process.
+        any(_runs(each) for each in set(children_of("self")) - had),
     )
 
 
@@ -382,11 +394,14 @@ def _until_gone(group: int, most_s: float) -> None:
 
 def _alive(group: int) -> bool:
     """Whether a process of the group still runs; one that nobody has waited for yet does not."""
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            if fields[2] == str(group) and fields[0] not in "ZX":
-                return True
+    return any(_runs(each.name, group) for each in Path("/proc").glob("[0-9]*"))
+
+
+def _runs(pid: str, group: int | None = None) -> bool:
+    """Whether a process, of this group, still runs."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return group in (None, int(fields[2])) and fields[0] not in "ZX"
     return False
 
 
@@ -556,9 +571,33 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
             f"it read {ended.strays[0]}{more} of the working tree, which is neither revision: if it is installed from "
             "there (pip install -e), all revisions ran the same code; docs/track.md says what to do"
         )
-    if command.specification.shell and _LAST_ALONE.search(_QUOTED.sub("", command.text)):
+    if ended.fled:
+        found.append(
+            "it left processes running in a session of their own: what they do is not in its time, and may slow down "
+            "what is measured next"
+        )
+    if _fails_silently(command):
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
+    if not ended.exit_code and (crash := _CRASHED.search(ended.errors)):
+        told = crash[0].strip(": ")
+        found.append(f"it ended with exit code 0 and printed {told!r}: look whether it did all of its work")
     return found
+
+
+def _fails_silently(command: Command) -> bool:
+    """Whether a shell hears of no failure but that of the last program: after others, without ``set -e``."""
+    words = command.words
+    # sh -c TEXT, as we start it and as a user may.
+    flags = [at for at, word in enumerate(words[:-1]) if re.fullmatch(r"-\w*c", word)]
+    if not flags or not _SHELLS.fullmatch(Path(words[0]).name):
+        return False
+    text, options = words[flags[0] + 1], words[1 : flags[0] + 1]
+    if any(re.fullmatch(r"-\w*e\w*", each) for each in options) or re.search(r"\bset\s+-\w*e", text):
+        return False
+    plain = _QUOTED.sub("''", text).strip(" ;\n")
+    *before, _ = re.split(r"[;\n]", plain)
+    programs = [re.sub(r"^\s*((do|then|else|\{|\()\s+)?", "", part) for part in before]
+    return "|" in plain or not all(_BUILTINS.match(each) for each in programs)
 
 
 def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:

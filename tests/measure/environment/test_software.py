@@ -83,7 +83,18 @@ def test_what_speed_depends_on_is_a_setting_and_none_of_an_allocator(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["TORCHELASTIC_RUN_ID", "TORCH_LOGS", "TF_CPP_MIN_LOG_LEVEL", "PYTHONPATH", "PYTHONUNBUFFERED", "HOME"]
+    "name",
+    [
+        "TORCHELASTIC_RUN_ID",
+        "TORCH_LOGS",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "TF_CLI_CONFIG_FILE",
+        "TRITON_CACHE_DIR",
+        "KMP_INIT_AT_FORK",
+        "PYTHONPATH",
+        "PYTHONUNBUFFERED",
+        "HOME",
+    ],
 )
 def test_what_speed_does_not_depend_on_is_not_recorded(name):
     assert malloc({name: "1"}) | threads({name: "1"})["settings"] == {}
