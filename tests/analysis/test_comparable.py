@@ -343,6 +343,25 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     assert any(each.startswith("of a its program took seeds 0 to 5, and 0, 3-4 are not here") for each in found)
 
 
+def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, group):
+    def told(*arguments):
+        runs = [
+            run(1.0, seed=seed, settings={"name": "b"}, environment={"machine": {"id": "m1"}, "arguments": text})
+            for seed, text in enumerate(arguments)
+        ]
+        other = [run(1.1, seed=seed, environment={"machine": {"id": "m1"}}) for seed in range(2)]
+        found = comparable(group("a", other), group("b", runs)).caveats
+        return [str(each) for each in found if each.subject == "arguments"]
+
+    assert told("--name b --seed 17 --out runs/0", "--name=b --seed 18 --out runs/1") == []
+    assert told("--fast -1 train", "--fast -1 train") == [
+        "note: their programs had other arguments: none against --fast -1 train"
+    ]
+    doubt, note = told("--lr 0.02", "--lr 0.005")
+    assert doubt.startswith("doubt: runs of b had other arguments: --lr 0.02 against --lr 0.005: tell track()")
+    assert note == "note: their programs had other arguments: none against --lr 0.005 --lr 0.02"
+
+
 def test_a_seed_that_was_run_twice_is_said(run, group):
     a, b = (
         replace(group("a", [run(1.0 + seed / 10, seed=seed) for seed in range(3)]), repeats=again)

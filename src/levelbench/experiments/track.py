@@ -15,6 +15,7 @@ import math
 import numbers
 import os
 import re
+import shlex
 import sys
 import threading
 import time
@@ -38,7 +39,17 @@ from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.locks import claimed
-from levelbench.records.schema import Distribution, Source, Target, better_of, fault, is_share, key_of, source_of_text
+from levelbench.records.schema import (
+    Distribution,
+    Source,
+    Target,
+    better_of,
+    fault,
+    is_share,
+    key_of,
+    redact,
+    source_of_text,
+)
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
@@ -50,6 +61,7 @@ Setting = int | float | str | bool
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "xgboost", "lightgbm", "sklearn", "numpy")
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+_MOST_ARGUMENTS = 2000
 _CROSSINGS = ("confirmed", "final", "first", "sustained")
 _BEFORE_S, _BEFORE_SHARE = 10.0, 0.1
 """Processor time before the clock that no import explains: so many seconds, and this share of the run."""
@@ -247,6 +259,8 @@ class TrackedRun:
         self._environment["before_clock"] = {"cpu_s": round(self._before_s, 4)}
         if self._picks_seed and outside is None:
             self._environment["seed_picked"] = True
+        if outside is None and sys.argv[1:]:
+            self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
         folder = self._store / path_part(self._specification.task)
         # Of programs that start at once each is to have a seed of its own.
         with claimed(folder / f".{self._key[:8]}", lambda: None) if self._picks_seed else nullcontext():

@@ -8,6 +8,7 @@ verdict. A check is a small function over both sides; a new one is added to ``_C
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -342,6 +343,33 @@ def _around(sides: Sides) -> str:
     return _listed([*found, *(name for name in changed if same or name in shared)])
 
 
+def _arguments(sides: Sides) -> Iterator[Caveat]:
+    """What a program in which a run was tracked was given, beside its settings: nobody else knows that it differs."""
+    for group, runs in ((sides.a, sides.runs_a), (sides.b, sides.runs_b)):
+        given = _distinct(" ".join(_given_to(run)) for run in runs)
+        if len(given) > 1:
+            text = (
+                f"runs of {group.label} had other arguments: {' against '.join(each or 'none' for each in given[:2])}"
+            )
+            yield Caveat("arguments", "doubt", f"{text}: tell track() what they set (settings=)")
+    one, other = ({word for run in runs for word in _given_to(run)} for runs in (sides.runs_a, sides.runs_b))
+    if one != other:
+        words = " against ".join(" ".join(sorted(each)) or "none" for each in (one - other, other - one))
+        yield Caveat("arguments", "note", f"their programs had other arguments: {words}")
+
+
+def _given_to(run: RunSummary) -> list[str]:
+    """The arguments, without those that tell a setting or the seed, and without paths."""
+    told = {str(value) for value in run.settings.values()} | {str(run.seed)}
+    text = str(run.environment.get("arguments") or "").replace("=", " ")
+    options = [each.group().strip() for each in re.finditer(r"-\S*(?:\s+(?!-\D)\S+)?|\S+", text)]
+    return [
+        each
+        for each in options
+        if each.split()[-1] not in told and "/" not in each.split()[-1] and "seed" not in each.split()[0].lower()
+    ]
+
+
 def _signatures(sides: Sides) -> Iterator[Caveat]:
     """Options and versions that decide about a score, where a quality has any."""
     found = [_fact(run.environment, "signatures") for run in sides.runs if run.status == "done"]
@@ -662,6 +690,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _data,
     _definition,
     _signatures,
+    _arguments,
     _machine,
     _started,
     _budgets,

@@ -169,7 +169,8 @@ def _noise(low: int, high: int, moderate: int, n: int) -> bool:
 def log_mean(logs: Vector, cut: int = 0, floor: float = 0.0) -> LogMean:
     """The mean of ``logs`` (two or more) without ``cut`` values at each end, and its winsorised standard error.
 
-    ``floor`` is the least variance that a value can have, from the resolution of the clock.
+    ``floor`` is the least variance that a value can have, from the resolution of the clock. Values that vary by less
+    than half a step of it are rounded alike, by an error that their number does not make smaller.
     """
     n, kept = len(logs), len(logs) - 2 * cut
     ordered = np.sort(logs)
@@ -181,8 +182,10 @@ def log_mean(logs: Vector, cut: int = 0, floor: float = 0.0) -> LogMean:
         # The values cut off count as the last ones kept.
         bounded = np.clip(ordered, inner[0], inner[-1])
         mean, squares = float(inner.mean()), float(((bounded - bounded.mean()) ** 2).sum())
-    error = max(squares / (kept * (kept - 1)), floor / n)
-    return LogMean(mean, error, kept, math.sqrt(error * n), cut)
+    error = squares / (kept * (kept - 1))
+    # The variance of what was rounded in steps s is below s^2 / 4; floor is s^2 / 12.
+    alike = squares / (kept - 1) < 3.0 * floor
+    return LogMean(mean, max(error, floor) if alike else error, kept, math.sqrt(max(error * n, floor)), cut)
 
 
 def _method(name: str, cut: int) -> str:
