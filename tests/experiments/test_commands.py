@@ -307,3 +307,11 @@ def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
     assert len(files) == 6
     assert all(CommandRecord.read(path).outcome.exit_code == 0 for path in files)
     assert os.sep not in files[0].parent.parent.name
+
+
+def test_a_command_that_looks_like_a_path_is_found_by_its_name(tmp_path):
+    from levelbench.records.process_selection import select_processes
+
+    measured(tmp_path, "/bin/true", "/bin/echo [a/b]", times=1)
+    (found,) = select_processes(CommandRecord, tmp_path, "/bin/echo [a/b]")
+    assert found.header.specification.command == "/bin/echo [a/b]"

@@ -31,9 +31,12 @@ def select_processes(kind: type[Kind], store: Path, word: str = "", limit: int |
     """
     if word.endswith(ENDING):
         return [kind.read(word)]
-    chosen = parse_selector(word) if word else Selector("")
-    place = chosen.path or store / kind.form.folder
-    headers = list(kind.headers(place))
+    headers = list(kind.headers(store / kind.form.folder))
+    # A command's name may look like a path, or like a filter.
+    named = not word or any(word in kind.names(header) for _, header in headers)
+    chosen = Selector(word, word) if named else parse_selector(word)
+    if chosen.path:
+        headers = list(kind.headers(chosen.path))
     _require_known(kind, chosen, [header for _, header in headers])
     meant = [(header.started, str(path)) for path, header in headers if _meant(kind, chosen, header)]
     found: list[Kind] = []
