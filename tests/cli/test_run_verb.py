@@ -350,3 +350,18 @@ def test_a_run_that_was_killed_and_made_again_in_less_time_is_a_doubt(call, addi
     out = call(*words)[1]
     assert "1 run of digits[recipe=ends" in out
     assert "was interrupted and not counted" in out
+
+
+@pytest.mark.parametrize(
+    ("item", "option"),
+    [
+        ("digits[framework=numpy]", ("--framework", "nmpy")),
+        ("digits[recipe=mlp]", ("--recipe", "onecycle")),
+        ("digits[target=0.9]", ("--target", "0.8")),
+    ],
+)
+def test_an_option_that_the_brackets_of_all_tasks_overrule_is_refused(call, tmp_path, item, option):
+    code, _, err = call("run", item, *option, "-n", "1", "--store", tmp_path)
+    assert code == 2
+    assert f"error: {' '.join(option)}" in err
+    assert "in brackets" in err
