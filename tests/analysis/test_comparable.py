@@ -179,6 +179,13 @@ def test_a_first_run_that_took_much_longer_to_prepare_is_a_doubt(run, group, lat
     assert told.startswith("the first run of b spent 2 s on prepare, the others 0.4 s at most") is doubted
 
 
+def test_a_first_run_whose_first_step_took_much_longer_is_a_doubt(run, group):
+    a = [run(3.0 + seed / 10, seed=seed, first_step_s=2.0) for seed in range(3)]
+    b = [run(3.1, seed=seed, first_step_s=0.4 if seed else 2.0) for seed in range(3)]
+    (told,) = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats if "on disk" in each.sentence]
+    assert told.startswith("the first run of b spent 2 s on its first step, the others 0.4 s at most")
+
+
 def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
     a, b = sides()
     cut = replace(b, unfinished=(run(1.0, seed=9, status="interrupted"),))

@@ -238,6 +238,16 @@ def test_a_run_is_made_again_where_a_file_of_settings_has_changed(task_with, sto
     assert len(group_runs([first, second])) == 2
 
 
+def test_what_a_compiler_keeps_on_disk_is_no_data(tmp_path):
+    kept = tmp_path / "torchinductor_ada" / "fxgraph" / "ab" / "code"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(bytes(100_000))
+    assert not task_files.is_data(kept)
+    other = tmp_path / "code"
+    other.write_bytes(bytes(100_000))
+    assert task_files.is_data(other)
+
+
 def test_data_that_an_optimizer_opens_while_it_trains_is_a_doubt(task_with, store):
     more = """
 from levelbench.training.optimizers import Momentum

@@ -14,6 +14,7 @@ import gc
 import hashlib
 import importlib
 import os
+import re
 import resource
 import signal
 import sys
@@ -52,6 +53,8 @@ _CODE = _MODULES | {".toml", ".cfg", ".ini"}
 _DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
 _DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx"}
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
+_COMPILED = re.compile(r"/(torchinductor_[^/]+|\.?triton|jax_cache)/")
+"""Folders in which compilers keep what they have made."""
 _LARGE_BYTES = 64 * 1024
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
@@ -431,7 +434,7 @@ def _held_by(module: ModuleType | None) -> list[str]:
 
 def is_data(path: Path) -> bool:
     """Not code, nor what the system says of itself, nor a small text, which may be settings."""
-    if path.suffix in _CODE or str(path).startswith(_SYSTEM):
+    if path.suffix in _CODE or str(path).startswith(_SYSTEM) or _COMPILED.search(str(path)):
         return False
     try:
         return path.is_file() and (path.suffix.lower() in _DATA or path.stat().st_size >= _LARGE_BYTES)

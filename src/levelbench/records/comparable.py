@@ -653,16 +653,20 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
             near = f"at {min(begun):.3g} to {max(begun):.3g}, near where the first ended"
             do = "look whether they go on from what it left on disk, such as a checkpoint"
             yield Caveat("runs before", "doubt", f"{text} {near}: {do}")
-    for phase in _SET_UP:
-        took_s, *others_s = (run.phases_s.get(phase, 0.0) for run in (first, *later))
+    for part in _SET_UP:
+        took_s, *others_s = (_set_up_s(run, part) for run in runs)
         saved_s = took_s - max(others_s)
         if took_s > 2 * max(others_s) and saved_s > max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later)):
-            text = f"the first run of {group.label} spent {took_s:.2g} s on {phase}, the others {max(others_s):.2g} s"
-            do = "look whether they use what it left on disk, such as a cache, and clear or fill that before each run"
+            text = f"the first run of {group.label} spent {took_s:.2g} s on {part}, the others {max(others_s):.2g} s"
+            do = "where they use what it left on disk, such as compiled code, clear or fill that before each run"
             yield Caveat("runs before", "doubt", f"{text} at most: {do}")
 
 
-_SET_UP = ("prepare", "compile")
+def _set_up_s(run: RunSummary, part: str) -> float:
+    return (run.first_step_s or 0.0) if part == "its first step" else run.phases_s.get(part, 0.0)
+
+
+_SET_UP = ("prepare", "compile", "its first step")
 _MOST_OF_THE_WAY = 0.7
 _BEYOND_CHANCE = 5
 _LEAST_SAVED_S, _SAVED = 0.5, 0.05

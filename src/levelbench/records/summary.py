@@ -57,7 +57,7 @@ class RunSummary(Struct, frozen=True):
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
     run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one; ``losses_digest``
     and ``qualities_digest`` are of its training losses and qualities, empty where they do not tell it from others.
-    ``first_quality`` is that of the first of its ``evaluations``.
+    ``first_quality`` is that of the first of its ``evaluations``, ``first_step_s`` the time of its first step.
     """
 
     id: str
@@ -121,6 +121,7 @@ class RunSummary(Struct, frozen=True):
     qualities_digest: str = ""
     first_quality: float | None = None
     evaluations: int = 0
+    first_step_s: float | None = None
 
     @property
     def specification(self) -> Specification:
@@ -191,7 +192,7 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
-    told = tells_steps(record)
+    told, steps_s = tells_steps(record), _seconds(record.samples.get("step_time"))
     return RunSummary(
         **_given(record),
         reached=point is not None,
@@ -206,7 +207,7 @@ def summarise(
         epochs_to_target=at.epoch or None if at else None,
         samples_to_target=at.samples or None if at and told else None,
         steps_to_target=at.step or None if at and told else None,
-        time_per_step_s=_median_s(record.samples.get("step_time")) if told else None,
+        time_per_step_s=statistics.median(steps_s) if told and steps_s else None,
         phases_s={name: ns * 1e-9 for name, ns in last.phases_ns.items()},
         quality=_final_quality(record),
         peak_memory_bytes=memory.value,
@@ -227,6 +228,7 @@ def summarise(
         qualities_digest=_qualities_digest(record),
         first_quality=record.evaluations[0].quality.get(target.split) if record.evaluations else None,
         evaluations=len(record.evaluations),
+        first_step_s=steps_s[0] if told and steps_s else None,
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
@@ -405,11 +407,11 @@ def _final_quality(record: Record) -> dict[str, float]:
     return {**last, **(record.end.quality if record.end else {})}
 
 
-def _median_s(samples: Samples | None) -> float | None:
+def _seconds(samples: Samples | None) -> list[float]:
+    """The finite ones, in seconds; none where their unit is no time."""
     if samples is None or samples.unit not in _SECONDS:
-        return None
-    values = [value for value in samples.values if math.isfinite(value)]
-    return statistics.median(values) * _SECONDS[samples.unit] if values else None
+        return []
+    return [value * _SECONDS[samples.unit] for value in samples.values if math.isfinite(value)]
 
 
 def _measured(record: Record, name: str) -> Measurement:
