@@ -132,6 +132,19 @@ def test_runs_of_other_seeds_with_the_same_losses_are_a_doubt(run, group):
     assert said.startswith("3 of 3 runs of b have other seeds and the same losses to the last digit")
 
 
+def test_a_setting_without_effect_on_what_is_learnt_is_said(run, group):
+    def told(**losses):
+        a = [run(1.0, seed=seed, losses_digest=f"{seed}") for seed in range(3)]
+        b = [run(1.1, seed=seed, losses_digest=losses.get(f"s{seed}", f"{seed}")) for seed in range(3)]
+        found = comparable(group("a", a, settings={"lr": 1}), group("b", b, settings={"lr": 2})).caveats
+        return [str(each) for each in found if each.subject == "settings"]
+
+    assert told() == [
+        "note: with each seed both sides have the same losses to the last digit: lr changes nothing of what is learnt"
+    ]
+    assert told(s1="other") == []
+
+
 def test_a_difference_that_what_the_clock_leaves_out_makes_up_for_is_a_doubt(run, group):
     def told(out_a, out_b):
         a = [run(2.0, seed=seed, clock="mlperf", excluded_s={"prepare": out_a}) for seed in range(3)]

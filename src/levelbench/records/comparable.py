@@ -343,6 +343,17 @@ def _around(sides: Sides) -> str:
     return _listed([*found, *(name for name in changed if same or name in shared)])
 
 
+def _without_effect(sides: Sides) -> Iterator[Caveat]:
+    """A setting that a recipe does not use makes a comparison of one thing with itself."""
+    a, b = sides.a.specification, sides.b.specification
+    unlike = [name for name in {**a.settings, **b.settings} if a.settings.get(name) != b.settings.get(name)]
+    own, other = ({run.seed: run.losses_digest for run in runs} for runs in (sides.runs_a, sides.runs_b))
+    shared = [own[seed] for seed in own if seed in other and own[seed] == other[seed]]
+    if unlike and own and len(shared) == len(own) == len(other) and all(shared):
+        text = "with each seed both sides have the same losses to the last digit"
+        yield Caveat("settings", "note", f"{text}: {_listed(unlike)} changes nothing of what is learnt")
+
+
 def _arguments(sides: Sides) -> Iterator[Caveat]:
     """What a program in which a run was tracked was given, beside its settings: nobody else knows that it differs."""
     for group, runs in ((sides.a, sides.runs_a), (sides.b, sides.runs_b)):
@@ -695,6 +706,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _definition,
     _signatures,
     _arguments,
+    _without_effect,
     _machine,
     _started,
     _budgets,

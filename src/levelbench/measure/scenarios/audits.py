@@ -147,7 +147,7 @@ def audit_caching(
     medians = np.maximum(np.median(latencies, axis=1), 1.0)
     is_same = _same_first(pairs)
     different, same = medians[~is_same], medians[is_same]
-    ratio = paired_log_ratio(same.tolist(), different.tolist())
+    ratio = paired_log_ratio(same.tolist(), different.tolist(), resolution=1.0)
     verdict = _above(ratio.interval, limit)
     found = (
         f"different samples take {ratio.ratio:.3f} [{ratio.interval.low:.3f}, {ratio.interval.high:.3f}] times as long "
