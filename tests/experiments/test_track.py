@@ -529,13 +529,16 @@ class FakeCuda:
     """What a run asks of ``torch.cuda``, for a device whose work is queued behind the host."""
 
     def __init__(self):
-        self.free_s = 0.0
+        self.free_s, self.capturing, self.events = 0.0, False, 0
 
     def launch(self, seconds):
         self.free_s = max(self.free_s, time.perf_counter()) + seconds
 
     def is_initialized(self):
         return True
+
+    def is_current_stream_capturing(self):
+        return self.capturing
 
     def current_stream(self):
         return self
@@ -544,6 +547,7 @@ class FakeCuda:
         time.sleep(max(0.0, self.free_s - time.perf_counter()))
 
     def Event(self, enable_timing):  # noqa: N802  # PyTorch's name
+        self.events += 1
         return FakeEvent()
 
 
@@ -566,6 +570,11 @@ def test_phases_and_steps_on_cuda_are_times_of_the_device(track, record, monkeyp
                 device.launch(0.02)
             with run.phase("backward"):
                 device.launch(0.005)
+        # No event may be recorded while a graph is captured.
+        device.capturing, events = True, device.events
+        with run.phase("update"):
+            assert device.events == events
+        device.capturing = False
         run.evaluate(0.95)
     kept = record()
     (evaluation,) = kept.evaluations

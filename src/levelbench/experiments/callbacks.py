@@ -89,13 +89,14 @@ class CudaEvents:
     """
 
     def __init__(self, cuda: Any) -> None:
-        self._event, self._stream, self.finish = cuda.Event, cuda.current_stream, cuda.synchronize
+        self._cuda, self.finish, self._last = cuda, cuda.synchronize, None
 
     def mark(self) -> Any:
-        """An event after what was launched, which nobody waits for."""
-        event = self._event(enable_timing=True)
-        event.record(self._stream())
-        return event
+        """An event after what was launched, which nobody waits for; the last one while a graph is captured."""
+        if self._last is None or not self._cuda.is_current_stream_capturing():
+            self._last = self._cuda.Event(enable_timing=True)
+            self._last.record(self._cuda.current_stream())
+        return self._last
 
     @staticmethod
     def seconds(start: Any, end: Any) -> float:

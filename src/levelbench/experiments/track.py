@@ -567,12 +567,13 @@ class TrackedRun:
 
     def _follow_device(self) -> None:
         """Let the phases be those of the current CUDA device, as soon as the program has begun to use it."""
-        torch = sys.modules.get("torch")
-        if self._follows or self._state != "open" or torch is None or not torch.cuda.is_initialized():
+        # Another thread may be about to import it.
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if self._follows or self._state != "open" or cuda is None or not cuda.is_initialized():
             return
         from levelbench.experiments.callbacks import CudaEvents
 
-        self._timeline.follow(CudaEvents(torch.cuda))
+        self._timeline.follow(CudaEvents(cuda))
         self._follows = True
 
     def _switch(self, phase: int) -> None:
