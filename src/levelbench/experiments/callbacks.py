@@ -89,7 +89,8 @@ class CudaEvents:
     """
 
     def __init__(self, cuda: Any) -> None:
-        self._cuda, self.finish, self._last = cuda, cuda.synchronize, None
+        self._cuda, self.finish = cuda, cuda.synchronize
+        self._last: Any = None
 
     def mark(self) -> Any:
         """An event after what was launched, which nobody waits for; the last one while a graph is captured."""
