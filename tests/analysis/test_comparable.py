@@ -157,6 +157,28 @@ def test_a_difference_that_what_the_clock_leaves_out_makes_up_for_is_a_doubt(run
     assert "leaves out 0.1 s of a and 3.1 s of b; with that, b takes 1.95 times as long instead of 0.5" in str(caveat)
 
 
+@pytest.mark.parametrize(
+    ("before_s", "started", "doubted"),
+    [
+        ((3.0, 9.0), "in place", True),
+        ((3.0, 3.4), "in place", False),
+        ((9.0, 3.0), "in place", False),
+        ((3.0, 9.0), "fork", False),
+    ],
+)
+def test_work_before_the_clock_of_a_tracked_run_that_makes_up_for_the_difference_is_a_doubt(
+    run, group, before_s, started, doubted
+):
+    def arm(label, time_s, cpu_s):
+        more = {"started": started, "before_clock": {"cpu_s": cpu_s}, "machine": {"id": "m1"}}
+        return group(label, [run(time_s, seed=seed, environment=more) for seed in range(3)])
+
+    found = comparable(arm("a", 8.0, before_s[0]), arm("b", 3.0, before_s[1])).caveats
+    told = [each.sentence for each in found if "before their clocks" in each.sentence]
+    start = "before their clocks a spent 3 s of processor time and b 9 s; with that, b takes 1.1"
+    assert [each.startswith(start) for each in told] == [True] * doubted
+
+
 def test_runs_that_all_have_the_same_qualities_are_a_doubt(run, group):
     a = [run(1.0 + seed / 10, seed=seed, qualities_digest=f"{seed // 2}") for seed in range(4)]
     b = [run(1.1 + seed / 10, seed=seed, qualities_digest="1") for seed in range(4)]

@@ -505,21 +505,48 @@ def _budgets(sides: Sides) -> Iterator[Caveat]:
 def _left_out(sides: Sides) -> Iterator[Caveat]:
     """A clock that leaves out phases is made for those that are alike; work that was moved there is not gone."""
     reached = [[run for run in runs if run.time_to_accuracy_s] for runs in (sides.runs_a, sides.runs_b)]
-    out_s = [[sum(run.excluded_s.values()) for run in runs] for runs in reached]
-    if not all(reached) or not any(map(any, out_s)):
+    if not all(reached):
         return
+    out_s = [[sum(run.excluded_s.values()) for run in runs] for runs in reached]
+    if changed := _made_up_for(sides, reached, out_s):
+        a, b = (f"{math.fsum(each) / len(each):.3g} s" for each in out_s)
+        text = f"the clock {sides.runs[0].clock} leaves out {a} of {sides.a.label} and {b} of {sides.b.label}"
+        yield Caveat("clock", "doubt", f"{text}; {changed}: see --clock wall")
+    in_place = all(run.environment.get("started") == "in place" for runs in reached for run in runs)
+    if not in_place or sides.a.specification.framework != sides.b.specification.framework:
+        return
+    before_s = [[_number(_fact(run.environment, "before_clock", "cpu_s")) for run in runs] for runs in reached]
+    # What all of them spend is what their imports take.
+    least_s = min(map(min, before_s))
+    more_s = [[each - least_s for each in arm] for arm in before_s]
+    a_s, b_s = (math.fsum(each) / len(each) for each in before_s)
+    if abs(a_s - b_s) > max(_LEAST_SAVED_S, _APART * min(a_s, b_s)) and (
+        changed := _made_up_for(sides, reached, more_s)
+    ):
+        text = (
+            f"before their clocks {sides.a.label} spent {a_s:.2g} s of processor time and {sides.b.label} {b_s:.2g} s"
+        )
+        yield Caveat("clock", "doubt", f"{text}; {changed}: begin to track before anything is trained")
+
+
+def _made_up_for(sides: Sides, reached: Sequence[Sequence[RunSummary]], out_s: Sequence[Sequence[float]]) -> str:
+    """What the ratio is with the times that were left out, where little is left of the difference; else empty."""
+    if not any(map(any, out_s)):
+        return ""
     times_s = [[run.time_to_accuracy_s or 0.0 for run in runs] for runs in reached]
     alone = _log_ratio(*times_s)
     together = _log_ratio(*([t + x for t, x in zip(*each, strict=True)] for each in zip(times_s, out_s, strict=True)))
-    if abs(alone) > _TOLD and together * math.copysign(1.0, alone) < _REMAINS * abs(alone):
-        a, b = (f"{math.fsum(each) / len(each):.3g} s" for each in out_s)
-        text = f"the clock {sides.runs[0].clock} leaves out {a} of {sides.a.label} and {b} of {sides.b.label}"
-        changed = (
-            f"with that, {sides.b.label} takes {math.exp(together):.3g} times as long instead of {math.exp(alone):.3g}"
-        )
-        yield Caveat("clock", "doubt", f"{text}; {changed}: see --clock wall")
+    if abs(alone) <= _TOLD or together * math.copysign(1.0, alone) >= _REMAINS * abs(alone):
+        return ""
+    return f"with that, {sides.b.label} takes {math.exp(together):.3g} times as long instead of {math.exp(alone):.3g}"
 
 
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+_APART = 0.2
+"""Imports vary by less than this share of what they take."""
 _TOLD, _REMAINS = 0.05, 0.25
 
 
