@@ -43,3 +43,25 @@ def test_a_task_whose_data_have_to_be_downloaded_says_so(call, tmp_path, monkeyp
     assert "data: to be downloaded (170 MB, one archive)" in out
     assert "nothing: it runs here" in out
     assert "to_download" not in out
+
+
+def test_every_setting_of_every_recipe_is_listed_with_its_default_and_meaning(call):
+    rows = json.loads(call("list", "settings", "--json")[1])["settings"]
+    assert {"task": "digits", "recipe": "mlp", "setting": "lr", "default": "0.05"}.items() <= next(
+        row for row in rows if (row["task"], row["recipe"], row["setting"]) == ("digits", "mlp", "lr")
+    ).items()
+    assert all(row["meaning"] for row in rows)
+    recipes = json.loads(call("list", "recipes", "--json")[1])["recipes"]
+    assert {(row["task"], row["recipe"]) for row in rows} == {(row["task"], row["recipe"]) for row in recipes}
+    assert all(row["what"] for row in recipes)
+
+
+def test_a_list_is_narrowed_by_a_name_or_a_part_of_one(call):
+    def listed(kind, word, column):
+        return {row[column] for row in json.loads(call("list", kind, word, "--json")[1])[kind]}
+
+    assert listed("tasks", "digits", "task") == listed("settings", "digits", "task") == {"digits"}
+    assert "preresnet18" in listed("networks", "resnet1", "network")
+    code, _, err = call("list", "tasks", "digts")
+    assert code == 2
+    assert "no task has that name; close: digits" in err

@@ -221,13 +221,17 @@ def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
 def test_work_in_a_session_of_its_own_is_a_doubt(tmp_path):
     kept = tmp_path / "pid"
-    command = make_command(f"setsid -f sh -c 'echo $$ > {kept}; exec sleep 60' 2> /dev/null", Path.cwd())
+    program = tmp_path / "leaves.py"
+    program.write_text(
+        "import pathlib, subprocess\n"
+        "left = subprocess.Popen(['sleep', '60'], start_new_session=True, stderr=subprocess.DEVNULL)\n"
+        f"pathlib.Path({str(kept)!r}).write_text(str(left.pid))\n"
+    )
+    command = make_command(f"{PYTHON} {program}", Path.cwd())
     try:
         (said,) = doubts_of(command, carry_out_command(command))
         assert said.startswith("it left processes running in a session of their own")
     finally:
-        while not kept.exists() or not kept.read_text().strip():
-            time.sleep(0.01)
         os.kill(int(kept.read_text()), signal.SIGKILL)
 
 

@@ -6,6 +6,7 @@ traceback is for ``--debug``.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -63,6 +64,8 @@ Exit codes: 0 as wished, 1 a finding, a worse verdict or a missed target, 2 usag
 4 cannot tell, 70 a bug of levelbench."""
 
 _BUG = 70
+_COMPLETE = "_LEVELBENCH_COMPLETE"
+"""Set where a shell asks what the rest of a word may be."""
 
 
 class _PipeClosedError(Exception):
@@ -97,6 +100,8 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"levelbench.cli.{cmd_name}_verb").command
+        if _COMPLETE in os.environ:
+            import_module("levelbench.cli.completion").complete_values(command)
         return command
 
     def resolve_command(

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError
 
+if TYPE_CHECKING:
+    from levelbench.training.task import Task
+
 __all__ = ["command"]
 
-_WHAT_THERE_IS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks")
+_TRAINING = ("tasks", "recipes", "settings")
+_WHAT_THERE_IS = (*_TRAINING, "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks")
 KINDS = (*_WHAT_THERE_IS, "runs", "inference", "commands")
 # Long, or slow to find out: listed where they are asked for.
-_ASKED_FOR = ("networks", "transforms", "schemes", "engines")
+_ASKED_FOR = ("recipes", "settings", "networks", "transforms", "schemes", "engines")
 _COUNTS = ("parameters", "published parameters", "published multiply-adds")
 _EXACT = 1e6
 _AWAITS = "to_download"
@@ -45,7 +53,8 @@ def command(
 
     \b
       levelbench list
-      levelbench list networks
+      levelbench list settings digits
+      levelbench list networks resnet
       levelbench list runs 'digits[framework=torch]' --sort time_to_accuracy_s --limit 10
       levelbench list inference 'digits[scenario=offline]' --sort samples_per_s
       levelbench list commands 'python train.py' --sort wall_s
@@ -58,6 +67,8 @@ def command(
         return _processes(kind, store_path, selection, sort, limit, as_json)
     makers = {
         "tasks": _tasks,
+        "recipes": _recipes,
+        "settings": _settings,
         "frameworks": _frameworks,
         "suites": _suites,
         "networks": _networks,
@@ -69,6 +80,8 @@ def command(
     chosen = {
         name: make() for name, make in makers.items() if name == kind or (kind is None and name not in _ASKED_FOR)
     }
+    if selection is not None and kind is not None:
+        chosen = {kind: _selected(kind, chosen[kind], selection)}
     if runnable:
         chosen = {name: [row for row in rows if not row.get("lacks")] for name, rows in chosen.items()}
     if as_json:
@@ -78,8 +91,19 @@ def command(
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:
-        click.echo("\nlevelbench list networks and list transforms show Level 1, list schemes and list engines Level 3")
+        click.echo("\nlevelbench list recipes and list settings show what a task's brackets may say")
+        click.echo("levelbench list networks and list transforms show Level 1, list schemes and list engines Level 3")
     return 0
+
+
+def _selected(kind: str, rows: list[dict[str, object]], word: str) -> list[dict[str, object]]:
+    """Those whose name, or task, is the word, or has it in it where none is."""
+    names = [str(next(iter(row.values()))) for row in rows]
+    found = [row for row, name in zip(rows, names, strict=True) if name == word]
+    found = found or [row for row, name in zip(rows, names, strict=True) if word in name]
+    if not found:
+        raise UnknownNameError("task" if kind in _TRAINING else kind.removesuffix("s"), word, sorted(set(names)))
+    return found
 
 
 def _table(listing: Any, name: str, rows: list[dict[str, object]]) -> Any:
@@ -138,6 +162,70 @@ def _tasks() -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+def _each_recipe() -> Iterator[tuple[Task, str, str]]:
+    """Each task that loads with each of its recipes and the text that describes it."""
+    from levelbench import plugins
+    from levelbench.experiments.request import load_task
+
+    for name in sorted(plugins.names("task")):
+        with suppress(LevelbenchError):
+            task = load_task(name)
+            for recipe in task.recipes:
+                yield task, recipe, inspect.getdoc(task.recipe_function(recipe)) or ""
+
+
+def _recipes() -> list[dict[str, object]]:
+    return [
+        {"task": task.name, "recipe": recipe, "what": text.partition("\n\n")[0].replace("\n", " ")}
+        for task, recipe, text in _each_recipe()
+    ]
+
+
+def _settings() -> list[dict[str, object]]:
+    """What each recipe may be given in brackets; the meaning as its text has it (``:param lr:``), or as is usual."""
+    return [
+        {
+            "task": task.name,
+            "recipe": recipe,
+            "setting": name,
+            "default": str(default),
+            "meaning": told[1].strip() if (told := re.search(rf":param {name}:(.*)", text)) else _MEANINGS.get(name),
+        }
+        for task, recipe, text in _each_recipe()
+        for name, default in task.settings(recipe, {}).items()
+    ]
+
+
+_MEANINGS = {
+    "accumulate": "batches that make one update",
+    "average": "decay of the moving average of the weights",
+    "batch": "examples a step",
+    "blocks": "convolution blocks of an encoder",
+    "channels": "channels of the first convolution",
+    "channels_last": "layout of images in memory",
+    "cosines": "whether the first kernels are cosines that are not trained",
+    "cutout": "edge of the square that is cut out of an image, in pixels",
+    "dropout": "share of the activations that are dropped",
+    "epochs": "passes over the data: the length of its schedule, or the budget",
+    "flip": "whether images are mirrored at random",
+    "gain": "factor of the initial weights",
+    "heads": "heads of each attention",
+    "hidden": "units of a hidden layer",
+    "layers": "layers of the network",
+    "lr": "learning rate, the highest of its schedule",
+    "momentum": "momentum of the optimizer",
+    "nesterov": "whether the momentum is Nesterov's",
+    "precision": "what is computed in: float32, bfloat16, ...",
+    "progressive": "whether images grow in the course of training",
+    "residual": "whether there are residual connections",
+    "smoothing": "label smoothing",
+    "warmup": "length of the learning rate's rise",
+    "weight_decay": "weight decay of the optimizer",
+    "width": "channels or units of the narrowest part",
+    "workers": "processes that prepare batches",
+}
 
 
 def _frameworks() -> list[dict[str, object]]:

@@ -1,0 +1,190 @@
+"""What a shell completes of values: tasks with settings, runs, frameworks, rules, by the parameter that takes them.
+
+Verbs and options are click's own to complete. What is named nowhere (a file, a number) is left to the shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from levelbench import plugins
+
+__all__ = ["complete_values"]
+
+_MOST_RUNS = 50
+_ITEM = re.compile(r"(?P<before>(?P<name>[^\[]*)\[(?:[^\]]*,)?)(?P<setting>\w*)(?P<value>=[^,\]]*)?$")
+
+Named = Iterable[tuple[str, str]]
+"""What may be written, each with what it is."""
+
+
+class _Words(click.types.StringParamType):
+    """Text of which a shell completes what is known; after a comma the next word, if several may be given."""
+
+    def __init__(self, known: Callable[[click.Context, str], Named], several: bool) -> None:
+        self._known, self._several = known, several
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The words that begin so; the name of a file where none does."""
+        before, comma, last = incomplete.rpartition(",") if self._several else ("", "", incomplete)
+        found: list[CompletionItem] = []
+        # A store or a plug-in that cannot be read completes nothing, and must not print into the line that is typed.
+        with suppress(Exception):
+            found = [
+                CompletionItem(before + comma + name, help=what)
+                for name, what in self._known(ctx, last)
+                if name.startswith(last)
+            ]
+        return found or [CompletionItem(incomplete, type="file")]
+
+
+def complete_values(command: click.Command) -> None:
+    """Let the parameters of ``command``, and of the commands in it, complete the values that are known."""
+    for parameter in command.params:
+        known = _KNOWN.get(parameter.name or "")
+        if known is not None and isinstance(parameter.type, click.types.StringParamType):
+            parameter.type = _Words(known, several=isinstance(parameter, click.Option))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            if (inner := command.get_command(click.Context(command), name)) is not None:
+                complete_values(inner)
+
+
+def _plugins(kind: str) -> Callable[[click.Context, str], Named]:
+    return lambda ctx, text: [(name, "") for name in sorted(plugins.names(kind))]
+
+
+def _tasks(ctx: click.Context, text: str) -> Named:
+    """Tasks, and within the brackets of one its settings and what else they may name."""
+    found = _ITEM.match(text)
+    if found is None:
+        return [(name, "") for name in sorted(plugins.names("task"))]
+    from levelbench.experiments.request import load_task
+
+    task, before, setting = load_task(found["name"]), found["before"], found["setting"]
+    chosen = re.search(r"[\[,]recipe=([^,\]]+)", before)
+    recipe = chosen[1] if chosen else task.recipes[0]
+    values = {"recipe": task.recipes, "framework": sorted(plugins.names("framework"))}
+    if found["value"] is not None:
+        return [(f"{before}{setting}={value}", "") for value in values.get(setting, ())]
+    told = {name: f"default {value}" for name, value in task.settings(recipe, {}).items()}
+    return [(f"{before}{name}=", what) for name, what in {**dict.fromkeys(values, ""), "target": "", **told}.items()]
+
+
+def _recipes(ctx: click.Context, text: str) -> Named:
+    """Those of the tasks that stand before; of all tasks where none does."""
+    from levelbench.experiments.request import load_task
+
+    known = plugins.names("task")
+    # An option that has no value yet keeps click from telling what stands before it.
+    words = [word.strip("'\"").partition("[")[0] for word in os.environ.get("COMP_WORDS", "").split()]
+    named = [word for word in words if word in known]
+    return {recipe: name for name in named or known for recipe in load_task(name).recipes}.items()
+
+
+def _runs(ctx: click.Context, text: str) -> Named:
+    """The newest runs of the store, and their tasks."""
+    from levelbench.records import Store, format_item
+
+    place = ctx.params.get("store_path") or "levelbench-results"
+    rows = Store(Path(place)).rows(order_by="started", descending=True)
+    tasks = [(name, "its runs") for name in dict.fromkeys(row.task for row in rows)]
+    named = [
+        (row.id[:8], f"{format_item(row.task, {'recipe': row.recipe})}, seed {row.seed}, {row.status}") for row in rows
+    ]
+    return [("latest", "the newest run"), *tasks, *islice(named, _MOST_RUNS)]
+
+
+def _rules(ctx: click.Context, text: str) -> Named:
+    from levelbench.claims.rules import all_rules
+
+    return [(rule.code, rule.name) for rule in all_rules()]
+
+
+def _networks(ctx: click.Context, text: str) -> Named:
+    from levelbench.networks import zoo
+
+    return [(name, "") for name in zoo.names()]
+
+
+def _transforms(ctx: click.Context, text: str) -> Named:
+    from levelbench.networks import transforms
+
+    return [(name, transforms.summary(name)) for name in transforms.names()]
+
+
+def _operators(ctx: click.Context, text: str) -> Named:
+    from levelbench.frameworks.numpy.operators import OPERATORS
+
+    return [(name, "") for name in sorted(OPERATORS)]
+
+
+def _clocks(ctx: click.Context, text: str) -> Named:
+    from levelbench.measure.policies import POLICIES
+
+    return [(each.name, "") for each in POLICIES.values()]
+
+
+def _crossings(ctx: click.Context, text: str) -> Named:
+    from levelbench.measure.crossing import RULES
+
+    return [(name, "") for name in RULES]
+
+
+def _engines(ctx: click.Context, text: str) -> Named:
+    from levelbench.distributed.launching import ENGINES
+
+    return [(name, "") for name in ENGINES]
+
+
+def _suites(ctx: click.Context, text: str) -> Named:
+    from levelbench.operators.suites.deepbench import suite_names
+
+    return [(name, "") for name in suite_names()]
+
+
+def _one_of(*words: str) -> Callable[[click.Context, str], Named]:
+    return lambda ctx, text: [(word, "") for word in words]
+
+
+def _kinds(ctx: click.Context, text: str) -> Named:
+    from levelbench.cli.list_verb import KINDS
+
+    return [(name, "") for name in KINDS]
+
+
+def _actions(ctx: click.Context, text: str) -> Named:
+    from levelbench.cli.data_verb import ACTIONS
+
+    return [(name, "") for name in ACTIONS]
+
+
+_KNOWN: dict[str, Any] = {
+    **dict.fromkeys(("task", "tasks", "what"), _tasks),
+    **dict.fromkeys(("a", "b", "runs", "selection", "run_word"), _runs),
+    **dict.fromkeys(("framework", "frameworks"), _plugins("framework")),
+    **dict.fromkeys(("select", "ignore", "explain"), _rules),
+    **dict.fromkeys(("operator", "operators"), _operators),
+    **dict.fromkeys(("communicator", "communicators"), _one_of("gloo", "mpi", "nccl")),
+    "scheme": _plugins("scheme"),
+    "recipe": _recipes,
+    "network": _networks,
+    "transforms": _transforms,
+    "clock": _clocks,
+    "crossing": _crossings,
+    "engine": _engines,
+    "suite": _suites,
+    "kind": _kinds,
+    "action": _actions,
+    "device": _one_of("cpu", "cuda"),
+    "fail_on": _one_of("slower", "unclear", "missed", "never"),
+}
