@@ -146,7 +146,7 @@ def test_a_diagnosis_carries_the_doubts_and_the_environment(diagnosis):
 
 def test_a_diagnosis_is_json(diagnosis):
     read = json.loads(json.dumps(diagnosis[0].to_dict()))
-    assert set(read) == {"clock", "noise", "ceilings", "doubts", "environment"}
+    assert set(read) == {"clock", "noise", "ceilings", "doubts", "fit", "against", "environment"}
     assert set(read["noise"]["runs_for"]) == {"0.01", "0.03", "0.1"}
 
 

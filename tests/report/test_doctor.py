@@ -12,8 +12,9 @@ def limit(value, low=None, high=None):
 CEILINGS = Ceilings({"float32": limit(2.5e11, 2.4e11, 2.6e11)}, {"copy": limit(1.25e10)})
 
 
-def diagnosis(*doubts):
-    noise = Noise(20, 5, {"SAME": 19, "FASTER": 1}, 1, Interval(0.01, 0.24, 0.95, "Wilson"), 1e-4, 200, 0.012, {0.1: 3})
+def diagnosis(*doubts, alarms=None, runs=3):
+    alarms = alarms or Interval(0.01, 0.24, 0.95, "Wilson")
+    noise = Noise(20, 5, {"SAME": 19, "FASTER": 1}, 1, alarms, 1e-4, 200, 0.012, {0.03: 5 * runs, 0.1: runs})
     return Diagnosis(ClockFacts(1, 40.0, 90.0), noise, CEILINGS, doubts, {})
 
 
@@ -25,9 +26,18 @@ def test_limits_are_shown_in_billions_with_their_intervals_and_units():
 def test_each_doubt_has_a_line_of_its_own_after_the_findings():
     lines = doctor_lines(diagnosis("the load is high: stop it", "no governor: set one"))
     assert "1 false alarms in 20 comparisons" in lines[1]
-    assert lines[3:] == ["doubt: the load is high: stop it", "doubt: no governor: set one"]
+    assert lines[3:5] == ["doubt: the load is high: stop it", "doubt: no governor: set one"]
 
 
-def test_where_there_is_nothing_to_doubt_it_says_so():
-    (line,) = doctor_lines(diagnosis())[3:]
-    assert line.startswith("no doubts: the machine is quiet")
+def test_it_ends_in_whether_the_machine_is_fit_to_measure_on_and_why_not():
+    def ends(*doubts, **given):
+        found = diagnosis(*doubts, **given)
+        assert found.to_dict()["fit"] is not bool(found.against)
+        return doctor_lines(found)[-1].removeprefix("fit to measure on: ")
+
+    assert ends() == "yes: it is quiet, with the threads and settings it should have"
+    assert ends("the load is high: stop it") == "no: the load is high"
+    assert ends("the load is high: stop it", "no governor: set one") == "no: the load is high (and 1 more)"
+    often = Interval(0.1, 0.4, 0.95, "Wilson")
+    assert ends(alarms=often) == "no: the self-test gave 1 false alarms in 20 comparisons"
+    assert ends(runs=60) == "no: its times vary by 1%, so that a 10% change would need 60 runs"

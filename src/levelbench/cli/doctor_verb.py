@@ -16,7 +16,7 @@ __all__ = ["command"]
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Roughly how long to measure.")
 @shared.answer_options
 def command(seconds: float, as_json: bool) -> int:
-    """Measure this machine, and test levelbench on it.
+    """Measure this machine, test levelbench on it, and say whether it is fit to measure on; exits with 1 if not.
 
     The A/A self-test compares the same work with itself, many times: whatever it finds is a false alarm.
     """
@@ -27,14 +27,14 @@ def command(seconds: float, as_json: bool) -> int:
     diagnosis = run_doctor(seconds, gemms=_gemms())
     if as_json:
         shared.emit_json(diagnosis.to_dict())
-        return 0
+        return int(bool(diagnosis.against))
     from levelbench.report.operators import ceilings_table, doctor_lines
 
     shared.print_tables(ceilings_table(diagnosis.ceilings))
     click.echo()
     for line in doctor_lines(diagnosis):
         click.echo(line)
-    return 0
+    return int(bool(diagnosis.against))
 
 
 def _gemms() -> list[Any]:

@@ -37,6 +37,8 @@ _LEAST_ROUNDS, _MOST_ROUNDS = 2, 200
 # The rest of the time goes to the ceilings.
 _NOISE_SHARE = 0.5
 _LEVEL = 0.95
+_MOST_RUNS = 50
+"""A machine on which a large change needs more is not fit to measure on."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,18 @@ class Diagnosis:
     doubts: tuple[str, ...]
     environment: Mapping[str, Any]
 
+    @property
+    def against(self) -> list[str]:
+        """Why this machine is not fit to measure on now; empty where it is."""
+        found, noise = list(self.doubts), self.noise
+        if noise.alarm_share.low > 1 - _LEVEL:
+            found.append(f"the self-test gave {noise.alarms} false alarms in {noise.rounds} comparisons")
+        largest = max(noise.runs_for)
+        if noise.runs_for[largest] > _MOST_RUNS:
+            needed = noise.runs_for[largest]
+            found.append(f"its times vary by {noise.cv:.0%}, so that a {largest:.0%} change would need {needed} runs")
+        return found
+
     def sentences(self) -> list[str]:
         """The findings in words, one a line, without the ceilings (which are a table)."""
         clock, noise = self.clock, self.noise
@@ -102,6 +116,8 @@ class Diagnosis:
             "noise": noise,
             "ceilings": self.ceilings.to_dict(),
             "doubts": list(self.doubts),
+            "fit": not self.against,
+            "against": self.against,
             "environment": dict(self.environment),
         }
 

@@ -242,12 +242,14 @@ def ceilings_table(ceilings: Ceilings) -> Table:
 
 
 def doctor_lines(diagnosis: Diagnosis) -> list[str]:
-    """The findings on clock and noise, then each doubt; or that there is none."""
+    """The findings on clock and noise, each doubt, and whether the machine is fit to measure on, with the reason."""
+    against = diagnosis.against
+    answer = "yes: it is quiet, with the threads and settings it should have"
+    if against:
+        more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
+        answer = f"no: {against[0].partition(': ')[0]}{more}"
     doubts = [f"doubt: {doubt}" for doubt in diagnosis.doubts]
-    return [
-        *diagnosis.sentences(),
-        *(doubts or ["no doubts: the machine is quiet, with the threads and settings it should have"]),
-    ]
+    return [*diagnosis.sentences(), *doubts, f"fit to measure on: {answer}"]
 
 
 def _giga(limit: Estimate) -> Number:
