@@ -37,7 +37,7 @@ def environment(machine="m1"):
 
 def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=()):
     """A record of as many epochs of ten steps as there are qualities, every step of ``step_ms``."""
-    qualities = [each + seed * 1e-6 for each in qualities]
+    qualities = [each + seed * 2e-4 for each in qualities]
     header = Header(
         schema=SCHEMA,
         id=identity,

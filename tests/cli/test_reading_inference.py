@@ -52,7 +52,7 @@ def test_show_prints_what_infer_printed(call, measured):
     code, out, _ = call("show", "digits[scenario=single-stream]", "--store", measured)
     assert code == 0
     assert "digits[mlp], single-stream" in out
-    assert "UNCLEAR  onnxruntime/numpy = " in out
+    assert "UNCLEAR: onnxruntime takes " in out
     assert "a verdict needs 3 or more of each" in out
     assert out.count("record (done): ") == 4
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -124,10 +125,45 @@ def test_compare_ends_in_a_verdict_with_its_reason(call, store, golden):
     golden("compare", out)
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of 80 columns with colours, as rich sees one."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+SIDES = ("digits[framework=numpy]", "digits[framework=torch]")
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_the_answer_fits_a_terminal_of_24_lines_of_80_characters(call, store, terminal):
+    _, out, _ = call("compare", *SIDES, "--store", store)
+    lines = ESCAPE.sub("", out).splitlines()
+    assert len(lines) <= 24
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].startswith("SLOWER: digits[framework=torch] takes 1.3")
+
+
+def test_a_verdict_has_a_colour_unless_it_is_not_wanted(call, store, terminal, monkeypatch):
+    coloured = "\x1b[1;31mSLOWER"
+    assert coloured in call("compare", *SIDES, "--store", store)[1]
+    assert coloured not in call("compare", *SIDES, "--store", store, "--no-color")[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured not in call("compare", *SIDES, "--store", store)[1]
+
+
+def test_wide_fits_nothing_to_the_terminal(call, store, terminal):
+    _, out, _ = call("compare", *SIDES, "--store", store, "--wide")
+    assert ESCAPE.sub("", out).splitlines()[0].endswith("paired by seed")
+    assert sum("framework=numpy" in line for line in out.splitlines()) == 2
+
+
 def test_compare_writes_its_table_and_verdict_where_they_are_wanted(call, store, tmp_path):
     words = ("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
     call(*words, "--markdown", tmp_path / "out.md", "--csv", tmp_path / "out.csv")
-    assert "\n- SLOWER " in (tmp_path / "out.md").read_text()
+    assert "\n- SLOWER: " in (tmp_path / "out.md").read_text()
     assert (tmp_path / "out.csv").read_text().count("digits") == 2
 
 

@@ -58,7 +58,7 @@ def test_two_frameworks_are_compared_in_one_command(compared):
     assert "4 wanted · 2 done · 2 to go" in out
     table = [line for line in out.splitlines() if not line.startswith(("1/2", "2/2"))]  # those tell of the progress
     assert sum("2/2" in line for line in table) == 2
-    assert "digits[framework=torch]/digits[framework=numpy] = " in out
+    assert "digits[framework=torch] takes " in out
     assert "n = 2 + 2" in out
     assert "why: " in out
     report = tmp_path / "report-digits.html"

@@ -69,7 +69,7 @@ def test_the_exit_code_is_that_of_the_verdict(time, still, first, second, more, 
 
 def test_a_command_against_itself_is_measured_as_two(time):
     _, out, _ = time(SLOW, "--vs", SLOW, "-n", 3)
-    assert "sleep 0.1 (2)/sleep 0.1" in out
+    assert "sleep 0.1 (2) takes " in out
 
 
 def test_commands_take_turns(time, tmp_path):
@@ -186,7 +186,7 @@ def test_revisions_are_compared_side_by_side(time, commit):
     for seconds in (0.01, 0.1):
         commit(seconds)
     _, out, _ = time("sh run.sh", "--revisions", "HEAD~1,HEAD", "-n", 3)
-    assert "sh run.sh at HEAD/sh run.sh at HEAD~1" in out
+    assert "sh run.sh at HEAD takes " in out
     listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
     assert len(listed.splitlines()) == 1
 

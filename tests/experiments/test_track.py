@@ -513,7 +513,7 @@ def test_tracked_runs_are_listed_shown_and_compared_by_the_command_line(tmp_path
     assert "as its program reports it" in call("show", "latest")[1]
     code, out = call("compare", "mine[lr=0.1]", "mine[lr=0.2]")
     assert code in (0, 1, 4)
-    assert "mine[lr=0.2]/mine[lr=0.1]" in out
+    assert "mine[lr=0.2] takes " in out
     assert "1 claim checked" in call("lint", "mine")[1]
 
 

@@ -330,24 +330,41 @@ def test_a_censored_single_run_has_no_ratio():
 @pytest.mark.parametrize(
     ("value", "line"),
     [
-        (made("FASTER", 0.81, 0.78, 0.84), "FASTER  torch/numpy = 0.81 [0.78, 0.84]  n = 5 + 5"),
-        (made("SAME", 1.0013, 0.9961, 1.0062), "SAME  torch/numpy = 1.001 [0.996, 1.006]  n = 5 + 5"),
-        (made("UNCLEAR", 4.02, 0.0913, 188.0), "UNCLEAR  torch/numpy = 4.0 [0.1, 188.0]  n = 5 + 5"),
+        (made("FASTER", 0.81, 0.78, 0.84), "FASTER: torch takes 0.81 [0.78, 0.84] times as long as numpy (n = 5 + 5)"),
+        (
+            made("SAME", 1.0013, 0.9961, 1.0062),
+            "SAME: torch takes 1.001 [0.996, 1.006] times as long as numpy (n = 5 + 5)",
+        ),
+        (
+            made("UNCLEAR", 4.02, 0.0913, 188.0),
+            "UNCLEAR: torch takes 4.0 [0.1, 188.0] times as long as numpy (n = 5 + 5)",
+        ),
         (
             made("UNCLEAR", 0.98, 0.93, 1.03, 40),
-            "UNCLEAR  torch/numpy = 0.98 [0.93, 1.03]  n = 5 + 5  about 40 more runs each to settle it",
+            "UNCLEAR: torch takes 0.98 [0.93, 1.03] times as long as numpy (n = 5 + 5); "
+            "about 40 more runs each to settle it",
         ),
         (
             made("UNCLEAR", 1.2, 0.5, 2.9, 1),
-            "UNCLEAR  torch/numpy = 1.2 [0.5, 2.9]  n = 5 + 5  about 1 more run each to settle it",
+            "UNCLEAR: torch takes 1.2 [0.5, 2.9] times as long as numpy (n = 5 + 5); "
+            "about 1 more run each to settle it",
         ),
-        (made("SLOWER", 31.2, 20.0, 48.0), "SLOWER  torch/numpy = 31 [20, 48]  n = 5 + 5"),
-        (made("FASTER", 0.9, 0.8, 0.9996), "FASTER  torch/numpy = 0.9000 [0.8000, 0.9996]  n = 5 + 5"),
-        (made("FASTER", 2 / 3, 2 / 3, 2 / 3), "FASTER  torch/numpy = 0.667 [0.667, 0.667]  n = 5 + 5"),
-        (made("UNCLEAR", 0.8, None, None, None, "too few", 1), "UNCLEAR  torch/numpy = 0.8  n = 1 + 1  too few"),
-        (made("FASTER", None, None, None, None, "why"), "FASTER  torch/numpy  n = 5 + 5  why"),
-        (made("SLOWER", None, 1.25, None), "SLOWER  torch/numpy above 1.25  n = 5 + 5"),
-        (made("FASTER", None, None, 0.5), "FASTER  torch/numpy below 0.5  n = 5 + 5"),
+        (made("SLOWER", 31.2, 20.0, 48.0), "SLOWER: torch takes 31 [20, 48] times as long as numpy (n = 5 + 5)"),
+        (
+            made("FASTER", 0.9, 0.8, 0.9996),
+            "FASTER: torch takes 0.9000 [0.8000, 0.9996] times as long as numpy (n = 5 + 5)",
+        ),
+        (
+            made("FASTER", 2 / 3, 2 / 3, 2 / 3),
+            "FASTER: torch takes 0.667 [0.667, 0.667] times as long as numpy (n = 5 + 5)",
+        ),
+        (
+            made("UNCLEAR", 0.8, None, None, None, "too few", 1),
+            "UNCLEAR: torch takes 0.8 times as long as numpy (n = 1 + 1); too few",
+        ),
+        (made("FASTER", None, None, None, None, "why"), "FASTER: torch against numpy (n = 5 + 5); why"),
+        (made("SLOWER", None, 1.25, None), "SLOWER: torch takes more than 1.25 times as long as numpy (n = 5 + 5)"),
+        (made("FASTER", None, None, 0.5), "FASTER: torch takes less than 0.5 times as long as numpy (n = 5 + 5)"),
     ],
 )
 def test_a_verdict_reads_as_one_line(value, line):

@@ -86,6 +86,13 @@ def test_a_narrow_terminal_repeats_the_first_column_in_each_block():
     assert to_text(TABLE, 44).count("digits[a=1]") > 1
 
 
+def test_a_table_that_is_too_wide_is_turned_where_its_few_rows_fit_side_by_side():
+    too_narrow = max(map(cell_width, to_text(TABLE, 200).splitlines())) - 1
+    turned = to_text(TABLE, too_narrow).splitlines()
+    assert turned[0].split() == ["Time", "to", "accuracy", "digits[a=1]", "digits[a=2]"]
+    assert [line.split("  ")[0] for line in turned[2:6]] == list(lay_out(TABLE).headers[1:])
+
+
 def test_a_word_longer_than_its_column_is_folded_and_not_cut():
     text = to_text(one_text_table("digits[" + "x" * 90 + "]"), 60)
     assert "".join(line.split("  ")[0].strip() for line in text.splitlines()[3:]).count("x") == 90

@@ -14,6 +14,9 @@ from levelbench.records import RunGroup, RunSummary
 
 __all__ = ["Attribution", "PhaseShare", "attribute"]
 
+_NAMED = 4
+"""Phases that are named in words; a report draws all."""
+
 
 @dataclass(frozen=True)
 class PhaseShare:
@@ -43,14 +46,18 @@ class Attribution:
     """How many runs of each side reached, as ``29/30``; ``None`` where all did."""
 
     def lines(self) -> list[str]:
-        """In words, for a terminal: the factors, then the phases by the size of their difference."""
+        """In words, for a terminal: the factors, then the phases with the largest differences."""
         of = f" of the {' and '.join(self.missed)} runs that reached" if self.missed else ""
         factors = (
             f"times{of} {self.ratio:.3g} = samples to target x{self.samples_ratio:.3g} "
             f"· time per sample x{self.time_per_sample_ratio:.3g}"
         )
         scale, unit = (1e3, "ms") if max(self.mean_a_s, self.mean_b_s) < 1 else (1.0, "s")
-        parts = [f"{each.phase} {each.difference_s * scale:+.3g}" for each in self._by_size() if each.difference_s]
+        named = [(each.phase, each.difference_s * scale) for each in self._by_size() if each.difference_s]
+        rest = named[_NAMED:] if len(named) > _NAMED + 1 else []
+        if rest:
+            named = [*named[:_NAMED], (f"{len(rest)} others", sum(size for _, size in rest))]
+        parts = [f"{name} {size:+.3g}" for name, size in named]
         means = f"means {self.mean_a_s * scale:.4g} -> {self.mean_b_s * scale:.4g} {unit}"
         return [factors, f"{means}: {' · '.join(parts) or 'no phase differs'}"]
 

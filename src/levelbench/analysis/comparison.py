@@ -45,30 +45,32 @@ class Comparison:
     machines_differ: bool
     caveats: tuple[Caveat, ...] = ()
 
-    def lines(self, said: set[str] | None = None) -> list[str]:
-        """The verdict, then why, then what the gate found; what differs about the machines, where that forbids one.
-
-        ``said`` collects the sentences that were printed: of several comparisons each is said once.
-        """
-        a, b = self.a.label, self.b.label
-        lines = []
+    def answer(self) -> list[str]:
+        """The verdict in a sentence, and why."""
         if self.verdict is None:
-            lines.append(f"no verdict on {b} against {a}")
-        else:
-            lines.append(format_verdict(self.verdict, a, b))
-            if self.attribution is not None:
-                lines += [f"  why: {line}" for line in self.attribution.lines()]
-        lines += [f"  {line}" for line in self.caveat_lines(said)]
+            return [f"no verdict on {self.b.label} against {self.a.label}"]
+        why = [] if self.attribution is None else [f"  why: {'; '.join(self.attribution.lines())}"]
+        return [format_verdict(self.verdict, self.a.label, self.b.label), *why]
+
+    def lines(self, said: set[str] | None = None) -> list[str]:
+        """The answer, then what the gate found; how the machines differ, where that forbids a verdict.
+
+        ``said`` collects the sentences that were printed, so that several comparisons print each once.
+        """
+        return [*self.answer(), *self.caveat_lines(said)]
+
+    def caveat_lines(self, said: set[str] | None = None) -> list[str]:
+        """What the gate found and how the machines differ, without what is in ``said``, to which it is added."""
+        lines = [f"  {each}" for each in self.new_caveats(set() if said is None else said)]
         if self.machines_differ:
             lines += [f"    {each.path}: {each.a} | {each.b}" for each in self.differences]
         return lines
 
-    def caveat_lines(self, said: set[str] | None = None) -> list[str]:
-        """What the gate found, a line each; without what is in ``said``, to which the new sentences are added."""
-        said = set() if said is None else said
+    def new_caveats(self, said: set[str]) -> list[Caveat]:
+        """What the gate found and ``said`` does not hold yet; its sentences are added to ``said``."""
         new = [each for each in self.caveats if each.sentence not in said]
         said.update(each.sentence for each in new)
-        return [str(each) for each in new]
+        return new
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:

@@ -58,13 +58,14 @@ def command(
         across_machines=across_machines,
         history=lambda: group_runs(store.summaries()),
     )
-    tables, lines = [groups_table(list(sides))], comparison.lines()
+    tables, answer, lines = [groups_table(list(sides))], comparison.answer(), comparison.caveat_lines()
     given = {"csv_path": csv_path, "markdown_path": markdown_path}
     shared.present(
         tables,
         lines,
         lambda: comparison_json(comparison),
-        lambda: shared.write_tables(given, tables, lines),
+        lambda: shared.write_tables(given, tables, [*answer, *lines]),
+        answer=answer,
         as_json=as_json,
         apart=False,
     )

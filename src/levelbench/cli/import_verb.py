@@ -51,7 +51,7 @@ def command(places: tuple[Path, ...], store_path: Path, as_json: bool, **given: 
 def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, Any]) -> int:
     from levelbench.analysis.comparison import compare_all
     from levelbench.cli.reporting import comparison_json, group_json
-    from levelbench.cli.run_verb import result_lines
+    from levelbench.cli.run_verb import answer_lines, remark_lines
     from levelbench.experiments.programs import read_target
     from levelbench.importing.runs import import_run, read_runs
     from levelbench.records import group_runs, read_record, summarise
@@ -80,7 +80,8 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
     groups = group_runs(list(found.values()))
     comparisons, refusals = compare_all(groups, given["margin"], given["level"])
     counted = f"{new} of {len(logged)} runs imported into {store}, {len(found) - new} were there"
-    tables, lines = [groups_table(groups)], [*result_lines(groups, comparisons, refusals), *problems]
+    tables, answer = [groups_table(groups)], answer_lines(comparisons, refusals)
+    lines = [*remark_lines(groups, comparisons), *problems]
     click.echo(counted, err=as_json)
     shared.present(
         tables,
@@ -92,18 +93,17 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
             "refusals": list(refusals),
             "problems": problems,
         },
-        lambda: shared.write_tables(given, tables, lines),
+        lambda: shared.write_tables(given, tables, [*answer, *lines]),
+        answer=answer,
         as_json=as_json,
     )
     return 4 if problems else 0
 
 
 def _timings(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, Any]) -> int:
-    from dataclasses import asdict
-
+    from levelbench.cli.time_verb import show_commands
     from levelbench.importing.timings import import_timings, read_timings
     from levelbench.records.commands import summarise_commands
-    from levelbench.report.commands import summary_lines, summary_table
 
     if given["target"] is not None:
         raise UsageError("--target with a benchmark of commands", "it has no quality", "leave it out")
@@ -114,8 +114,5 @@ def _timings(places: Sequence[Path], store: Path, as_json: bool, given: dict[str
         for processes in read_timings(place).values()
     ]
     summary = summarise_commands(arms, given["level"], given["margin"])
-    tables, lines = [summary_table(summary)], summary_lines(summary)
-    shared.present(
-        tables, lines, lambda: asdict(summary), lambda: shared.write_tables(given, tables, lines), as_json=as_json
-    )
+    show_commands(summary, as_json, given)
     return 0

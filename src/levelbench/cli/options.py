@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ import click
 from levelbench.errors import LevelbenchError, MissingError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from levelbench.experiments.kernel import Looked, UntilClear
     from levelbench.experiments.request import TeamOptions
     from levelbench.records import RunSummary, Store
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
 __all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
 __all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "open_store", "present", "print_tables"]
-__all__ += ["read_fail_on", "say_error", "say_look", "seconds", "select_runs", "spawn_option"]
+__all__ += ["no_color_option", "read_fail_on", "say", "say_error", "say_look", "seconds", "select_runs", "spawn_option"]
 __all__ += ["statistics_options", "store_option", "table_options", "team", "team_options", "until_clear"]
 __all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
 
@@ -318,8 +321,11 @@ def _in_utf_8(value: Any) -> Any:
 
 
 def table_options(command: Command) -> Command:
-    """``--csv`` and ``--markdown``, for :func:`write_tables`."""
+    """``--csv`` and ``--markdown``, for :func:`write_tables`; ``--wide`` and ``--no-color``, for what is printed."""
+    wide = {"is_flag": True, "expose_value": False, "callback": _chosen(_WIDE)}
     for option in (
+        no_color_option,
+        click.option("--wide", **wide, help="Do not fit tables and lines to the width of the terminal."),
         click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write it all as Markdown."),
         click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the tables as CSV."),
     ):
@@ -367,36 +373,56 @@ def present(
     view: Callable[[], dict[str, Any]],
     write: Callable[[], dict[str, str]],
     *,
+    answer: Sequence[str] = (),
     as_json: bool,
     apart: bool = True,
 ) -> None:
-    """Print tables and lines, or ``view`` as JSON, with the paths of the files that ``write`` makes.
+    """Print the answer, the tables and lines about them, or ``view`` as JSON, with the paths that ``write`` returns.
 
-    They are written after the tables are printed: a figure that cannot be drawn loses nothing. An empty line
-    keeps them ``apart`` from what was printed before.
+    The files are written after the tables are printed, so that a figure that cannot be drawn loses nothing. ``apart``
+    puts an empty line before the first table.
     """
     if as_json:
-        # Whoever reads a part of it, as `head` does, asks for the exit code of all of it.
+        # A reader of only a part of it, such as `head`, still gets the exit code of all of it.
         with as_far_as_read():
             emit_json({**view(), **write()})
         return
     with as_far_as_read():
         if apart:
             click.echo()
+        say(*answer, *[""] * bool(answer))
         print_tables(*tables)
-        for line in ("", *lines):
-            click.echo(visible(line))
+        said = list(lines)
+        say(*[""] * bool(said), *said)
     written = write()
     with as_far_as_read():
         for name, path in written.items():
             click.echo(f"{name.replace('_', ' ')}: {path}")
 
 
-def print_tables(*tables: Table) -> None:
-    """Print tables, fitted to the terminal; plain lines where there is none."""
-    from rich.console import Console
+_WIDE, _NO_COLOUR = "levelbench.wide", "levelbench.no_color"
+_COLOURS = {"FASTER:": "bold green", "SLOWER:": "bold red", "SAME:": "bold cyan", "UNCLEAR:": "bold yellow"}
+_COLOURS |= {"doubt:": "yellow", "refuse:": "red"}
 
-    from levelbench.report.tables import print_table
+
+def _chosen(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """Remembers a flag for whatever the verb prints."""
+
+    def note(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+        if given:
+            context.meta[name] = True
+
+    return note
+
+
+no_color_option = click.option(
+    "--no-color", is_flag=True, expose_value=False, callback=_chosen(_NO_COLOUR), help="Print without colour."
+)
+
+
+def _console() -> Console:
+    """As wide as the terminal, with its colours; both as ``--wide``, ``--no-color`` and ``NO_COLOR`` ask for."""
+    from rich.console import Console
 
     class Raising(Console):
         """Rich would end the program here, with code 1; what a closed pipe means is for the command to say."""
@@ -404,7 +430,36 @@ def print_tables(*tables: Table) -> None:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    console = Raising(highlight=False)
+    context = click.get_current_context(silent=True)
+    chosen = {} if context is None else context.meta
+    width = {"width": 100_000} if _WIDE in chosen else {}
+    return Raising(highlight=False, no_color=True if _NO_COLOUR in chosen else None, **width)
+
+
+def say(*lines: str) -> None:
+    """Print lines, wrapped between words where there is a terminal, with verdicts and doubts in colour."""
+    from rich.text import Text
+
+    console = _console()
+    for line in lines:
+        text = visible(line)
+        if console.is_terminal:
+            indent = " " * (len(text) - len(text.lstrip()))
+            wrap = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": f"{indent}  "}
+            text = textwrap.fill(text.lstrip(), console.width, initial_indent=indent, **wrap)
+        styled = Text(text)
+        head = text.split(maxsplit=1)[:1]
+        if head and head[0] in _COLOURS:
+            at = text.index(head[0])
+            styled.stylize(_COLOURS[head[0]], at, at + len(head[0]) - 1)
+        console.print(styled, soft_wrap=True)
+
+
+def print_tables(*tables: Table) -> None:
+    """Print tables, fitted to the terminal; plain lines where there is none."""
+    from levelbench.report.tables import print_table
+
+    console = _console()
     for at, table in enumerate(tables):
         if at:
             console.print()

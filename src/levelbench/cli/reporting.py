@@ -102,7 +102,7 @@ def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) 
     for each in comparisons:
         if each.verdict is None:
             lines.append(f"no verdict on {each.b.label} against {each.a.label}")
-        lines += each.caveat_lines(said)
+        lines += [str(caveat) for caveat in each.new_caveats(said)]
     return [*lines, *refusals]
 
 

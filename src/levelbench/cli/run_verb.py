@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
-__all__ = ["command", "compared", "conclude", "result_lines"]
+__all__ = ["answer_lines", "command", "compared", "conclude", "remark_lines"]
 
 
 @click.command("run")
@@ -186,19 +186,22 @@ def conclude(
         )[0]
 
     code = exit_code(groups, comparisons, wrong, refused=len(refusals))
-    table, lines = groups_table(groups), result_lines(groups, comparisons, refusals)
+    table, lines = groups_table(groups), remark_lines(groups, comparisons)
+    answer = answer_lines(comparisons, refusals)
+
+    def tables() -> dict[str, str]:
+        return shared.write_tables(given, [table], [*answer, *lines])
+
     if as_json:
-        found = _as_json(plan, groups, comparisons, refusals) | shared.write_tables(given, [table], lines)
+        found = _as_json(plan, groups, comparisons, refusals) | tables()
         return _emit(found, report, given["debug"]) or code
-    with shared.as_far_as_read():
-        click.echo()
-        shared.print_tables(table)
-        click.echo("\n".join(lines))
-    written = shared.write_tables(given, [table], lines)
-    path = report()
-    with shared.as_far_as_read():
-        for name, place in (*written.items(), *([("\nreport", path)] if path is not None else [])):
-            click.echo(f"{name}: {place}")
+
+    def files() -> dict[str, str]:
+        written = tables()
+        path = report()
+        return written if path is None else {**written, "report": str(path)}
+
+    shared.present([table], lines, dict, files, answer=answer, as_json=False)
     return code
 
 
@@ -301,17 +304,18 @@ def _unkept(plan: RunPlan, store: Store) -> int:
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 
 
-def result_lines(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> list[str]:
-    """What is said below the table, with an empty line before each comparison and refusal."""
+def answer_lines(comparisons: Sequence[Comparison], refusals: Sequence[str]) -> list[str]:
+    """Each verdict and why, then what was refused: what a reader wants to know first."""
+    return [line for each in comparisons for line in each.answer()] + list(refusals)
+
+
+def remark_lines(groups: list[RunGroup], comparisons: Sequence[Comparison]) -> list[str]:
+    """What is said below the table: whether final qualities are at the target, and each reason to doubt, once."""
     from levelbench.cli.reporting import doubt_lines, final_lines
 
-    lines = [*final_lines(groups), *doubt_lines(groups, comparisons)]
     said: set[str] = set()
-    for comparison in comparisons:
-        lines += ["", *comparison.lines(said)]
-    for refusal in refusals:
-        lines += ["", refusal]
-    return lines
+    caveats = [line for each in comparisons for line in each.caveat_lines(said)]
+    return [*final_lines(groups), *doubt_lines(groups, comparisons), *caveats]
 
 
 def _as_json(

@@ -157,21 +157,19 @@ def _show_commands(records: list[CommandRecord], as_json: bool) -> int:
 
     from levelbench.records.commands import summarise_commands
     from levelbench.records.process_selection import arms_among
-    from levelbench.report.commands import summary_lines, summary_table
+    from levelbench.report.commands import answer_lines, summary_table
 
     summaries = [summarise_commands(arms) for arms in arms_among(records)]
     if as_json:
         shared.emit_json([asdict(each) for each in summaries])
     for each in () if as_json else summaries:
-        _print_all(summary_table(each), summary_lines(each))
+        _print_all(summary_table(each), [*answer_lines(each), *(f"doubt: {doubt}" for doubt in each.suspect)])
     return 0
 
 
 def _print_all(table: Table, lines: list[str]) -> None:
     shared.print_tables(table)
-    for line in ("", *lines):
-        click.echo(shared.visible(line))
-    click.echo()
+    shared.say("", *lines, "")
 
 
 def _show_files(records: Sequence[InferenceRecord | CommandRecord], with_environment: bool) -> int:

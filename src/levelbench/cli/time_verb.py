@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     CommandPlan = Plan[CommandSpecification, CommandRecord]
     Made = tuple[Plan[Arm, Record], dict[Place, Record]]
 
-__all__ = ["command"]
+__all__ = ["command", "show_commands"]
 
 _UNCLEAR = 4
 
@@ -134,7 +134,7 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
             fresh=not given["resume"],
             as_json=as_json,
         )
-    _show(summary, as_json, given)
+    show_commands(summary, as_json, given)
     return _code(summary, wrong)
 
 
@@ -279,14 +279,21 @@ def _remark(record: CommandRecord) -> str:
     return record.outcome.reason if record.outcome is not None else ""
 
 
-def _show(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
+def show_commands(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
+    """Print a summary of commands, or write it as JSON, CSV and Markdown as asked."""
     from dataclasses import asdict
 
-    from levelbench.report.commands import summary_lines, summary_table
+    from levelbench.report.commands import answer_lines, summary_table
 
-    tables, lines = [summary_table(summary)], summary_lines(summary)
+    tables, answer = [summary_table(summary)], answer_lines(summary)
+    lines = [f"doubt: {each}" for each in summary.suspect]
     shared.present(
-        tables, lines, lambda: asdict(summary), lambda: shared.write_tables(given, tables, lines), as_json=as_json
+        tables,
+        lines,
+        lambda: asdict(summary),
+        lambda: shared.write_tables(given, tables, [*answer, *lines]),
+        answer=answer,
+        as_json=as_json,
     )
 
 

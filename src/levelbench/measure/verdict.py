@@ -420,20 +420,21 @@ def _more_censored(case: _Case, ratio: float | None, interval: Interval) -> int 
 
 
 def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
-    """One line for a reader, ``name_b`` against ``name_a``.
+    """One sentence about ``name_b`` against ``name_a``; its decimals follow from the width of the interval.
 
-    ``FASTER  torch/numpy = 0.81 [0.78, 0.84]  n = 5 + 5``; decimals follow from the interval's width.
+    ``FASTER: torch takes 0.81 [0.78, 0.84] times as long as numpy (n = 5 + 5); paired by seed``
     """
-    parts = [str(v.kind), _format_ratio(v, f"{name_b}/{name_a}"), f"n = {v.n_a} + {v.n_b}"]
+    terms = [f"n = {v.n_a} + {v.n_b}"]
     if v.margin != _MARGIN:
-        parts.append(f"SAME within {v.margin:.3g}")
+        terms.append(f"SAME within {v.margin:.3g}")
     if v.level < _LEVEL:
-        parts.append(f"at a level of {v.level:.3g}")
+        terms.append(f"at a level of {v.level:.3g}")
+    parts = [f"{v.kind}: {_ratio_sentence(v, name_a, name_b)} ({', '.join(terms)})"]
     if v.reason:
         parts.append(v.reason)
     if v.runs_to_settle is not None:
         parts.append(f"about {v.runs_to_settle} more run{'s' * (v.runs_to_settle != 1)} each to settle it")
-    return "  ".join(parts)
+    return "; ".join(parts)
 
 
 def ratio_text(v: Verdict) -> str:
@@ -442,14 +443,19 @@ def ratio_text(v: Verdict) -> str:
     return f"{v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
 
 
-def _format_ratio(v: Verdict, name: str) -> str:
+def _ratio_sentence(v: Verdict, name_a: str, name_b: str) -> str:
+    """``torch takes 0.81 [0.78, 0.84] times as long as numpy``; with one bound ``more than`` or ``less than`` it."""
     if v.low is not None and v.high is not None and v.ratio is not None:
-        return f"{name} = {ratio_text(v)}"
-    if v.low is not None:
-        return f"{name} above {v.low:.3g}"
-    if v.high is not None:
-        return f"{name} below {v.high:.3g}"
-    return name if v.ratio is None else f"{name} = {v.ratio:.3g}"
+        ratio = ratio_text(v)
+    elif v.low is not None:
+        ratio = f"more than {v.low:.3g}"
+    elif v.high is not None:
+        ratio = f"less than {v.high:.3g}"
+    elif v.ratio is not None:
+        ratio = f"{v.ratio:.3g}"
+    else:
+        return f"{name_b} against {name_a}"
+    return f"{name_b} takes {ratio} times as long as {name_a}"
 
 
 def _decimals(v: Verdict) -> int:

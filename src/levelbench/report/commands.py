@@ -9,7 +9,7 @@ from levelbench.measure.verdict import NOT_INTERLEAVED, format_verdict
 from levelbench.records.commands import CommandRecord, CommandSummary
 from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
 
-__all__ = ["command_row", "command_rows_table", "summary_lines", "summary_table"]
+__all__ = ["answer_lines", "command_row", "command_rows_table", "summary_table"]
 
 
 def summary_table(summary: CommandSummary) -> Table:
@@ -35,17 +35,17 @@ def summary_table(summary: CommandSummary) -> Table:
     ).without_empty()
 
 
-def summary_lines(summary: CommandSummary) -> list[str]:
-    """The verdicts with their reasons, then the doubts."""
+def answer_lines(summary: CommandSummary) -> list[str]:
+    """Each verdict, and why."""
     first, *others = summary.entries
     lines = []
     for each in others:
         if each.verdict is not None:
-            # What processes of commands are made anew with has another name than for runs.
+            # Processes of commands are always measured again, unless --resume is given.
             line = format_verdict(each.verdict, first.name, each.name)
             lines.append(line.replace(NOT_INTERLEAVED, "not interleaved: measure them together, without --resume"))
             lines += [f"  why: {each.why}"] * bool(each.why)
-    return [*lines, *(f"doubt: {each}" for each in summary.suspect)]
+    return lines
 
 
 def command_row(record: CommandRecord) -> dict[str, Any]:

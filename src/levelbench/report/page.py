@@ -418,7 +418,7 @@ def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list
     lines = []
     for name_a, name_b, verdict in verdicts:
         kind = verdict.kind.value
-        text = format_verdict(verdict, name_a, name_b).removeprefix(kind).strip()
+        text = format_verdict(verdict, name_a, name_b).removeprefix(f"{kind}: ")
         reason = (tag("small", verdict.reason),) if verdict.reason and verdict.reason not in text else ()
         lines.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
     if not lines:

@@ -195,7 +195,11 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
         for (column, _), spread in zip(columns, spreads, strict=True):
             if spread.method:
                 methods.setdefault(spread.method, {})[column.title] = None
-    notes = [*_conditions(groups), *(f"{', '.join(titles)}: {method}." for method, titles in methods.items())]
+    # The sentence that most columns share comes last, so that it need not list them.
+    *few, most = sorted(methods.items(), key=lambda item: len(item[1])) or [("", {})]
+    notes = [*_conditions(groups), *(f"{', '.join(titles)}: {method}." for method, titles in few)]
+    if most[0]:
+        notes.append(f"{'all others' if few else 'all'}: {most[0]}.")
     shown = (*head, *(column for column, _ in columns), *([Column("lint", "lint")] if linted else []))
     return Table("groups", "Time to accuracy", shown, tuple(rows), tuple(notes)).without_empty()
 
@@ -209,7 +213,7 @@ def _conditions(groups: Sequence[RunGroup]) -> list[str]:
     """What a reader must know to read the times: target, crossing rule, and whether the data is synthetic."""
     notes = [
         f"{group.specification.task}: target {target_text(group.specification.target)}, "
-        f"crossing rule {group.specification.crossing}, evaluated every {group.specification.evaluate_every}."
+        f"{group.specification.crossing}, evaluated every {group.specification.evaluate_every}."
         for group in groups
     ]
     notes += [

@@ -2,8 +2,8 @@
 
 A :class:`Table` holds numbers in base units (seconds, bytes, joules) and reasons for what is missing. ``lay_out`` turns
 it into text once, and the terminal, Markdown and HTML show that same text; CSV and JSON have the numbers behind it at
-full precision. A table that is too wide for a terminal is not truncated: its headers wrap, then its columns continue in
-a second block that repeats the first column.
+full precision. A table that is too wide for a terminal is not truncated: its headers wrap; then, if it has few rows, it
+is turned so that they become columns; otherwise its columns continue in a second block that repeats the first column.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ _LONG_WORD = 16
 
 def to_text(table: Table, width: int = 80) -> str:
     """The table as lines of at most ``width`` cells, title first, notes last; no colour, no line ends in blanks."""
-    lines = [clean(table.title), *_body(table, width), *_below(table, width)]
+    lines = [*_body(table, width), *_below(table, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -274,9 +274,8 @@ def print_table(table: Table, console: Console) -> None:
     """Print the table to ``console`` in its width; a terminal gets bold headers and dim rules."""
     from rich.text import Text as Styled
 
-    console.print(Styled(clean(table.title), style="bold"), soft_wrap=True)
-    for line in _body(table, console.width):
-        style = "dim" if set(line) <= {"─", " "} else ""
+    for at, line in enumerate(_body(table, console.width)):
+        style = "bold" if at == 0 else "dim" if set(line) <= {"─", " "} else ""
         console.print(Styled(line.rstrip(), style=style), soft_wrap=True)
     for line in _below(table, console.width):
         console.print(Styled(line, style="dim"), soft_wrap=True)
@@ -290,17 +289,32 @@ def cell_width(text: str) -> int:
 
 
 def _body(table: Table, width: int) -> list[str]:
-    """The blocks of the table, an empty line between them."""
+    """The title and the table: in one block if it fits ``width`` as it is or turned; otherwise in several."""
+    title = clean(table.title)
     if not table.rows:
-        return ["(nothing)"]
+        return [title, "(nothing)"]
     layout = lay_out(table)
     columns = [_wrapped(layout, table, at) for at in range(len(table.columns))]
+    blocks = _blocks([_extent(column) for column in columns], width)
+    if len(blocks) > 1:
+        turned = _turned(layout, title)
+        extents = [_extent(column) for column in turned]
+        if sum(extents) + len(_GAP) * len(turned[1:]) <= width:
+            return _lines(turned, [True, *[False] * len(turned[1:])])
     lines: list[str] = []
-    for block in _blocks([_extent(column) for column in columns], width):
-        lines += ([""] if lines else []) + _lines(
-            [columns[at] for at in block], [table.columns[at].is_text for at in block]
-        )
+    for block in blocks:
+        lines.append("" if lines else title)
+        lines += _lines([columns[at] for at in block], [table.columns[at].is_text for at in block])
     return lines
+
+
+def _turned(layout: TextTable, title: str) -> list[list[list[str]]]:
+    """Rows as columns: the title above the headers, then a column for each row, under the text of its first cell."""
+    heads = [[header] for header in layout.headers[1:]]
+    return [
+        [_fold(title, _LABEL_WIDTH), *heads],
+        *([_fold(row[0], _LABEL_WIDTH), *([cell] for cell in row[1:])] for row in layout.cells),
+    ]
 
 
 def _below(table: Table, width: int) -> list[str]:
