@@ -97,3 +97,11 @@ def test_the_null_twin_takes_everything_and_says_nothing(capsys):
         step(line)
         line.finish_run("digits", 1, "done")
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_remaining_time_of_all_runs_is_a_range():
+    out = io.StringIO()
+    line = PlainLines(out, clock=FakeClock())
+    line.start(1)
+    step(line, left_s=(190.0, 290.0))
+    assert out.getvalue().endswith(" · 3 to 5 min left\n")

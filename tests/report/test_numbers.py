@@ -6,7 +6,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from levelbench.report import numbers
-from levelbench.report.numbers import BYTES, TIME, choose_unit, decimals_for, duration, estimate_text, number
+from levelbench.report.numbers import (
+    BYTES,
+    TIME,
+    choose_unit,
+    decimals_for,
+    duration,
+    duration_range,
+    estimate_text,
+    number,
+)
 from levelbench.report.numbers import with_interval as shown
 
 finite = st.floats(-1e9, 1e9, allow_nan=False)
@@ -114,3 +123,17 @@ def test_durations_read_as_people_say_them(seconds, text):
 
 def test_the_value_chooses_the_unit_however_far_its_interval_goes():
     assert estimate_text(0.107, 4.9e-5, 240.0) == "110 ms [0.049, 240,000]"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1.0, 6.0, "under 10 s"),
+        (12.0, 40.0, "12 to 40 s"),
+        (70.0, 100.0, "1 to 2 min"),
+        (300.0, 310.0, "about 5 min"),
+        (3600.0, 9000.0, "1.0 to 2.5 h"),
+    ],
+)
+def test_a_range_of_times_is_told_in_the_unit_of_its_larger_end(low, high, text):
+    assert duration_range(low, high) == text

@@ -9,8 +9,11 @@ from typing import Any, Protocol, Self, TypeVar
 
 import click
 
+from levelbench.analysis.remaining import RemainingTime
 from levelbench.cli import options as shared
 from levelbench.experiments.kernel import MadeRecord, Plan, Turn, Watcher
+from levelbench.measure.clocks import HOST
+from levelbench.report.numbers import duration_range
 
 __all__ = ["ProcessProgress", "ProgressLine", "outcome_remark"]
 
@@ -65,6 +68,8 @@ class ProcessProgress(ProgressLine, Watcher[R]):
         super().__init__()
         self._plan, self._what, self._remark = plan, what, remark
         self._at = ""
+        self._remaining = RemainingTime([turn.arm for turn in plan.to_go])
+        self._began_ns = HOST.now_ns()
 
     def preparing(self, what: str) -> None:
         """Said everywhere: it takes a few seconds, and a while for a large network."""
@@ -72,7 +77,10 @@ class ProcessProgress(ProgressLine, Watcher[R]):
 
     def started(self, turn: Turn, number: int, total: int) -> None:
         """A process begins."""
-        self._at = f"{number}/{total} {self._what(self._plan.arms[turn.arm])}, process {turn.seed + 1}"
+        self._began_ns = HOST.now_ns()
+        left_s = self._remaining.range_s(turn.arm, 0.0)
+        left = "" if left_s is None else f" · {duration_range(*left_s)} left"
+        self._at = f"{number}/{total} {self._what(self._plan.arms[turn.arm])}, process {turn.seed + 1}{left}"
         self.say(self._at)
 
     def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
@@ -82,6 +90,7 @@ class ProcessProgress(ProgressLine, Watcher[R]):
 
     def finished(self, turn: Turn, record: R | None) -> None:
         """Elsewhere, what went otherwise than it should."""
+        self._remaining.finished(turn.arm, (HOST.now_ns() - self._began_ns) * 1e-9)
         if record is not None and not self.live and (remark := self._remark(record)):
             self.say(f"{self._at}: {remark}")
 

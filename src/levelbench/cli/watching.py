@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from levelbench.analysis.remaining import RemainingTime
 from levelbench.cli import options as shared
 from levelbench.errors import DefinitionError
 from levelbench.experiments.kernel import (
@@ -27,9 +28,9 @@ from levelbench.experiments.kernel import (
 )
 from levelbench.experiments.task_files import replaced_code
 from levelbench.experiments.training import RunPlan, labels
-from levelbench.measure.clocks import utc_now
+from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture
-from levelbench.records import Evaluation, Record, summarise
+from levelbench.records import Evaluation, Record, RunSummary, summarise
 from levelbench.report.live import LiveLine, live_line
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ __all__ = ["LiveWatcher", "measure", "measure_runs"]
 W = TypeVar("W")
 R = TypeVar("R", bound=MadeRecord)
 T = TypeVar("T")
+
+_SECOND_NS = 1_000_000_000
 
 
 def measure(
@@ -123,13 +126,17 @@ class LiveWatcher(Watcher[Record]):
         self._times: list[list[float]] = [[] for _ in plan.arms]
         self._runs = [0] * len(plan.arms)
         self._estimates = [""] * len(plan.arms)
+        self._remaining = RemainingTime([turn.arm for turn in plan.to_go])
         for (arm, _), record in plan.done.items():
-            self._note(arm, record)
+            run = self._note(arm, record)
+            self._remaining.finished(arm, run.wall_s, run.epochs_to_target, planned=False)
         self._position = 0
         self._quality: float | None = None
         self._epoch: float | None = None
         self._phase = "start"
         self._at: Turn | None = None
+        self._began_ns = self._shown_ns = HOST.now_ns()
+        self._left: tuple[float, float] | None = None
         self._tell(lambda line: line.start(self._total))
 
     def doubted(self, doubts: list[str]) -> None:
@@ -141,6 +148,7 @@ class LiveWatcher(Watcher[Record]):
         """A run begins."""
         self._position, self._at = number, turn
         self._quality, self._epoch, self._phase = None, None, "start"
+        self._began_ns = HOST.now_ns()
         self._show(0.0)
 
     def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
@@ -154,9 +162,10 @@ class LiveWatcher(Watcher[Record]):
     def finished(self, turn: Turn, record: Record | None) -> None:
         """One line that stays, for each run."""
         label = self._labels[turn.arm]
+        took_s, epochs = (HOST.now_ns() - self._began_ns) * 1e-9, None
         if record is not None and record.status == "done":
-            self._note(turn.arm, record)
-            run = summarise(record, clock=self._arms[turn.arm].specification.clock)
+            run = self._note(turn.arm, record)
+            epochs = run.epochs_to_target
             outcome = (
                 f"reached in {run.time_to_accuracy_s:.3g} s"
                 + ("" if run.epochs_to_target is None else f", {run.epochs_to_target:.3g} epochs")
@@ -169,6 +178,7 @@ class LiveWatcher(Watcher[Record]):
                 outcome += f" ({run.error})"
         else:
             outcome = "failed"
+        self._remaining.finished(turn.arm, took_s, epochs)
         self._tell(lambda line: line.finish_run(label, turn.seed, outcome))
 
     def close(self) -> None:
@@ -182,17 +192,24 @@ class LiveWatcher(Watcher[Record]):
         except BrokenPipeError:
             self._line = LiveLine()
 
-    def _note(self, arm: int, record: Record) -> None:
+    def _note(self, arm: int, record: Record) -> RunSummary:
         self._runs[arm] += 1
-        time_s = summarise(record, clock=self._arms[arm].specification.clock).time_to_accuracy_s
-        if time_s is not None:
-            self._times[arm].append(time_s)
+        run = summarise(record, clock=self._arms[arm].specification.clock)
+        if run.time_to_accuracy_s is not None:
+            self._times[arm].append(run.time_to_accuracy_s)
         self._estimates[arm] = self._estimate(arm)
+        return run
 
     def _show(self, elapsed_s: float) -> None:
         if self._at is None:
             return
-        turn, target = self._at, self._arms[self._at.arm].specification.target
+        turn, specification = self._at, self._arms[self._at.arm].specification
+        target, now_ns = specification.target, HOST.now_ns()
+        if self._left is None or elapsed_s == 0.0 or now_ns - self._shown_ns > _SECOND_NS:
+            self._shown_ns = now_ns
+            self._left = self._remaining.range_s(
+                turn.arm, (now_ns - self._began_ns) * 1e-9, self._epoch, specification.budget_epochs
+            )
         self._tell(
             lambda line: line.update(
                 self._position,
@@ -205,6 +222,7 @@ class LiveWatcher(Watcher[Record]):
                 self._estimates[turn.arm],
                 epoch=self._epoch,
                 metric=target.metric,
+                left_s=self._left,
             )
         )
 

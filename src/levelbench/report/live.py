@@ -1,8 +1,7 @@
 """The line that says where a running measurement stands: run, phase, time, quality against target, estimate.
 
 Callers need not ask whether there is a terminal. A :class:`LiveLine` prints nothing; of the classes below, one rewrites
-one line of a terminal, the other prints a plain line now and then. No remaining time is shown, because nothing is known
-of a run that has not yet reached its target.
+one line of a terminal, the other prints a plain line now and then.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TextIO
 
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.report.numbers import ABSENT, duration
+from levelbench.report.numbers import ABSENT, duration, duration_range
 from levelbench.report.tables import cell_width, clean
 
 __all__ = ["LiveLine", "PlainLines", "TerminalLine", "live_line"]
@@ -42,10 +41,12 @@ class LiveLine:
         *,
         epoch: float | None = None,
         metric: str = "accuracy",
+        left_s: tuple[float, float] | None = None,
     ) -> None:
         """The run at ``position`` (from 1) is in ``phase``.
 
-        ``quality`` is its last, ``estimate_text`` its group's so far.
+        ``quality`` is its last, ``estimate_text`` its group's so far, ``left_s`` the range of the time that all runs
+        still take.
         """
 
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
@@ -89,6 +90,7 @@ class _WrittenLine(LiveLine, ABC):
         *,
         epoch: float | None = None,
         metric: str = "accuracy",
+        left_s: tuple[float, float] | None = None,
     ) -> None:
         """Write the line if it is due; always where a new run begins."""
         run = (position, f"{label} {seed}")
@@ -104,6 +106,7 @@ class _WrittenLine(LiveLine, ABC):
                 "" if epoch is None else f"epoch {epoch:.4g}",
                 _against_target(quality, target, metric),
                 clean(estimate_text),
+                "" if left_s is None else f"{duration_range(*left_s)} left",
             ]
         )
 
@@ -138,7 +141,7 @@ class TerminalLine(_WrittenLine):
     """One line that is rewritten, ten times a second at most; parts that do not fit are left out, never cut."""
 
     # What is given up first where the terminal is narrow: places in the list of parts.
-    _GIVEN_UP = (3, 1, 2, 5, 4)
+    _GIVEN_UP = (3, 1, 2, 5, 6, 4)
 
     def __init__(self, stream: TextIO, clock: Clock = HOST, width: int | None = None) -> None:
         super().__init__(stream, _SECOND_NS // 10, clock)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "Unit", "choose_unit", "decimals_for", "duration"]
-__all__ += ["estimate_text", "number", "plural", "with_interval"]
+__all__ += ["duration_range", "estimate_text", "number", "plural", "with_interval"]
 
 ABSENT = "–"
 _MOST_DIGITS = 6
@@ -158,3 +158,13 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def duration_range(low_s: float, high_s: float) -> str:
+    """A range of times that needs no precision, in the unit of its larger end: ``3 to 5 min``; ``under 10 s``."""
+    unit, size = ("h", 3600.0) if high_s >= 5400 else ("min", 60.0) if high_s >= 90 else ("s", 1.0)
+    if unit == "s" and high_s < 10:
+        return "under 10 s"
+    digits = 1 if unit == "h" and high_s < 10 * size else 0
+    low, high = (f"{each / size:.{digits}f}" for each in (low_s, high_s))
+    return f"about {high} {unit}" if low == high else f"{low} to {high} {unit}"
