@@ -285,6 +285,27 @@ def test_runs_that_all_tie_at_an_evaluation_are_the_same_only_if_what_they_do_no
         assert found.runs_to_settle == 12
 
 
+@pytest.mark.parametrize(("n", "pace", "kind"), [(5, 1.05, "UNCLEAR"), (12, 1.05, "SLOWER"), (5, 1.4, "SLOWER")])
+def test_a_difference_of_pace_alone_needs_as_many_ties_as_could_undo_it(run, group, n, pace, kind):
+    def made(shift):
+        return [
+            run(
+                (5.0 + 0.001 * ((seed + shift) % 3)) * pace**shift,
+                seed=seed,
+                started=f"2026-01-01T00:{seed:02d}:{30 * (shift if seed % 2 else 1 - shift):02d}+00:00",
+                wall_s=6.0,
+                evaluations=5,
+            )
+            for seed in range(n)
+        ]
+
+    found = compare(group("a", made(0)), group("b", made(1))).verdict
+    assert found.kind == kind
+    if kind == "UNCLEAR":
+        assert found.reason == "all pairs tie at an evaluation, and up to 45 % may differ by one"
+        assert found.runs_to_settle == 5
+
+
 def test_runs_of_a_fixed_length_always_end_together_and_can_be_the_same(run, group):
     def made(shift, **more):
         return [run(1.0 + 0.0001 * ((seed + shift) % 3), seed=seed, evaluations=8, **more) for seed in range(5)]

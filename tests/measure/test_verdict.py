@@ -461,6 +461,36 @@ def test_runs_that_took_a_tenth_are_no_accidents(paired):
     assert verdict(a, [*b[:7], 10.0], paired=paired).kind is VerdictKind.SLOWER
 
 
+@pytest.mark.parametrize("paired", [True, False])
+def test_slow_runs_that_only_the_faster_arm_has_may_be_its_own(paired):
+    a = [100, 101, 99, 100.5, 100.2, 99.7, 100, 99.9]
+    b = [95, 95.5, 94.8, 380, 95.2, 95.1, 379, 94.9]
+    found = verdict(a, b, paired=paired)
+    assert found.kind is VerdictKind.UNCLEAR
+    assert verdict(b, a, paired=paired).kind is VerdictKind.UNCLEAR
+
+
+def test_a_slow_run_of_the_faster_arm_that_is_left_out_is_named_with_what_it_would_change():
+    random = np.random.default_rng(7)
+    a, b = np.exp(0.02 * random.standard_normal((2, 24))) * [[1.0], [0.95]]
+    b[5] *= 4.0
+    found = verdict(a, b, paired=True)
+    assert found.kind is VerdictKind.FASTER
+    assert "false if the faster arm has slow runs of its own" in found.reason
+    a[5] *= 4.0
+    assert "slow runs of its own" not in verdict(a, b, paired=True).reason
+
+
+@pytest.mark.parametrize(("n", "slow", "most"), [(8, 0.2, 0.2), (12, 0.2, 0.12), (24, 0.15, 0.15), (24, 0.1, 0.33)])
+def test_an_arm_that_is_slow_now_and_then_is_seldom_called_faster(n, slow, most):
+    random, wrong, trials = np.random.default_rng(3), 0, 300
+    for _ in range(trials):
+        a, b = np.exp(0.03 * random.standard_normal((2, n))) * [[1.0], [0.95]]
+        b *= np.where(random.random(n) < slow, 4.0, 1.0)
+        wrong += verdict(a, b, paired=True).kind is VerdictKind.FASTER
+    assert stats.binomtest(wrong, trials, most, alternative="greater").pvalue > 1e-2
+
+
 @pytest.mark.parametrize(("n", "trials", "most"), [(5, 200, 0.15), (60, 200, 0.12)])
 def test_a_long_tail_of_one_arm_is_seldom_taken_for_a_difference(n, trials, most):
     random, wrong = np.random.default_rng(4), 0

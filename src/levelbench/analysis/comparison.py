@@ -180,32 +180,34 @@ def _judged(
         between=between,
         resolution=CLOCK_STEP_S,
     )
-    return _beyond_ties(found, a, b) if found.kind is VerdictKind.SAME else found
+    return found if found.kind is VerdictKind.UNCLEAR else _beyond_ties(found, a, b)
 
 
-def _beyond_ties(same: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
-    """UNCLEAR where all runs tie at an evaluation, and as many as could still differ by one would exceed the margin.
+def _beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
+    """UNCLEAR where all runs tie at an evaluation, and as many as could still differ by one would change the verdict.
 
     Of n pairs without a difference up to 1 - (1 - level)^(1/n) of all may have one, and an evaluation is a step in the
-    times that none of them shows. Runs with the same losses are the same computation, which ties under every seed.
+    times that none of them shows. Together they may exceed the margin of SAME, or undo a difference that only the pace
+    makes. Runs with the same losses are the same computation, which ties under every seed.
     """
     paired = [run.seed for run in a] == [run.seed for run in b]
     places = [[(run.steps_to_target, run.evaluations) for run in runs] for runs in (a, b)]
     tied = places[0] == places[1] if paired else len({*places[0], *places[1]}) == 1
     alike = paired and all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True))
     if not tied or alike or a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
-        return same
+        return found
     step = sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
-    n, allowed = min(len(a), len(b)), math.log1p(same.margin) / step
-    unseen = 1 - (1 - same.level) ** (1 / n)
-    if unseen <= allowed:
-        return same
-    needed = math.ceil(math.log(1 - same.level) / math.log(1 - allowed)) if allowed > 0 else None
+    allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else abs(math.log(found.ratio or 1.0))
+    n, share = min(len(a), len(b)), allowed / step
+    unseen = 1 - (1 - found.level) ** (1 / n)
+    if unseen <= share:
+        return found
+    needed = math.ceil(math.log(1 - found.level) / math.log(1 - share)) if share > 0 else None
     reason = (
         f"all {'pairs' if paired else 'runs'} tie at an evaluation, and up to {100 * unseen:.0f} % may differ by one"
     )
     more = None if needed is None else needed - n
-    return replace(same, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
+    return replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
 
 
 def span_of(run: RunSummary) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from enum import StrEnum
 import numpy as np
 
 from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
-from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
+from levelbench.measure.statistics.compare import RARE, LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
 from levelbench.measure.statistics.intervals import fisher_exact
 from levelbench.measure.statistics.planning import more_runs, settling_error
@@ -46,7 +46,7 @@ NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
 _DRIFTED = "widened by the drift, as one mostly ran before the other"
 _LEAST_SESSIONS = 3
 _UNEQUAL, _HALF_SURE = 1.5, 0.2
-_MOST = 0.7
+_MOST, _HALF = 0.7, 0.5
 """Spreads of two arms are unequal from this ratio on; the p value that is asked of a second test where they are not."""
 _MARGIN, _LEVEL = 0.02, 0.95
 
@@ -234,6 +234,8 @@ def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verd
     if found.trimmed or found.accidents:
         how = f"{found.trimmed} at each end" if found.trimmed else f"{found.accidents} in all"
         said.append(f"outliers trimmed, {how} (with them the ratio is {found.untrimmed:.3g})")
+    if not decide and kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and _hides(found):
+        said.append("false if the faster arm has slow runs of its own: more runs tell")
     if decide and found.without is not None:
         said.append(f"without its accidents the ratio is {found.without:.3g}")
     if decide:
@@ -259,7 +261,20 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
         if found.untrimmed_interval is not None and case.kind(found.untrimmed_interval) is VerdictKind.SAME:
             return False
         return found.moderate or abs(all_runs) > math.log1p(case.margin)
-    return (found.moderate or found.fast) and all_runs / seen < _MOST
+    # Slow runs that mostly the faster arm has may be its own, and then all runs show less of the difference.
+    mostly_own = _slower_by(found) > RARE * min(case.n_a, case.n_b)
+    return ((found.moderate or found.fast) and all_runs / seen < _MOST) or (mostly_own and _hides(found))
+
+
+def _slower_by(found: LogRatio) -> int:
+    """How many more slow runs the faster arm has than the other."""
+    return found.slow_b - found.slow_a if found.ratio < 1.0 else found.slow_a - found.slow_b
+
+
+def _hides(found: LogRatio) -> bool:
+    """Whether slow runs that are left out, more of them in the faster arm, take away half of the difference."""
+    left_out = bool(found.trimmed or found.accidents) and _slower_by(found) > 0
+    return left_out and math.log(found.untrimmed) / math.log(found.ratio) < _HALF
 
 
 def _wider(interval: Interval, bias: float) -> Interval:

@@ -42,7 +42,7 @@ _ACCIDENT = math.log(2.5)
 _GAP = 1.5
 """Accidents lie so many times as far out as any other pair."""
 
-_RARE = 0.0625
+RARE = 0.0625
 """At most so many of the runs may be outliers that are no accidents, unless both sides have some."""
 
 _ON_BOTH_SIDES = 2
@@ -61,7 +61,7 @@ class LogRatio:
     that some of those cut off were no accidents, which take more than 2.5 times as long, and ``fast`` that some took so
     much less. ``accidents`` is how many pairs were left out for one; ``without`` the ratio without them, where they
     were not left out and chance may have put them all at one end. ``untrimmed_interval`` is that of all values, where
-    some were cut off or left out.
+    some were cut off or left out. ``slow_a`` and ``slow_b`` count the outlying slow values of each sample.
     """
 
     ratio: float
@@ -77,6 +77,8 @@ class LogRatio:
     accidents: int = 0
     without: float | None = None
     untrimmed_interval: Interval | None = None
+    slow_a: int = 0
+    slow_b: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _noise(low: int, high: int, moderate: int, n: int) -> bool:
     something else.
     """
     both = min(low, high) >= _ON_BOTH_SIDES
-    return (both or moderate <= _RARE * n) and 2.0 * binomial_cdf(min(low, high), low + high, 0.5) > 0.2
+    return (both or moderate <= RARE * n) and 2.0 * binomial_cdf(min(low, high), low + high, 0.5) > 0.2
 
 
 def log_mean(logs: Vector, cut: int = 0, floor: float = 0.0) -> LogMean:
@@ -240,7 +242,8 @@ def welch_log_ratio(
         dof = sum(parts) ** 2 / (parts[0] ** 2 / (one.n - 1) + parts[1] ** 2 / (other.n - 1))
         whole = _tested(other.mean - one.mean, sum(parts), dof, level, method, (one, other), 0).interval
     untrimmed = exponential(float(logs[1].mean() - logs[0].mean()))
-    return replace(found, untrimmed=untrimmed, moderate=moderate, fast=fast, untrimmed_interval=whole)
+    slow = {"slow_a": counts[0].high, "slow_b": counts[1].high}
+    return replace(found, untrimmed=untrimmed, moderate=moderate, fast=fast, untrimmed_interval=whole, **slow)
 
 
 def paired_log_ratio(
@@ -292,6 +295,8 @@ def paired_log_ratio(
         accidents=accidents,
         without=without,
         untrimmed_interval=whole,
+        slow_a=far.low,
+        slow_b=far.high,
     )
 
 
