@@ -54,8 +54,8 @@ def test_the_loop_that_a_guide_measures_runs_as_it_is_written_and_its_sides_are_
     assert done.stderr.count("target 0.95 reached") == 6
     words = [*python, "compare", "my-digits[lr=0.05]", "my-digits[lr=0.2]"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "my-digits[lr=0.2]/my-digits[lr=0.05]" in done.stdout, done.stdout + done.stderr
-    assert "n = 3 + 3  paired by seed" in done.stdout
+    assert "my-digits[lr=0.2] takes " in done.stdout, done.stdout + done.stderr
+    assert "(n = 3 + 3); paired by seed" in done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
