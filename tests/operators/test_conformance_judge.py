@@ -37,8 +37,8 @@ def test_a_rounding_within_the_tests_own_tolerance_is_right():
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (RIGHT.astype(np.float64), "type float64, float32 expected"),
-        (RIGHT[:1], r"shape \(1, 3\), \(2, 3\) expected"),
+        (RIGHT.astype(np.float64), "type float64, expected float32"),
+        (RIGHT[:1], r"shape \(1, 3\), expected \(2, 3\)"),
         (RIGHT.reshape(3, 2), r"shape \(3, 2\)"),
         (changed(-2.01), r"1 of 6 values differ, first at \(0, 1\): -2.00999"),
         (changed(2.0), r"first at \(0, 1\)"),
@@ -55,7 +55,7 @@ def test_a_planted_fault_is_found_and_said(found, says):
 
 
 def test_a_missing_output_is_found():
-    assert judge(case(), [], [RIGHT], [RIGHT, RIGHT]) == "1 outputs, 2 expected"
+    assert judge(case(), [], [RIGHT], [RIGHT, RIGHT]) == "1 outputs, expected 2"
 
 
 def test_not_a_number_where_it_is_expected_is_right():

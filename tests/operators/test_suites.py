@@ -5,9 +5,8 @@ import pytest
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.operators.benchmark.measuring import input_signatures, output_signatures
-from levelbench.operators.suites import all_reduce_messages, load_suite, make_inputs, node_of, suite_names
-from levelbench.operators.suites.deepbench import subsets_of
-from levelbench.operators.suites.single import parse_problem
+from levelbench.operators.suites.deepbench import all_reduce_messages, load_suite, subsets_of, suite_names
+from levelbench.operators.suites.single import make_inputs, node_of, parse_problem
 
 COUNTS = {
     ("deepbench-gemm", "training"): 160,
@@ -138,12 +137,12 @@ def test_an_optional_input_in_the_middle_may_be_left_out():
     ("words", "says"),
     [
         (("Conv", ["X=1x1x4x4"]), "its inputs are X, W, B (optional)"),
-        (("Conv", ["X=1xax4"]), "is no shape"),
+        (("Conv", ["X=1xax4"]), "is not a shape"),
         (("Conv", ["X"]), "no '='"),
         (("Relu", ["X=4", "X=5"]), "given already"),
         (("Softmax", ["input=4"], [], ["axis=one"]), "is no int"),
         (("Relu", ["X=4:bool"]), "it takes"),
-        (("ReduceSum", ["data=4"], ["axes=a"]), "are no numbers"),
+        (("ReduceSum", ["data=4"], ["axes=a"]), "are not numbers"),
         (("MaxPool", ["X=1x1x4x4"]), "kernel_shape"),
     ],
 )
@@ -173,7 +172,7 @@ def test_a_list_of_one_number_is_a_list():
 
 
 def test_a_fraction_where_whole_numbers_are_wanted_is_refused():
-    with pytest.raises(UsageError, match="no fractions"):
+    with pytest.raises(UsageError, match="not fractions"):
         parse_problem("ReduceSum", ["data=4x4"], ["axes=0.5"])
 
 

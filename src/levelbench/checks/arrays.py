@@ -264,7 +264,7 @@ def compare(
     dtypes: Sequence[np.dtype[Any]] = (),
     slack: Slack | None = None,
 ) -> str | None:
-    """``None`` if correct, else what is wrong. ``dtypes`` are those that ``actual`` may have (default: ``expected``'s)."""
+    """``None`` if correct, else what is wrong. ``dtypes``: those that ``actual`` may have (default: ``expected``'s)."""
     if expected is None or actual is None:
         if (expected is None) == (actual is None):
             return None

@@ -5,7 +5,7 @@ import pytest
 
 from levelbench.errors import MissingError
 from levelbench.measure.caches import Flusher
-from levelbench.operators.benchmark import TrialSettings, measure_problem
+from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
 from levelbench.operators.suites.single import parse_problem
 
 QUICK = {"budget_s": 0.02, "memory_bytes": 2**34}

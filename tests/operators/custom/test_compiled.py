@@ -78,7 +78,7 @@ def test_attributes_of_every_kind_have_their_defaults_and_arrive(operator):
         ({"power": 0.5}, UsageError, "0.5 is no int"),
         ({"mode": 3}, UsageError, "3 is no str"),
         ({"power": -1}, UsageError, "power must not be negative"),
-        ({"power": 2**63}, UsageError, "int of 64 bits"),
+        ({"power": 2**63}, UsageError, "64-bit int"),
         ({"mode": "a\0b"}, UsageError, "is no str"),
         ({"factor": {}}, UsageError, "give an int"),
     ],

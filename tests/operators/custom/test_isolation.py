@@ -47,7 +47,7 @@ def test_a_segfault_is_reported_by_its_signal_and_by_what_ran(compiled_operators
 
 
 def test_an_endless_loop_is_ended_after_its_time(compiled_operators):
-    with pytest.raises(CheckFailedError, match="its forward was not done after 2 s"):
+    with pytest.raises(CheckFailedError, match="its forward did not finish in 2 s"):
         run_isolated(compiled_operators["Endless"], (X,), timeout_s=2.0)
 
 
@@ -116,7 +116,7 @@ def test_a_file_of_several_operators_needs_a_name(written):
 
 def test_a_class_that_is_in_no_file_cannot_be_isolated():
     made = type("Loose", (CustomOperator,), {"forward": lambda self, x: x, "__module__": "nowhere"})
-    with pytest.raises(DefinitionError, match="in no file"):
+    with pytest.raises(DefinitionError, match="not in a file"):
         run_isolated(made, (X,))
 
 

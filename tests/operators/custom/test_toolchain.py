@@ -179,7 +179,7 @@ def test_a_full_disk_is_a_store_error(source, monkeypatch, fake):
 
 def test_a_compiler_that_writes_nothing_is_said(source, fake):
     fake(ASKED + "exit 0\n")
-    with pytest.raises(MissingError, match="wrote no library"):
+    with pytest.raises(MissingError, match="succeeded but wrote no library"):
         compile_source(source(PLAIN % 1))
 
 

@@ -130,7 +130,7 @@ class Sketch:
         """
         names = [each.name if each else "" for each in inputs]
         node = operator_node(op_type, names, [f"{at}" for at in range(outputs)], **attributes)
-        call = Primitive(node, node.to_proto(), self._scope, {})
+        call = Primitive(node, self._scope, {})
         with np.errstate(all="ignore"):
             values = [np.asarray(each) for each in call(*(each.value if each else None for each in inputs))]
         if not all(0 < each.size <= _ELEMENTS and np.abs(each).max() <= MOST**2 for each in values):
