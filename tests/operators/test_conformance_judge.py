@@ -93,7 +93,7 @@ def test_strings_are_compared_as_text():
 
 def test_sequences_are_compared_element_by_element():
     assert judge(case(), [], [[RIGHT]], [[RIGHT.copy()]]) is None
-    assert judge(case(), [], [[RIGHT]], [[RIGHT, RIGHT]]) == "output 0: a sequence of 1, one of 2 expected"
+    assert judge(case(), [], [[RIGHT]], [[RIGHT, RIGHT]]) == "output 0: a sequence of 1, expected 2"
     assert "element 0" in judge(case(), [], [[changed(9)]], [[RIGHT]])
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "errors",
     "growth",
     "is_float",
+    "largest",
     "number",
     "sensitivity",
     "tolerance_for",
@@ -226,6 +227,14 @@ def _ordered(values: Host) -> NDArray[np.uint64]:
     sign = np.uint64(1) << np.uint64(8 * values.dtype.itemsize - 1)
     magnitude = bits & (sign - np.uint64(1))
     return np.where(bits & sign, sign - magnitude, sign + magnitude)
+
+
+def largest(value: Host) -> float:
+    """The largest finite magnitude; 0 for empty arrays, booleans and non-numeric dtypes."""
+    if not (is_float(value.dtype) or value.dtype.kind in "ciu") or not value.size:
+        return 0.0
+    size = np.abs(_wide(value))
+    return float(np.where(np.isfinite(size), size, 0.0).max(initial=0.0))
 
 
 def ulp_distance(actual: ArrayLike, expected: ArrayLike) -> NDArray[np.float64] | None:

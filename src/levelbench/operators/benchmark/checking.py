@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import Correctness, Tolerance, compare_values, errors, is_float, tolerance_for
+from levelbench.checks.arrays import Correctness, Tolerance, compare_values, errors, is_float, largest, tolerance_for
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode, structural
@@ -221,12 +221,10 @@ def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator
 def _judge(node: OperatorNode, what: str, actual: Host, expected: Host, shapes: Shapes, direction: str) -> Correctness:
     if actual.shape != expected.shape:
         return Correctness(f"{what} has shape {actual.shape}, expected {expected.shape}")
-    finite = np.abs(expected[np.isfinite(expected)]) if is_float(expected.dtype) else np.zeros(0)
     tolerance = Tolerance(0.0, 0.0, f"{actual.dtype} is exact")
     if is_float(actual.dtype):
         length = sum_length(node if direction == "forward" else None, shapes)[0]
-        scale = float(finite.max(initial=0.0))
-        tolerance = tolerance_for(actual.dtype, length=length, scale=scale, results=actual.size)
+        tolerance = tolerance_for(actual.dtype, length=length, scale=largest(expected), results=actual.size)
     wrong = compare_values(what, actual, expected, tolerance)
     if actual.dtype.kind not in "biufc" and not is_float(actual.dtype):
         return Correctness(wrong or "", str(tolerance))
@@ -237,9 +235,9 @@ def _judge(node: OperatorNode, what: str, actual: Host, expected: Host, shapes: 
 
 def _largest(found: Sequence[Correctness]) -> dict[str, float | None]:
     """The largest of each error over all comparisons."""
-    largest: dict[str, float | None] = {}
+    most: dict[str, float | None] = {}
     for each in found:
         for name, value in each.errors.items():
-            before = largest.get(name)
-            largest[name] = value if before is None else before if value is None else max(before, value)
-    return largest
+            before = most.get(name)
+            most[name] = value if before is None else before if value is None else max(before, value)
+    return most

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
+from levelbench.checks.arrays import Host, compare, is_float, largest, tolerance_for
 from levelbench.checks.findings import Finding, Report, failed, findings_of, not_tried, noted, passed
 from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
 from levelbench.operators.contract import Array, Function, OperatorBackend
@@ -303,8 +303,7 @@ def _gradient_in_float32(setting: _Setting, inputs: Inputs, _: np.random.Generat
             return
         # Terms cancel in a backward's sums, so the tolerance is relative to the largest gradient, and at least to 1.
         length = max((each.size for each in narrow if each is not None), default=1)
-        size = np.abs(second.astype(np.float64))
-        scale = 4 * float(np.where(np.isfinite(size), size, 0).max(initial=1.0))
+        scale = 4 * max(1.0, largest(second))
         tolerance = tolerance_for(first.dtype, length=length, scale=scale)
         if fault := compare(f"the gradient of {name}", first, second, tolerance, dtypes=(first.dtype,)):
             yield failed(f"differs from float64: {fault}", case=describe(narrow))

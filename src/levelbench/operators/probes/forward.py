@@ -18,6 +18,7 @@ from levelbench.checks.arrays import (
     difference,
     errors,
     is_float,
+    largest,
     sensitivity,
     tolerance_for,
     ulp_distance,
@@ -178,23 +179,16 @@ def fault_of(
     )
 
 
-def _largest(value: Host) -> float:
-    """The largest finite magnitude; 0 for dtypes other than real or complex floating-point."""
-    if not is_float(value.dtype) and value.dtype.kind not in "c":
-        return 0.0
-    size = np.abs(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64))
-    return float(np.where(np.isfinite(size), size, 0.0).max(initial=0.0))
-
-
 def _scale(inputs: Sequence[Host | None], wanted: Host, fixed: frozenset[int]) -> float:
     """The size of the numbers that an output is computed from: the largest expected value or input.
 
     Inputs count up to 8 times the largest expected value: 1 + erf(x) may be computed from numbers as large as 1, but
     large inputs do not excuse errors in a far smaller result.
     """
-    largest = _largest(wanted)
-    given = max((_largest(each) for at, each in enumerate(inputs) if each is not None and at not in fixed), default=0.0)
-    return max(largest, min(given, _INTERMEDIATE * largest))
+    size = largest(wanted)
+    free = [each for at, each in enumerate(inputs) if each is not None and at not in fixed]
+    given = max((largest(each) for each in free if each.dtype.kind not in "iu"), default=0.0)
+    return max(size, min(given, _INTERMEDIATE * size))
 
 
 def _slack(
@@ -313,15 +307,15 @@ class Repeatability:
         """The largest variance, and its output and index."""
         most, where = 0.0, "nowhere"
         for at, each in enumerate(self.variance):
-            if each is not None and each.size and (largest := float(np.nan_to_num(each, nan=np.inf).max())) > most:
+            if each is not None and each.size and (found := float(np.nan_to_num(each, nan=np.inf).max())) > most:
                 index = np.unravel_index(int(np.argmax(np.nan_to_num(each, nan=np.inf))), each.shape)
-                most, where = largest, f"output {at}, index {tuple(int(i) for i in index)}"
+                most, where = found, f"output {at}, index {tuple(int(i) for i in index)}"
         return most, where
 
     def to_dict(self) -> dict[str, Any]:
         """The measurement as JSON types, with only the largest variance of each output."""
-        largest = [None if each is None else float(each.max(initial=0.0)) for each in self.variance]
-        return {"runs": self.runs, "identical": self.identical, "ulp": self.ulp, "largest_variance": largest}
+        most = [None if each is None else float(each.max(initial=0.0)) for each in self.variance]
+        return {"runs": self.runs, "identical": self.identical, "ulp": self.ulp, "largest_variance": most}
 
 
 def repeatability(

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
+from levelbench.checks.arrays import Host, compare, is_float, largest, tolerance_for
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.operators.contract import Array, DType
 from levelbench.operators.probes.forward import sum_length
@@ -106,11 +106,7 @@ def differs(
     for at, (first, second) in enumerate(zip(found, base, strict=True)):
         if second is None:
             continue
-        scale = 0.0
-        if is_float(second.dtype):
-            wide = np.abs(second.astype(np.float64))
-            scale = float(np.where(np.isfinite(wide), wide, 0).max(initial=0.0))
-        tolerance = tolerance_for(second.dtype, length=length, scale=scale, results=second.size)
+        tolerance = tolerance_for(second.dtype, length=length, scale=largest(second), results=second.size)
         if fault := compare(subject.output_name(at), first, second, tolerance):
             return fault
     return None
