@@ -86,7 +86,7 @@ def test_external_data_that_are_elsewhere_or_too_short_are_refused(folder, entri
 def test_a_shape_is_looked_at_before_as_much_is_read(folder):
     model = referring(location="data")
     model.graph.initializer[0].dims[:] = [2**38]
-    with pytest.raises(DefinitionError, match="its tensors take 1,099,511,627,776 bytes, this machine has"):
+    with pytest.raises(DefinitionError, match="its tensors take 1,099,511,627,776 bytes, but this machine has"):
         load(write(folder / "model.onnx", model))
 
 
