@@ -26,7 +26,7 @@ def changed(value, at=(0, 1)):
     return other
 
 
-def test_what_is_expected_is_right():
+def test_expected_outputs_are_right():
     assert fault(RIGHT.copy()) is None
 
 
@@ -50,7 +50,7 @@ def test_a_rounding_within_the_tests_own_tolerance_is_right():
         (None, "a NoneType where a tensor is expected"),
     ],
 )
-def test_a_planted_fault_is_found_and_said(found, says):
+def test_a_planted_fault_is_found_and_described(found, says):
     assert re.search(says, fault(found))
 
 
@@ -58,11 +58,11 @@ def test_a_missing_output_is_found():
     assert judge(case(), [], [RIGHT], [RIGHT, RIGHT]) == "1 outputs, expected 2"
 
 
-def test_not_a_number_where_it_is_expected_is_right():
+def test_an_expected_nan_is_right():
     assert fault(changed(np.nan), changed(np.nan)) is None
 
 
-def test_infinity_of_the_other_sign_is_wrong():
+def test_infinity_of_the_wrong_sign_is_wrong():
     assert fault(changed(-np.inf), changed(np.inf)) is not None
 
 
@@ -75,7 +75,7 @@ def test_a_boolean_that_is_flipped_is_wrong():
 
 
 @pytest.mark.parametrize(("dtype", "epsilon"), [(np.float16, 2.0**-10), (ml_dtypes.bfloat16, 2.0**-7)])
-def test_half_precisions_get_a_few_roundings_and_no_more(dtype, epsilon):
+def test_half_precisions_get_a_few_roundings(dtype, epsilon):
     right = RIGHT.astype(dtype)
     assert fault((RIGHT * (1 + epsilon)).astype(dtype), right) is None
     assert fault((RIGHT * (1 + 32 * epsilon)).astype(dtype), right) is not None
@@ -114,15 +114,15 @@ def test_a_draw_need_not_be_the_expected_draw():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 1.0])
-def test_a_draw_of_another_probability_is_wrong(share):
+def test_draws_with_the_wrong_probability_are_wrong(share):
     assert "ones where 300" in bernoulli((np.random.default_rng(1).random(1000) < share).astype(float))
 
 
-def test_a_draw_is_of_zeros_and_ones():
+def test_draws_are_zeros_and_ones():
     assert bernoulli(P) == "values other than 0 and 1"
 
 
-def test_what_cannot_be_drawn_is_not_drawn():
+def test_impossible_draws_are_wrong():
     assert bernoulli(np.array([1.0, 0.0]), np.array([0.0, 0.0])) == "a draw that has probability 0"
 
 
@@ -138,7 +138,7 @@ def test_a_dropout_scales_what_it_keeps():
     assert "neither 0 nor" in dropout(np.where(mask, x, 0), mask, x)
 
 
-def test_a_dropout_keeps_the_share_it_promises():
+def test_a_dropout_keeps_the_right_share():
     x = np.ones(1000)
     mask = np.random.default_rng(1).random(1000) < 0.7
     assert "ones where 500" in dropout(np.where(mask, x * 2, 0), mask, x)

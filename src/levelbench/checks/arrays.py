@@ -21,25 +21,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from levelbench.errors import UsageError
 
-__all__ = [
-    "Correctness",
-    "Errors",
-    "Host",
-    "Tolerance",
-    "compare",
-    "compare_values",
-    "difference",
-    "errors",
-    "growth",
-    "is_float",
-    "largest",
-    "number",
-    "sensitivity",
-    "tolerance_for",
-    "ulp_distance",
-    "unit_roundoff",
-]
-
 Host = NDArray[Any]
 """An array on the host, of any dtype."""
 

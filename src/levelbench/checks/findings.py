@@ -9,22 +9,6 @@ from typing import Any, Literal
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UnsupportedError
 from levelbench.records.schema import fault
 
-__all__ = [
-    "EndProbe",
-    "Finding",
-    "Probe",
-    "Report",
-    "exit_code",
-    "failed",
-    "findings_of",
-    "merged",
-    "not_tried",
-    "noted",
-    "passed",
-    "reports_to_dict",
-    "run_probes",
-]
-
 Status = Literal["passed", "failed", "noted", "not tried"]
 
 NOTHING_CHECKED = 4

@@ -28,8 +28,6 @@ from levelbench import errors
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.measure.forking import die_with_parent
 
-__all__ = ["JsonLine", "Say", "run_isolated", "signal_name"]
-
 JsonLine = dict[str, Any]
 Say = Callable[[JsonLine], None]
 

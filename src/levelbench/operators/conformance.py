@@ -24,8 +24,6 @@ from levelbench.errors import UnknownNameError, UnsupportedError
 from levelbench.operators.contract import DType, OperatorBackend, Value
 from levelbench.operators.frameworks import open_framework
 
-__all__ = ["NodeTestCounts", "Result", "collect_cases", "judge", "run_conformance", "tally", "tolerances", "try_case"]
-
 
 @dataclass(frozen=True, eq=False)
 class NodeTest:

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from levelbench.measure.ceilings import GemmMaker
     from levelbench.operators.node import OperatorNode
 
-__all__ = [
-    "Array",
-    "DType",
-    "Framework",
-    "Function",
-    "Operator",
-    "OperatorBackend",
-    "Pullback",
-    "Value",
-    "as_tuple",
-    "known_upstream",
-]
-
 Array = Any
 """A framework's own array. Opaque here: a numpy.ndarray, a torch.Tensor, a jax.Array, ..."""
 

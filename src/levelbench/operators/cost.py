@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Cost", "Signature", "cost_of"]
-
 Shape = tuple[int, ...]
 
 

@@ -6,8 +6,6 @@ from levelbench import plugins
 from levelbench.errors import DefinitionError
 from levelbench.operators.contract import Framework, OperatorBackend
 
-__all__ = ["load_framework", "open_framework"]
-
 
 def load_framework(name: str) -> Framework:
     """The framework of that name, not opened; ``UnknownNameError`` or ``DefinitionError`` if there is none."""

@@ -16,19 +16,6 @@ from onnx import defs, helper, numpy_helper
 
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "CUSTOM_DOMAIN",
-    "DEFAULT_OPSET",
-    "IR_VERSION",
-    "OPSETS",
-    "AttributeValue",
-    "OperatorNode",
-    "in_range",
-    "operator_node",
-    "structural",
-]
-
-
 DEFAULT_OPSET = 21
 IR_VERSION = 10
 OPSETS = range(13, 29)

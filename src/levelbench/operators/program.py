@@ -19,24 +19,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import OperatorBackend, Value
 from levelbench.operators.node import OPSETS, OperatorNode, in_range, structural
 
-__all__ = [
-    "Call",
-    "Graph",
-    "Primitive",
-    "Program",
-    "Scope",
-    "body",
-    "constants_of",
-    "functions_of",
-    "has_body",
-    "imports_of",
-    "instantiate",
-    "reads",
-    "resolve",
-    "takes_values",
-    "types_of",
-]
-
 
 def has_body(node: OperatorNode) -> bool:
     """Whether ONNX defines the operator by simpler ones."""
@@ -439,6 +421,7 @@ class Instruction:
         self._call = resolve(node, proto, scope, constants)
 
     def __call__(self, values: Values) -> None:
+        """Run the node: reads its inputs from ``values`` and writes its outputs there."""
         arguments = [values[name] if name else None for name in self.inputs]
         found = self._call(values, *arguments) if self._subgraphs else self._call(*arguments)
         # An operator may return more outputs than the node names, or omit trailing optional ones.

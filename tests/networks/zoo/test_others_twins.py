@@ -250,7 +250,7 @@ def test_the_memory_network_equals_its_twin():
     assert_twins(network, twin, sizes={"sentences": 5})
 
 
-def test_padding_of_a_sentence_counts_for_nothing_in_the_memory_network():
+def test_padding_is_ignored_by_the_memory_network():
     network = zoo.build("memnet")
     story, question = network.make_inputs(2).values()
     story[:, :, 6:] = 0

@@ -24,7 +24,7 @@ def residual(t, x, name, stride, bottleneck, strided):
 
 
 @pytest.mark.parametrize(("name", "strided"), [("resnet18", 1), ("resnet50", 2), ("resnet50-v1", 1)])
-def test_a_resnet_equals_its_twin_with_the_strides_where_its_version_has_them(name, strided):
+def test_a_resnet_equals_its_twin_with_the_strides_of_its_version(name, strided):
     depth = int(name[6:8])
 
     def forward(t, x):

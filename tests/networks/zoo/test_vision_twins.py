@@ -21,7 +21,7 @@ TABLE = (
 )
 
 
-def test_lenet5_connects_its_maps_by_the_papers_table():
+def test_lenet5_connects_its_maps_as_in_the_papers_table():
     seen = [[at for at, row in enumerate(TABLE) if row[column] == "X"] for column in range(16)]
     # A map's weights begin with the first of its neighbours, which is not the lowest where they wrap around.
     first = [*range(6), *range(6), *range(3), 0]

@@ -61,14 +61,14 @@ def test_gradients_of_a_part_are_those_of_the_whole(whole, reference):
             np.testing.assert_allclose(found[at], select(gradients[at], part.inputs[at]), rtol=1e-9, atol=1e-9)
 
 
-def test_a_part_says_what_it_leaves_out(whole, reference):
+def test_a_part_states_what_it_leaves_out(whole, reference):
     node, inputs = whole
     (output,) = reference(node).forward(*inputs)
     (part,) = divided(node, inputs, output, "forward", 0.02)
     assert " of " in part.said
 
 
-def test_what_is_cheap_is_compared_whole(whole, reference):
+def test_cheap_results_are_compared_completely(whole, reference):
     node, inputs = whole
     (output,) = reference(node).forward(*inputs)
     (part,) = parts_of(node, [each.shape for each in inputs], output.shape, 1000.0)
@@ -76,13 +76,13 @@ def test_what_is_cheap_is_compared_whole(whole, reference):
     assert part.said == "whole"
 
 
-def test_the_first_and_the_last_row_are_always_among_them():
+def test_the_first_and_the_last_row_are_always_included():
     node = operator_node("Gemm", ["A", "B"])
     (part,) = parts_of(node, [(1000, 8), (8, 1000)], (1000, 1000), 1e4 * checking.LIMIT_FLOPS)
     assert {0, 999} <= set(part.output[-2].tolist())
 
 
-def test_an_operator_without_a_rule_is_compared_whole():
+def test_an_operator_without_a_rule_is_compared_completely():
     node = operator_node("Relu", ["X"])
     (part,) = parts_of(node, [(10, 10)], (10, 10), math.inf)
     assert part.whole

@@ -29,7 +29,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Correctness, Host
-from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
+from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
@@ -53,6 +53,7 @@ from levelbench.networks.benchmark.reference import (
 )
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
 from levelbench.networks.network import Network, read_inputs
+from levelbench.operators.benchmark.measuring import Skipped, failure
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
@@ -65,7 +66,7 @@ from levelbench.records.networks import (
     ProfileShares,
 )
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.schema import Measurement, Samples, redact
+from levelbench.records.schema import Measurement, Samples
 
 _MOST = 50_000
 _FEW = 6
@@ -364,12 +365,6 @@ Record = Callable[[NetworkEvent], None]
 _MEMORY_SHARE = 0.8
 _COPIES = {"forward": 3, "backward": 5}
 """Copies of the parameters: as drawn, the executor's, and a compiler's; for training also gradients and temporaries."""
-# How PyTorch, JAX and ONNX Runtime report it.
-_OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory", "not enough memory")
-
-
-class _Skipped(Exception):
-    """The network does not fit; the message is the reason."""
 
 
 def measure_network(
@@ -385,19 +380,8 @@ def measure_network(
     """
     try:
         return _measured(specification, reference, record, on_stage, open_backend)
-    except _Skipped as reason:
-        return NetworkOutcome("skipped", str(reason))
-    except UnsupportedError as error:
-        return NetworkOutcome("unsupported", error.found)
-    except MissingError:
-        raise
-    except MemoryError:
-        return NetworkOutcome("skipped", "it ran out of memory")
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one arm must not end the others
-        text = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
-        if any(sign in text for sign in _OUT_OF_MEMORY):
-            return NetworkOutcome("skipped", "it ran out of the device's memory")
-        return NetworkOutcome("failed", next(iter(text.splitlines()), "")[:300])
+        return NetworkOutcome(*failure(error))
 
 
 def _measured(
@@ -465,7 +449,7 @@ def _check_fit(known: Known, specification: NetworkSpecification) -> None:
     held = (known.facts.parameter_bytes or 0) * _COPIES[specification.direction]
     left = memory_left_bytes()
     if left is not None and held > _MEMORY_SHARE * left:
-        raise _Skipped(f"needs about {held / 2**30:.1f} GiB for parameters, but {left / 2**30:.1f} GiB are left")
+        raise Skipped(f"needs about {held / 2**30:.1f} GiB for parameters, but {left / 2**30:.1f} GiB are left")
 
 
 OnStage = Callable[[Path, str, NetworkOutcome | None], None]

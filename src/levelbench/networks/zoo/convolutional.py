@@ -9,6 +9,7 @@ paper's shrinks it in the first 1x1 convolution (``resnet50-v1``), which is chea
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from levelbench.errors import DefinitionError
@@ -325,12 +326,17 @@ def resnet(depth: int, version: Version = "1.5", *, classes: int = 1000, size: i
 def resnet_stages(g: ImageBuilder, x: str, depth: int, version: Version = "1.5") -> str:
     """The four stages; all except the first halve the image and double the channels inside a block."""
     width = g.shape(x)[0]
-    for stage, blocks in enumerate(_RESIDUAL_DEPTHS[depth]):
-        for at in range(blocks):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                x = _block(g, x, width * 2**stage, stride, depth >= 50, version)
+    for stage, _, stride in _blocks(g, _RESIDUAL_DEPTHS[depth]):
+        x = _block(g, x, width * 2**stage, stride, depth >= 50, version)
     return x
+
+
+def _blocks(g: ImageBuilder, counts: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Stage, number and stride of each block, with its scope active; stages after the first begin with stride 2."""
+    for stage, count in enumerate(counts):
+        for at in range(count):
+            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
+                yield stage, at, 2 if stage and not at else 1
 
 
 def _block(g: ImageBuilder, x: str, channels: int, stride: int, bottleneck: bool, version: Version) -> str:
@@ -360,11 +366,8 @@ def preactivation(depth: int, *, classes: int = 1000, size: int = 224, width: in
     g = ImageBuilder(f"preresnet{depth}")
     x = g.conv(g.image(3, size), width, 7, name="conv1", stride=2, padding=3)
     x = g.max_pool(g.relu(g.batch_norm(x, name="bn1")), 3, 2, padding=1)
-    for stage, blocks in enumerate(_RESIDUAL_DEPTHS[depth]):
-        for at in range(blocks):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                x = _preactivated(g, x, width * 2**stage, stride, depth >= 50, activated=not stage and not at)
+    for stage, at, stride in _blocks(g, _RESIDUAL_DEPTHS[depth]):
+        x = _preactivated(g, x, width * 2**stage, stride, depth >= 50, activated=not stage and not at)
     x = g.relu(g.batch_norm(x, name="norm"))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(g.shape(x)[0])), "logits")
     return g.build()
@@ -395,13 +398,11 @@ def cifar_resnet(depth: int, *, classes: int = 10, size: int = 32) -> Network:
         raise DefinitionError(f"a CIFAR ResNet of {depth} layers", "only 6n + 2 are possible", "use 20 or 56, say")
     g = ImageBuilder(f"resnet{depth}")
     x = g.relu(g.batch_norm(g.conv(g.image(3, size), 16, 3, name="conv1", padding=1), name="bn1"))
-    for stage, channels in enumerate((16, 32, 64)):
-        for at in range((depth - 2) // 6):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                y = g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv1", stride=stride, padding=1), name="bn1"))
-                y = g.batch_norm(g.conv(y, channels, 3, name="conv2", padding=1), name="bn2")
-                x = g.relu(g.add(y, _halved(g, x) if stride > 1 else x))
+    for stage, _, stride in _blocks(g, [(depth - 2) // 6] * 3):
+        channels = 16 * 2**stage
+        y = g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv1", stride=stride, padding=1), name="bn1"))
+        y = g.batch_norm(g.conv(y, channels, 3, name="conv2", padding=1), name="bn2")
+        x = g.relu(g.add(y, _halved(g, x) if stride > 1 else x))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(64)), "logits")
     return g.build()
 
@@ -424,15 +425,13 @@ def wide_resnet(
         raise DefinitionError(f"a wide ResNet of {depth} layers", "only 6n + 4 are possible", "use 16 or 28, say")
     g = ImageBuilder(f"wideresnet{depth}-{widening}")
     x = g.conv(g.image(3, size), 16, 3, name="conv1", padding=1)
-    for stage, channels in enumerate((16 * widening, 32 * widening, 64 * widening)):
-        for at in range((depth - 4) // 6):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                y = g.relu(g.batch_norm(x, name="bn1"))
-                shortcut = x if g.shape(x)[0] == channels else g.conv(y, channels, 1, name="shortcut", stride=stride)
-                y = g.conv(y, channels, 3, name="conv1", stride=stride, padding=1)
-                y = g.dropout(g.relu(g.batch_norm(y, name="bn2")), dropout)
-                x = g.add(g.conv(y, channels, 3, name="conv2", padding=1), shortcut)
+    for stage, _, stride in _blocks(g, [(depth - 4) // 6] * 3):
+        channels = 16 * widening * 2**stage
+        y = g.relu(g.batch_norm(x, name="bn1"))
+        shortcut = x if g.shape(x)[0] == channels else g.conv(y, channels, 1, name="shortcut", stride=stride)
+        y = g.conv(y, channels, 3, name="conv1", stride=stride, padding=1)
+        y = g.dropout(g.relu(g.batch_norm(y, name="bn2")), dropout)
+        x = g.add(g.conv(y, channels, 3, name="conv2", padding=1), shortcut)
     x = g.relu(g.batch_norm(x, name="norm"))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(64 * widening)), "logits")
     return g.build()

@@ -21,9 +21,6 @@ from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import sum_length
 
-__all__ = ["LIMIT_FLOPS", "Part", "check", "parts_of"]
-
-
 LIMIT_FLOPS = 1e9
 """About how many operations the reference of one problem may take."""
 

@@ -114,7 +114,7 @@ _COPIES = 3
 _TOO_SLOW = 4.0
 """A call that would take this many budgets at the framework's measured pace is not even tried."""
 # How PyTorch, JAX and ONNX Runtime report it.
-_OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory")
+_OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory", "not enough memory")
 _FEW = 6
 _OVERRUN = 3.0
 
@@ -138,8 +138,24 @@ class TrialSettings:
     on_host: bool = False
 
 
-class _Skipped(Exception):
-    """The problem does not fit; the message is the reason."""
+class Skipped(Exception):
+    """The problem or network does not fit; the message is the reason."""
+
+
+def failure(error: Exception) -> tuple[Literal["skipped", "unsupported", "failed"], str]:
+    """The status and reason of a measurement that raised ``error``; ``MissingError`` is raised again."""
+    if isinstance(error, MissingError):
+        raise error
+    if isinstance(error, Skipped):
+        return "skipped", str(error)
+    if isinstance(error, UnsupportedError):
+        return "unsupported", error.found
+    if isinstance(error, MemoryError):
+        return "skipped", "it ran out of memory"
+    text = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
+    if any(sign in text for sign in _OUT_OF_MEMORY):
+        return "skipped", "it ran out of the device's memory"
+    return "failed", next(iter(text.splitlines()), "")[:300]
 
 
 def measure_problem(
@@ -167,19 +183,8 @@ def measure_problem(
         first_s = trial.first(limits.budget_s)
         finding = check(node, trial.results(), forward.flops, reference)
         taken = trial.sample()
-    except _Skipped as reason:
-        return Case(index, "skipped", str(reason), cost.flops, cost.bytes), []
-    except UnsupportedError as error:
-        return Case(index, "unsupported", error.found, cost.flops, cost.bytes), []
-    except MissingError:
-        raise
-    except MemoryError:
-        return Case(index, "skipped", "it ran out of memory", cost.flops, cost.bytes), []
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one problem must not end the others
-        text = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
-        if any(sign in text for sign in _OUT_OF_MEMORY):
-            return Case(index, "skipped", "it ran out of the device's memory", cost.flops, cost.bytes), []
-        return Case(index, "failed", text.splitlines()[0][:300], cost.flops, cost.bytes), []
+        return Case(index, *failure(error), cost.flops, cost.bytes), []
     case = Case(
         index,
         "wrong" if finding.wrong else "measured",
@@ -202,12 +207,12 @@ def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
     wanted = _COPIES * sum(each.bytes for each in known if each is not None)
     left = memory_left_bytes() if limits.memory_bytes is None else limits.memory_bytes
     if left is not None and wanted > _MEMORY_SHARE * left:
-        raise _Skipped(f"needs about {wanted / 2**30:.1f} GiB, but {left / 2**30:.1f} GiB are left")
+        raise Skipped(f"needs about {wanted / 2**30:.1f} GiB, but {left / 2**30:.1f} GiB are left")
     if cost.flops and limits.pace_flop_s:
         least_s = cost.flops / limits.pace_flop_s
         if least_s > _TOO_SLOW * limits.budget_s:
             rate = f"{limits.pace_flop_s / 1e9:.3g} GFLOP/s of its matrix product"
-            raise _Skipped(f"a call would take about {least_s:.2g} s at the {rate}; budget {limits.budget_s:g} s")
+            raise Skipped(f"a call would take about {least_s:.2g} s at the {rate}; budget {limits.budget_s:g} s")
 
 
 class _Trial:
@@ -252,7 +257,7 @@ class _Trial:
             self._finished()
             again_s = (self._clock.now_ns() - before_ns) * 1e-9
             if again_s > budget_s:
-                raise _Skipped(f"a call takes {again_s:.2g} s, more than the budget of {budget_s:g} s")
+                raise Skipped(f"a call takes {again_s:.2g} s, more than the budget of {budget_s:g} s")
         return self._first_s
 
     def results(self) -> Results:

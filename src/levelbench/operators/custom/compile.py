@@ -24,9 +24,6 @@ from typing import Final
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UnsupportedError, UsageError
 
-__all__ = ["INCLUDE", "cache_folder", "command_of", "compile_source", "compiler", "dependencies", "identity", "refusal"]
-
-
 INCLUDE: Final = Path(__file__).parent / "include"
 """The folder of ``levelbench.h``."""
 

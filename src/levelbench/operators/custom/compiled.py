@@ -38,28 +38,6 @@ from levelbench.operators.custom.definition import (
     spec_of,
 )
 
-__all__ = [
-    "ABI",
-    "CPU",
-    "CUDA",
-    "CompiledCall",
-    "CompiledOperator",
-    "DataType",
-    "Device",
-    "Library",
-    "NativeCall",
-    "NativeTensor",
-    "Pool",
-    "RawAttribute",
-    "address_of",
-    "check",
-    "data_type",
-    "dtype_of",
-    "expect",
-    "failure_of",
-]
-
-
 ABI: Final = 1
 """The version of the functions that ``levelbench.h`` defines."""
 

@@ -20,27 +20,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.operators.contract import Array
-from levelbench.operators.cost import Cost
+from levelbench.operators.cost import Cost as Cost
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
-
-__all__ = [
-    "Attribute",
-    "Cost",
-    "CustomOperator",
-    "Spec",
-    "as_array",
-    "count_inputs",
-    "create",
-    "differentiable",
-    "find",
-    "infer_outputs",
-    "names",
-    "namespace",
-    "node_of",
-    "register",
-    "spec_of",
-]
-
 
 Attribute = int | float | str | list[int] | list[float] | list[str]
 """The value of an attribute: what an ONNX node can hold."""

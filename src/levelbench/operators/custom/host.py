@@ -19,13 +19,11 @@ from levelbench.operators.custom.definition import (
     CustomOperator,
     Spec,
     as_array,
-    count_inputs,
     differentiable,
     infer_outputs,
     spec_of,
 )
-
-__all__ = ["as_tuple", "backward", "count_inputs", "forward", "need_backward", "need_outputs"]
+from levelbench.operators.custom.definition import count_inputs as count_inputs
 
 
 def need_backward(operator: CustomOperator) -> None:

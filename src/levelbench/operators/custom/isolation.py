@@ -33,8 +33,6 @@ from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import Attribute, CustomOperator
 from levelbench.operators.custom.library import load_file
 
-__all__ = ["Isolated", "answer", "read_arrays", "run_isolated", "write_arrays"]
-
 Described = Mapping[str, Any]
 """The file, dtype and shape of an array, as JSON."""
 

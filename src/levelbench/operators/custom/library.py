@@ -23,8 +23,6 @@ from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledOperator, Library
 from levelbench.operators.custom.definition import Attribute, CustomOperator, register
 
-__all__ = ["SUFFIXES", "classes_of", "compiled", "cuda_class", "load_file"]
-
 
 def classes_of(library: Library) -> list[type[CompiledOperator]]:
     """One class per operator of the file."""

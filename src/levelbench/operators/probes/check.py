@@ -32,8 +32,6 @@ from levelbench.operators.probes.subject import (
     widened,
 )
 
-__all__ = ["CHECKS", "DTYPES", "check_operator"]
-
 DTYPES = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),

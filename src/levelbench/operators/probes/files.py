@@ -31,8 +31,6 @@ from levelbench.operators.probes.check import DTYPES, check_operator
 from levelbench.operators.probes.forward import Oracle
 from levelbench.operators.probes.subject import Checkable, HostOperator, Inputs, attempt, subject_of
 
-__all__ = ["Request", "check_isolated", "names_isolated"]
-
 _MOST_EXAMPLES = 6
 
 

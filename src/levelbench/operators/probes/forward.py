@@ -29,18 +29,6 @@ from levelbench.operators.contract import Array, DType, OperatorBackend
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.probes.subject import Checkable, HostOperator, attempt, subject_of, widened
 
-__all__ = [
-    "Expected",
-    "Oracle",
-    "Repeatability",
-    "check_forward",
-    "fault_of",
-    "judge_outputs",
-    "repeatability",
-    "sum_length",
-]
-
-
 _INTERMEDIATE = 8.0
 
 

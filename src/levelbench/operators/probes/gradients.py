@@ -30,8 +30,6 @@ from levelbench.operators.probes.slopes import (
 )
 from levelbench.operators.probes.subject import Checkable, HostOperator, attempt, replaced, subject_of
 
-__all__ = ["check_gradient", "examine_gradient"]
-
 
 def check_gradient(
     operator: Checkable,

@@ -22,9 +22,6 @@ from levelbench.operators.contract import Array, DType
 from levelbench.operators.probes.forward import sum_length
 from levelbench.operators.probes.subject import HostOperator, Inputs, attempt
 
-__all__ = ["aliasing", "differs", "inputs_left_alone", "strides", "summed", "written"]
-
-
 _GUARD_BYTES = 256
 _GUARD = 0xA7
 _ALIGNMENT = 64

@@ -22,21 +22,6 @@ from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.operators.probes.subject import HostOperator, attempt, replaced, widened
 
-__all__ = [
-    "AT_A_KINK",
-    "Differentiable",
-    "GradientReport",
-    "InputGradient",
-    "Slopes",
-    "best_line",
-    "check_kinks",
-    "line",
-    "make_probe",
-    "noise",
-    "precision_of",
-]
-
-
 Flat = NDArray[np.float64]
 Evaluate = Callable[[Host], Flat]
 """All floating-point outputs as one float64 vector, as a function of one input."""

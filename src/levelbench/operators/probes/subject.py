@@ -23,21 +23,6 @@ from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
 from levelbench.operators.contract import Array, Function, Operator, OperatorBackend, as_tuple
 from levelbench.operators.node import OperatorNode, structural
 
-__all__ = [
-    "HostOperator",
-    "Inputs",
-    "attempt",
-    "describe",
-    "long_inputs",
-    "other_shapes",
-    "other_values",
-    "replaced",
-    "special_values",
-    "subject_of",
-    "widened",
-]
-
-
 Values = tuple[Host | None, ...]
 Checkable = Any
 """What can be checked: an :class:`Operator`, a custom operator or its class, a function, a :class:`HostOperator`."""

@@ -16,8 +16,6 @@ from levelbench.errors import UnknownNameError, UsageError
 from levelbench.operators.node import DEFAULT_OPSET
 from levelbench.records.benchmarks import Problem, Tensor
 
-__all__ = ["SUBSETS", "AllReduceMessage", "all_reduce_messages", "load_suite", "subsets_of", "suite_names"]
-
 _FOLDER = Path(__file__).parent / "deepbench"
 SUBSETS = ("training", "inference-server", "inference-device")
 _FILES = {"gemm": "gemm", "conv": "conv", "rnn": "rnn", "sparse": "sparse_gemm"}

@@ -21,9 +21,6 @@ from levelbench.operators.contract import DType
 from levelbench.operators.node import DEFAULT_OPSET, AttributeValue, OperatorNode, operator_node
 from levelbench.records.benchmarks import Fill, Problem, Tensor
 
-__all__ = ["FLOATS", "dtype_of", "make_inputs", "node_of", "parse_problem", "tensor_bytes"]
-
-
 FLOATS = ("float32", "float64", "bfloat16", "float16")
 """The dtypes that a suite can be measured in."""
 
