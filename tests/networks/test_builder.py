@@ -1,4 +1,4 @@
-"""What a builder makes is checked ONNX; what cannot be is refused with a reason."""
+"""Builders make checked ONNX; impossible networks are refused with the reason."""
 
 import numpy as np
 import onnx

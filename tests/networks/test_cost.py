@@ -1,4 +1,4 @@
-"""Costs of networks: counted by hand where they are small, and by PyTorch's own counter where they are not."""
+"""Costs of networks: counted by hand for small ones, and by PyTorch's own counter for others."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ F32 = 4
 
 
 def mlp():
-    """4 to 5 with ReLU, to 3."""
+    """A perceptron with 4 inputs, 5 hidden units with ReLU, and 3 outputs."""
     g = GraphBuilder("mlp")
     x = g.input("x", ("batch", 4))
     for at, (inputs, outputs) in enumerate(((4, 5), (5, 3))):
@@ -38,7 +38,7 @@ def test_activations_are_what_nodes_make():
 
 
 def test_the_peak_is_the_inputs_plus_what_is_alive_at_once():
-    # The ReLU: its input and its output beside the network's input.
+    # At the ReLU: its input, its output and the network's input.
     assert network_cost(mlp(), batch=2).peak_activation_bytes == F32 * 2 * (4 + 5 + 5)
 
 
@@ -66,7 +66,7 @@ def test_costs_are_given_by_node_and_add_up():
 
 
 def build(nodes, width=8):
-    """Nodes of one output each, from x to y, of (batch, width)."""
+    """Nodes with one output each, from x to y, of shape (batch, width)."""
     g = GraphBuilder("chain")
     x = g.input("x", ("batch", width))
     for op_type, *others in nodes:
@@ -142,7 +142,7 @@ def test_a_derivative_reads_the_input_the_output_both_or_neither(op_type, kept):
     g = GraphBuilder("kept")
     x = g.input("x", ("batch", 8))
     weight = g.parameter("w", (8,), Draw("normal", 1.0))
-    # An addition before and after, which keeps nothing itself.
+    # With an addition before and after, which itself keeps nothing.
     made = g.node(op_type, g.node("Add", x, weight))
     g.output(g.node("Add", made, weight), "y")
     expected = {"output": 1, "input": 1, "both": 2, "": 0}[kept]

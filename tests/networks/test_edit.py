@@ -1,4 +1,4 @@
-"""A network edited a node at a time: what comes out can be executed, and what cannot be is refused by name."""
+"""A network edited node by node: the result can be executed, and impossible edits are refused by name."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A network comes back from a file with all that it knows, and its file is whole or not there."""
+"""A network survives a round trip through a file, which is either complete or absent."""
 
 import os
 

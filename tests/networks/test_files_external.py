@@ -1,4 +1,4 @@
-"""Tensors in files beside the model's are read from inside its folder alone, and written where one is too small."""
+"""External tensors are read only from inside the model's folder, and written if one file is too small."""
 
 import numpy as np
 import pytest

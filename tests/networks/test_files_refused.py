@@ -1,4 +1,4 @@
-"""A file that holds no network is refused, and the error says what is wrong with it."""
+"""An invalid file is refused, and the error says what is wrong with it."""
 
 import json
 from dataclasses import replace

@@ -10,7 +10,7 @@ from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import OPSETS
 
 LIGHT = {each.name.removeprefix("light "): each for each in MODELS if not each.trained}
-# Caffe's AlexNet, and what torchvision says of the others.
+# Caffe's AlexNet, and torchvision's counts for the others.
 PUBLISHED = {
     "bvlc_alexnet": 60_965_224,
     "resnet50": 25_557_032,

@@ -1,4 +1,4 @@
-"""Losses spliced into a network, and training mode, each against its formula."""
+"""Losses added to a network, and training mode, each compared with its formula."""
 
 import numpy as np
 import onnx
@@ -52,7 +52,7 @@ def test_the_classes_of_images_are_axis_1():
 
 
 def smooth_cross_entropy(logits, labels, smoothing, axis=-1):
-    """-sum(q log softmax) with q as Szegedy et al. 2016 have it, the mean over rows; labels are shares of classes."""
+    """-sum(q log softmax) with q as in Szegedy et al. 2016, the mean over rows; labels are shares of classes."""
     logits, labels = np.moveaxis(logits, axis, -1).astype(np.float64), np.moveaxis(labels, axis, -1)
     log_softmax = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return -(((1 - smoothing) * labels + smoothing / logits.shape[-1]) * log_softmax).sum(-1).mean()
@@ -94,7 +94,7 @@ def test_the_gradient_of_a_smoothed_loss_pulls_towards_the_smoothed_label():
     network = identity(("batch", 4)).with_loss(smoothing=0.2)
     executor = BACKEND.executor(network)
     executor.forward(logits, np.array([0]))
-    # The gradient by the only parameter, a factor of zero logits, vanishes; by logits it is softmax - q.
+    # The gradient of the only parameter, a factor of zero logits, vanishes; that of the logits is softmax - q.
     assert float(executor.backward()["one"][0]) == pytest.approx(0.0, abs=1e-7)
     executor.forward(np.float32([[1, 0, 0, 0]]), np.array([0]))
     softmax = np.exp(1) / (np.exp(1) + 3)

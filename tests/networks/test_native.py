@@ -1,4 +1,4 @@
-"""Models of the user's own are taken from a file, with the inputs that it names."""
+"""Users' models are loaded from a file, with the inputs that it declares."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""A module of PyTorch runs, trains and is timed as it is."""
+"""A PyTorch module runs, trains and is timed unchanged."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Random inputs that a network can run on, and the parameters of models that do not say which they have."""
+"""Random inputs that a network can run on, and the parameters of models that do not declare them."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Shapes of all values are those that are computed; what a model claims wrongly is refused before it does harm."""
+"""Inferred shapes are those of the computed values; false claims of a model are refused before they do harm."""
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ from levelbench.operators.frameworks import open_framework
 
 
 def foreign(nodes, inputs, outputs=("y",), initialisers=(), opset=21, domains=()):
-    """A network of a model that declares the inputs' shapes and nothing else."""
+    """A network whose model declares only the shapes of its inputs."""
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     made = [onnx.ValueInfoProto(name=name) for name in outputs]
     for each in made:
@@ -116,7 +116,7 @@ def test_only_values_of_small_arrays_are_passed_to_inference():
     assert light.ByteSize() < 1000
 
 
-# What is wrong is refused
+# Invalid models are refused
 
 
 def test_shapes_that_contradict_each_other_are_refused():

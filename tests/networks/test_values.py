@@ -1,4 +1,4 @@
-"""What a seed draws: always the same bits, finite numbers only, and no more memory than the array takes."""
+"""Drawing from a seed: always the same bits, only finite numbers, and no more memory than the array takes."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from numpy.random import PCG64, Generator
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import Draw, Parameter, values
 
-# Two whole chunks and a part of one.
+# Two complete chunks and a part of one.
 SHAPE = (3, 700_001)
 
 

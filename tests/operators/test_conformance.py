@@ -1,4 +1,4 @@
-"""Node tests through a framework: passed, wrong, unsupported, upstream, and a process that dies."""
+"""Node tests with a framework: passed, wrong, unsupported, upstream, and a process that dies."""
 
 import os
 

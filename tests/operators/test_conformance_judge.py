@@ -1,4 +1,4 @@
-"""The judge of node tests: it accepts what is right, and each planted fault is found."""
+"""The judge of node tests accepts correct results and finds each planted fault."""
 
 import re
 
@@ -151,7 +151,7 @@ def test_every_case_of_onnx_names_the_operator_under_test():
     assert cases["test_layer_normalization_default_axis_expanded"] == "LayerNormalization"
 
 
-# By operator: ONNX makes its tests when they are asked for, which takes seconds, not while the suite is collected.
+# By operator, because ONNX creates its tests on request, which takes seconds and should not happen during collection.
 @pytest.mark.parametrize("operator", ["Add", "MaxPool", "TopK"])
 def test_expected_outputs_pass_and_disturbed_ones_do_not(operator):
     for each in collect_cases([operator]):

@@ -1,4 +1,4 @@
-"""FLOPs and bytes: closed forms, PyTorch's own counter, and None where nothing is known."""
+"""FLOPs and bytes: closed forms, PyTorch's own counter, and None if unknown."""
 
 import math
 
@@ -105,7 +105,7 @@ def test_products_count_what_pytorch_counts(op_type):
         "Attention": functional.scaled_dot_product_attention,
     }
     counter = FlopCounterMode(display=False)
-    # The fused kernel of the CPU is one that the counter does not know; products are.
+    # The counter does not know the fused kernel of the CPU, but it knows products.
     with counter, sdpa_kernel(SDPBackend.MATH):
         output = calls[op_type](*(torch.randn(shape) for shape in shapes))
     opset = 23 if op_type == "Attention" else 21

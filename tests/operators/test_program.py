@@ -1,4 +1,4 @@
-"""A whole model through a backend's operators."""
+"""A whole model with a backend's operators."""
 
 import numpy as np
 import onnx
@@ -34,7 +34,7 @@ def test_an_input_of_a_graph_may_be_its_output(backend):
 
 
 class Device:
-    """An array that is not NumPy's."""
+    """An array that is not a NumPy array."""
 
     def __init__(self, value):
         self.value = value

@@ -1,4 +1,4 @@
-"""Suites of problems: DeepBench's sizes as ONNX nodes, and problems made of a user's words."""
+"""Suites of problems: DeepBench's sizes as ONNX nodes, and problems from command line words."""
 
 import numpy as np
 import pytest

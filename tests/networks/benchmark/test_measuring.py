@@ -1,4 +1,4 @@
-"""One case on one arm: each phase once, the result checked before it is timed, and every end an outcome."""
+"""One case on one arm: each phase once, the result checked before it is timed, and every ending an outcome."""
 
 from collections import Counter
 from dataclasses import replace
@@ -240,7 +240,7 @@ def test_torch_agrees_and_its_profiler_is_used_if_available(make_specification, 
 
 
 class Work:
-    """Takes scripted nanoseconds on a fake clock, the last of them for ever."""
+    """Takes scripted nanoseconds on a fake clock, repeating the last."""
 
     def __init__(self, *durations_ns):
         self.clock, self.calls = FakeClock(), 0
@@ -300,7 +300,7 @@ MIB = 2**20
 
 
 class Meter:
-    """Reads scripted bytes, one at each stop."""
+    """Returns scripted bytes, one at each stop."""
 
     def __init__(self, *values):
         self._values = iter(values)
@@ -400,7 +400,7 @@ def shares(seconds):
 
 
 def told(backend, profile, mode):
-    """The shares by our clock and by the witness; how near they are is for ``benchmarks/shares.py`` to say."""
+    """The shares by our clock and by the profiler; ``benchmarks/shares.py`` measures how close they are."""
     network = cnn((3, 32, 32), 32, 64, 10)
     executor = backend.executor(network, mode=mode, trains=False)
     inputs = [backend.array(each) for each in network.make_inputs(16).values()]
@@ -427,7 +427,7 @@ def test_onnx_runtimes_profiler_accounts_for_the_same_operators_as_our_clock_aro
     backend = open_framework("onnxruntime")
     ours, theirs = told(backend, lambda *given: profile(backend, *given), "unoptimised")
     assert set(theirs) == KINDS
-    # Its profiler counts whole microseconds, and a Flatten takes less.
+    # Its profiler counts whole microseconds, but a Flatten takes less.
     assert KINDS - {"Flatten"} <= set(ours)
 
 

@@ -1,4 +1,4 @@
-"""What is measured is compared with the reference first: relative to each tensor's size, at kept elements."""
+"""Results are compared with the reference before they are measured: relative to each tensor's size."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_a_gradient_that_is_zero_up_to_rounding_is_compared_with_the_largest():
 
 
 def moved(by, **tensors):
-    """A reference whose tensors roundings move by so much."""
+    """A reference whose tensors are moved that much by rounding."""
     wanted = reference(**tensors)
     return replace(wanted, tensors={name: replace(each, moved=by) for name, each in wanted.tensors.items()})
 

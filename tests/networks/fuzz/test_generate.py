@@ -1,4 +1,4 @@
-"""What is generated: valid, as large as was said, well conditioned, and the same from the same seed."""
+"""Generated networks are valid, of the right size, well conditioned, and equal for equal seeds."""
 
 from collections import Counter
 
@@ -35,7 +35,7 @@ def test_a_network_is_valid_onnx(cases):
 
 
 def test_a_network_has_2_to_about_12_operators(cases):
-    # Guards come with the operator that they guard.
+    # Guards are added together with the operator that they guard.
     assert all(2 <= len(case.network.nodes) <= 16 for case in cases)
     assert len({len(case.network.nodes) for case in cases}) >= 10
 

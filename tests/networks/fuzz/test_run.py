@@ -1,4 +1,4 @@
-"""A disagreement is found, shrunk to the operator at fault, and written as files that ``levelbench check`` takes."""
+"""A disagreement is found, shrunk to the faulty operator, and written as files for ``levelbench check``."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from levelbench.operators.contract import Operator
 
 
 class WrongSoftmax(NumpyBackend):
-    """Its Softmax is off by a thousandth."""
+    """NumPy with a Softmax that is off by a thousandth."""
 
     def operator(self, node):
         inner = super().operator(node)

@@ -1,4 +1,4 @@
-"""The system under test: the network's own outputs, whichever way the samples are asked for."""
+"""The system under test returns the network's outputs for all kinds of requests."""
 
 from threading import Thread
 

@@ -1,4 +1,4 @@
-"""Networks with one thing wrong: each is found, and the operator at fault is named."""
+"""Networks with one planted fault: each is found, and the faulty operator is named."""
 
 import numpy as np
 import pytest

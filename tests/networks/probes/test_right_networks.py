@@ -1,4 +1,4 @@
-"""Right networks are not accused, whatever they are made of; what cannot be compared is said."""
+"""Correct networks pass; what cannot be compared is reported."""
 
 import ml_dtypes
 import numpy as np

@@ -9,7 +9,7 @@ W = Draw("normal", 0.5)
 
 
 def baked(batch, *, second=-1):
-    """A network whose batch is written into three shapes."""
+    """A network with its batch in three constant shapes."""
     g = GraphBuilder("baked")
     x = g.input("x", (batch, 4, 6))
     x = g.node("Reshape", x, g.constant([batch * 4, 6]))

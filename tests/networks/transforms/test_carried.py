@@ -1,4 +1,4 @@
-"""Each operator is split where the rules allow it, and gives what the whole batch gives; nowhere else."""
+"""Each operator is split only if the rules allow it, and gives the same as the whole batch."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def i64(g, *values):
     return g.constant(np.array(values, np.int64))
 
 
-# name: (input shapes, what to build of them). What can be split:
+# name: (input shapes, what to build from them). These can be split:
 SPLIT = {
     "Relu": ([("batch", 3)], lambda g, x: g.node("Relu", x)),
     "Add of two": ([("batch", 3), ("batch", 3)], lambda g, x, y: g.node("Add", x, y)),

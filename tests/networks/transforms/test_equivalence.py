@@ -1,4 +1,4 @@
-"""The check is checked: faults planted in transformed networks are all caught, and what is right passes."""
+"""The check catches all faults planted in transformed networks, and correct ones pass."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def find(graph, op_type, at=0):
 
 
 def bypass(op_type):
-    """Drop a node: what read its output reads its input."""
+    """Drop a node: readers of its output read its input."""
 
     def edit(graph):
         node = find(graph, op_type)
@@ -65,7 +65,7 @@ def scale_constant(factor):
 
 
 def shift_slice(graph):
-    """A piece that begins and ends a sample too early."""
+    """A piece that begins and ends one sample too early."""
     node = find(graph, "Slice", 1)
     stored = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for at in (1, 2):
@@ -144,7 +144,7 @@ def test_random_parameters_reveal_a_lost_normalisation_that_initial_ones_hide(re
 
 
 def test_a_split_over_a_normalisation_in_training_mode_is_caught(residual, backend):
-    """Splitting first and training afterwards normalises by the pieces: the other way round is right."""
+    """Splitting before switching to training mode normalises by pieces, which is wrong."""
     values = random_parameters(residual)
     right = residual.with_loss("mse").training()
     pieces = transforms.make("microbatch", **MICRO).apply(residual, values).network
@@ -158,7 +158,7 @@ def test_a_wrong_gradient_with_right_outputs_is_caught(backend):
         g = GraphBuilder("stopped")
         x, w = g.input("x", ("batch", 3)), g.parameter("w", (3, 2), Draw("normal", 1.0))
         y = g.node("MatMul", x, w)
-        # The value stays, the gradient of the square's half is twice as large.
+        # The value does not change, but half of the gradient is twice as large.
         g.output(g.node("Add", y, g.node("Sub", y, y)) if constant else g.node("Add", y, y, name="y2"), "y")
         return g.build()
 

@@ -181,7 +181,7 @@ def test_near_matches_of_a_pattern_are_left_alone(name, backend):
 
 @pytest.mark.parametrize("build", [lambda g, x: erf_gelu(g, x, 0), layer_norm, attention])
 def test_a_pattern_with_a_value_that_is_read_elsewhere_is_left(build, backend):
-    """Every value inside it in turn becomes an output: none may disappear."""
+    """Each value inside in turn becomes an output, which must not disappear."""
     g = GraphBuilder("read", opset=23)
     x = g.input("x", ("batch", 4, 6))
     y = build(g, x)

@@ -1,4 +1,4 @@
-"""What a plan promises is what the operating system measures."""
+"""The predicted peak is what the operating system measures."""
 
 import csv
 import subprocess

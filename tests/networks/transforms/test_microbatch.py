@@ -57,7 +57,7 @@ def test_the_predicted_peak_matches_a_count_by_hand():
     network = zoo.mlp(10, 20, 5)
     plan = plan_of(network, 8, "1GiB", workspace="none")
     parameters, inputs = 4 * (10 * 20 + 20 + 20 * 5 + 5), 4 * 8 * 10
-    # The hidden layer before and after its activation are there together.
+    # The hidden layer before and after its activation are alive together.
     assert plan.memory == parameters + inputs + 2 * 4 * 8 * 20
 
 
@@ -88,7 +88,7 @@ def test_the_error_for_an_impossible_limit_states_the_smallest_possible(residual
 
 
 def test_the_plan_is_the_fastest_possible(residual):
-    """Against all ways to cut and split, tried one by one."""
+    """Compared with all ways to cut and split, tried one by one."""
     network = bind(residual, 4)
     profile = Profile(network, batch_axes(residual), 4, "none")
     nodes = len(profile.nodes)
@@ -173,7 +173,7 @@ def test_a_transformer_of_the_zoo_is_split_and_stays_the_same(name, backend):
 
 
 def test_measured_times_decide_the_pieces(residual, backend):
-    """Where a call costs nothing many pieces are as good as few; where it costs a lot, few are taken."""
+    """If a call costs nothing, many pieces are as good as few; if it costs a lot, few are used."""
     limit = int(0.6 * plan_of(residual, 16, "1GiB").memory)
     names = [each.outputs[0] for each in residual.nodes]
     dear = TimeTable({name: {1: 1.0, 16: 1.0} for name in names})
@@ -218,7 +218,7 @@ def test_convolutions_as_rows_take_more_than_convolutions_in_blocks(residual):
 @pytest.mark.parametrize("framework", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_pieces_equal_the_whole_on_other_frameworks_too(framework, residual):
     pytest.importorskip(framework)
-    # One limit that takes few pieces: XLA compiles each of them, and twice for the gradients.
+    # A limit that needs few pieces: XLA compiles each of them, and twice for the gradients.
     limit = int(0.7 * plan_of(residual, 5, "1GiB").memory)
     transform = transforms.make("microbatch", memory=limit, batch=5)
     done, _ = check_transform(transform, residual, open_framework(framework))

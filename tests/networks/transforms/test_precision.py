@@ -90,7 +90,7 @@ def test_int8_weights_are_within_half_a_step():
 
 
 def test_int8_on_onnxruntime_is_that_of_the_reference(backend):
-    """With weights of 8 bits it is not, on a processor that saturates sums of two products."""
+    """With weights of 8 bits they differ on a processor that saturates sums of two products."""
     pytest.importorskip("onnxruntime")
     network = zoo.mlp(64, 128, 10)
     done = transforms.make("precision", dtype="int8").apply(network)

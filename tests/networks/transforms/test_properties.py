@@ -1,4 +1,4 @@
-"""Random small networks keep their outputs and gradients under every transform."""
+"""Small random networks keep their outputs and gradients under every transform."""
 
 import contextlib
 

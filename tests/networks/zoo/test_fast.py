@@ -1,4 +1,4 @@
-"""Networks made for the time to an accuracy: their fixed first kernels, and that these stay as they are."""
+"""Networks designed for time to accuracy: their first kernels, which are fixed."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_fixed_kernels_are_not_parameters_and_stay_while_the_rest_is_trained(fra
     trained = {name: backend.host(each) for name, each in {**executor.parameters, **executor.buffers}.items()}
     untrained = network.initialise(0)
     assert all(np.any(trained[name] != untrained[name]) for name in gradients)
-    # The same function with the cosines as its parameter: nothing else computed these outputs.
+    # The same function with the cosines as a parameter gives these outputs.
     given = {**trained, "layer0.conv.weight": cosine_kernels(4)}
     (wanted,) = backend.executor(learned, given, trains=False).infer(images)
     (found,) = executor.infer(images)

@@ -1,4 +1,4 @@
-"""What networks of language see: padding counts for nothing, and a later token for no earlier output."""
+"""What language networks depend on: padding is ignored, and later tokens do not change earlier outputs."""
 
 import math
 

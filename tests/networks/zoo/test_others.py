@@ -1,4 +1,4 @@
-"""Networks beyond vision classification have the sizes and the weights that were published."""
+"""Networks other than vision classifiers have the published sizes and weights."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ from levelbench.errors import DefinitionError
 from levelbench.networks import zoo
 from levelbench.networks.cost import network_cost
 
-# Of BiDAF the paper rounds its count; ours is tested with the networks that read.
+# BiDAF's paper rounds its count; ours is tested in test_text_networks.py.
 NAMES = [name for name in zoo.names() if zoo.entry(name).kind != "vision" and name != "bidaf"]
-# Counted by hand from the papers' sizes, where nobody published an exact one.
+# Counted by hand from the papers' sizes, if no exact count was published.
 COUNTS = {
     "lstm-lm-small": 2 * 10000 * 200 + 10000 + 2 * 4 * (200 * 400 + 200),
     "lstm-lm-medium": 2 * 10000 * 650 + 10000 + 2 * 4 * (650 * 1300 + 650),
@@ -83,7 +83,7 @@ def test_bert_with_a_head_has_the_published_count(options, count):
     assert zoo.build("bert-base", **options).parameter_count() == count
 
 
-# Of one sample of the usual sizes: 35 tokens, 128 tokens, a frame.
+# For one sample of the usual sizes: 35 tokens, 128 tokens, a frame.
 MULTIPLY_ADDS = {
     "lstm-lm-medium": 35 * (2 * 4 * 650 * 1300 + 650 * 10000),
     "gpt2-small": 128 * (12 * 12 * 768**2 + 768 * 50257) + 12 * 2 * 128**2 * 768,

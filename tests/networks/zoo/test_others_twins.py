@@ -1,4 +1,4 @@
-"""Networks beyond vision classification equal twins in PyTorch, in outputs and in gradients."""
+"""Networks other than vision classifiers equal twins in PyTorch, in outputs and gradients."""
 
 import numpy as np
 import pytest
@@ -105,7 +105,7 @@ def test_deep_speech_in_training_equals_the_twin_and_moves_its_means_as_pytorch_
     trained = network.with_loss("mse").training()
     executor = assert_twins(network, deepspeech_twin, trained, loss, sizes=SPEECH)
     assert set(executor.buffers) == set(statistics)
-    # Not the variances: ONNX keeps that of the batch, PyTorch an estimate that is larger by n / (n - 1).
+    # Not the variances: ONNX keeps that of the batch, PyTorch an estimate that is n / (n - 1) times as large.
     for name, value in statistics.items():
         if name.endswith("mean"):
             assert_close(executor.buffers[name], value, 1e-4)

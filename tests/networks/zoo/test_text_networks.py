@@ -1,4 +1,4 @@
-"""Networks that read text, against independent implementations, and what padding may not change."""
+"""Networks that read text, compared with independent implementations, and what padding must not change."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_question_and_characters_change_the_answer(backend, reader):
 
 
 def test_bidaf_equals_a_twin_in_pytorch(backend):
-    """Seo et al. 2017, section 2, written down from the paper: no line of it is shared with ours."""
+    """Seo et al. 2017, section 2, written from the paper without sharing code with ours."""
     network = READERS["bidaf"]
     drawn = network.initialise(1)
     given = {name: torch.from_numpy(each) for name, each in texts(1).items()}

@@ -1,4 +1,4 @@
-"""Vision networks have the published sizes and weights, and the page of the zoo says so."""
+"""Vision networks have the published sizes and weights, and the page of the zoo lists them."""
 
 import inspect
 import itertools
@@ -30,7 +30,7 @@ def test_the_parameter_count_is_the_published_one_or_the_entry_explains_the_diff
 
 
 def as_printed(count, published):
-    """``count`` with as many digits as the published figure has."""
+    """``count`` with as many digits as the published figure."""
     digits = len(f"{published:g}".split("e")[0].replace(".", "").rstrip("0"))
     return float(f"{count:.{digits - 1}e}")
 
@@ -42,7 +42,7 @@ def test_multiply_adds_are_the_published_ones_or_the_entry_explains_the_differen
         assert f"{count / 1e9:.3f} G" in published.note
 
 
-# By the papers' figures, where nobody published multiply-adds, or a count.
+# From the papers' figures, if no multiply-adds or counts were published.
 MULTIPLY_ADDS = {
     "lenet5": 28**2 * 6 * 25 + 10**2 * 60 * 25 + 400 * 120 + 120 * 84 + 840,
     "lenet5-dense": 28**2 * 6 * 25 + 10**2 * 16 * 150 + 400 * 120 + 120 * 84 + 840,

@@ -17,7 +17,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def layers_of(model, shapes):
-    """Convolutions, matrices and max poolings of a model, in order, without what a border adds to a pooling."""
+    """Convolutions, linear layers and max poolings of a model, in order, without the padding of poolings."""
     found = []
     for node in model.graph.node:
         given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
@@ -32,7 +32,7 @@ def layers_of(model, shapes):
 
 
 def light(name):
-    """A model of the ONNX model zoo, without its weights: converted from Caffe's and others' own files."""
+    """A model of the ONNX model zoo without its weights, converted from files of Caffe and others."""
     model = onnx.load(LIGHT / f"light_{name}.onnx")
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     shapes = {

@@ -1,4 +1,4 @@
-"""One problem on one framework: measured, wrong, skipped, refused or failed, and always said."""
+"""One problem on one framework: measured, wrong, skipped, refused or failed, and always reported."""
 
 import numpy as np
 import pytest
@@ -138,7 +138,7 @@ def test_any_operator_is_measured_by_name(fake, reference, operator, words):
 
 class NoFlusher(Flusher):
     def flush(self):
-        """Flushes nothing, which the proof sees."""
+        """Flushes nothing, which the verification detects."""
 
 
 def test_cold_caches_that_cannot_be_verified_end_the_benchmark(fake, gemm, reference):

@@ -1,4 +1,4 @@
-"""A part of a problem, computed alone, is the same part of the whole."""
+"""A part of a problem, computed separately, equals the same part of the whole."""
 
 import math
 
@@ -32,7 +32,7 @@ def whole(request):
 
 
 def divided(node, inputs, output, direction, share):
-    """The parts, with the limit so low that the reference may compute this share of the whole."""
+    """The parts, with a limit that lets the reference compute this share of the whole."""
     flops = checking.LIMIT_FLOPS / share / (3 if direction == "backward" else 1)
     return parts_of(node, [each.shape for each in inputs], output.shape, flops, direction)
 

@@ -1,4 +1,4 @@
-"""A file is compiled once for what it is made of, and an error in it is shown with its own line."""
+"""A file is compiled once for the same contents, and an error in it is shown with its line."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ struct Copy {
 };
 LEVELBENCH_OPERATOR(Copy, float)
 """
-# A file without the header compiles in an instant, and the cache does not care what is in it.
+# A file without the header compiles in an instant, and the cache does not depend on its contents.
 PLAIN = 'extern "C" int answer() { return %d; }\n'
 
 

@@ -1,4 +1,4 @@
-"""An operator in C++ computes, differentiates and refuses as its file says."""
+"""An operator in C++ computes, differentiates and refuses as defined in its file."""
 
 import gc
 import sys

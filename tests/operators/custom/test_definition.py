@@ -1,4 +1,4 @@
-"""What a class says of itself, what nodes find by name, and what an operator is held to."""
+"""What a class declares, what nodes find by name, and what is verified about an operator."""
 
 import itertools
 import os

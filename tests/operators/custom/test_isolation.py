@@ -1,4 +1,4 @@
-"""An operator that crashes, hangs or exits takes nothing with it, and is reported by what it did."""
+"""An operator that crashes, hangs or exits does no harm, and is reported."""
 
 import time
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_child_processes_end_with_the_operator(written, tmp_path):
 
 
 def gone(process):
-    """Whether it has ended, within a second; a zombie has."""
+    """Whether it ends within a second; a zombie counts as ended."""
     for _ in range(100):
         try:
             if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":

@@ -1,4 +1,4 @@
-"""Whatever a compiler, a disk or a path does, a library is the right one, or an error says what to do."""
+"""Whatever a compiler, disk or path does, either the library is right or an error says what to do."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """A program in the compiler's place."""
+    """Write a program that replaces the compiler."""
 
     def install(text, mode=0o755):
         path = tmp_path / "fake-compiler"
@@ -54,7 +54,7 @@ def fake(tmp_path, monkeypatch):
 
 
 ASKED = '#!/bin/sh\ncase "$*" in *-dM*) exit 0;; esac\n'
-"""It says what it is, if asked."""
+"""Answers queries about itself."""
 
 
 def answer(library):

@@ -1,4 +1,4 @@
-"""The tutorial on custom operators is true: its files compile and its code runs, as they stand on the page."""
+"""The tutorial on custom operators is right: its files compile and its code runs, as on the page."""
 
 import re
 import subprocess
