@@ -109,7 +109,7 @@ def test_the_edited_network_is_unchanged():
         (lambda n: with_replaced_node(n, "b", "Concat", ["a", "x"]), LevelbenchError, "axis"),
         (lambda n: renamed(n, {"q": "p"}), UnknownNameError, "'q'"),
         (lambda n: renamed(n, {"a": "b"}), DefinitionError, "taken"),
-        (lambda n: renamed(n, {"a": "z", "b": "z"}), DefinitionError, "one name"),
+        (lambda n: renamed(n, {"a": "z", "b": "z"}), DefinitionError, "same name"),
     ],
 )
 def test_an_impossible_edit_is_refused_with_the_reason(edit, error, says):

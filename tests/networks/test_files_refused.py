@@ -149,7 +149,7 @@ def test_a_parameter_that_does_not_hold_numbers_is_refused(tmp_path):
 
 
 FACTS = {
-    "negative width": (("draw", {"kind": "uniform", "scale": -1.0}), "a width is 0 or more|scale -1.0"),
+    "negative width": (("draw", {"kind": "uniform", "scale": -1.0}), "negative width|scale -1.0"),
     "absurd width": (("draw", {"kind": "uniform", "scale": 1e308}), "scale 1e\\+308: it is not finite"),
     "fill of nothing": (("fills", {"ids": 0}), ">= 1"),
     "negative fill": (("fills", {"ids": -5}), ">= 1"),

@@ -145,12 +145,12 @@ def test_names_in_use_are_not_changed():
     ("make", "error", "says"),
     [
         (lambda: identity(("batch", 3)).with_loss("hinge"), UsageError, "cross-entropy, mse"),
-        (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "One of y"),
+        (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "Give y"),
         (lambda: identity(("batch", 3)).with_loss().with_loss(), DefinitionError, "it has one"),
         (lambda: identity(("batch",)).with_loss(), DefinitionError, "batch, classes"),
         (lambda: identity(("batch", 3)).with_loss(axis=7), UsageError, "axis 7"),
         (lambda: identity(("batch", 3)).with_loss(smoothing=1.0), UsageError, "smoothing=1"),
-        (lambda: identity(("batch", 3)).with_loss("mse", smoothing=0.1), UsageError, "no classes"),
+        (lambda: identity(("batch", 3)).with_loss("mse", smoothing=0.1), UsageError, "not classes"),
         (lambda: identity(("batch", "k")).with_loss("soft-cross-entropy"), DefinitionError, "number of classes"),
         (
             lambda: identity(("batch", 3, 2, 2), opset=12).with_loss("soft-cross-entropy"),

@@ -67,8 +67,8 @@ def test_memory_that_the_system_does_not_grant_is_an_error(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "scale", "mean", "says"),
     [
-        ("uniform", -1.0, 0.0, "a width is 0 or more"),
-        ("normal", -1.0, 0.0, "a width is 0 or more"),
+        ("uniform", -1.0, 0.0, "negative width"),
+        ("normal", -1.0, 0.0, "negative width"),
         ("uniform", 1e308, 0.0, "not finite"),
         ("normal", float("nan"), 0.0, "not finite"),
         ("constant", float("inf"), 0.0, "not finite"),

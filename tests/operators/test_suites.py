@@ -139,7 +139,7 @@ def test_an_optional_input_in_the_middle_may_be_omitted():
         (("Conv", ["X=1x1x4x4"]), "its inputs are X, W, B (optional)"),
         (("Conv", ["X=1xax4"]), "is not a shape"),
         (("Conv", ["X"]), "no '='"),
-        (("Relu", ["X=4", "X=5"]), "given already"),
+        (("Relu", ["X=4", "X=5"]), "already given"),
         (("Softmax", ["input=4"], [], ["axis=one"]), "is no int"),
         (("Relu", ["X=4:bool"]), "it takes"),
         (("ReduceSum", ["data=4"], ["axes=a"]), "are not numbers"),

@@ -113,7 +113,7 @@ def test_a_foreign_model_whose_rows_affect_each_other_is_run_with_only_these(mak
     monkeypatch.setattr(reference, "LIMIT_FLOPS", 100_000)
     outcome, _ = measured(make_specification(batch=16), alter=lambda array: array * (2 if len(array) == 16 else 1))
     assert outcome.status == "measured"
-    assert "within a batch of 16 the rows change each other" in outcome.checked
+    assert "within a batch of 16 the rows affect each other" in outcome.checked
 
 
 def test_without_a_reference_nothing_is_claimed(make_specification, measured):
@@ -166,7 +166,7 @@ def test_parameters_that_cannot_fit_are_not_drawn(make_specification, measured, 
     monkeypatch.setattr(measuring, "memory_left_bytes", lambda: 1000)
     outcome, events = measured(make_specification())
     assert outcome.status == "skipped"
-    assert "for parameters where 0.0 GiB are left" in outcome.reason
+    assert "for parameters, but 0.0 GiB are left" in outcome.reason
     assert "phase/prepare" not in named(events, Measurement)
 
 
@@ -187,7 +187,7 @@ def test_a_transformed_network_is_compared_with_the_original(make_specification,
 
 def test_an_adapter_without_a_profiler_gives_the_reason(make_specification, measured):
     (shares,) = only(measured(make_specification())[1], ProfileShares)
-    assert (shares.shares, shares.reason) == ({}, "this adapter asks none")
+    assert (shares.shares, shares.reason) == ({}, "this adapter uses none")
 
 
 def test_a_profilers_seconds_become_shares(make_specification, measured):

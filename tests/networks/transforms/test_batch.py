@@ -39,7 +39,7 @@ def test_a_fixed_batch_is_opened(backend):
     for batch in (1, 2, 5):
         x = np.random.default_rng(batch).standard_normal((batch, 4, 6)).astype(np.float32)
         np.testing.assert_allclose(run(backend, done.network, x), run(backend, baked(batch), x), rtol=1e-6)
-    assert done.changed[1] == "changed 4 shapes that had it written in"
+    assert done.changed[1] == "changed 4 shapes that contained it"
 
 
 def test_an_open_batch_is_fixed(residual):

@@ -147,7 +147,7 @@ def test_unneeded_nodes_are_removed_with_their_weights(backend):
     done, _ = check_transform(transforms.make("dead-nodes"), network, backend)
     assert types(done.network) == ["MatMul"]
     assert done.network.parameter_count() == 6
-    assert done.changed[0] == "took out 2 of 3 nodes"
+    assert done.changed[0] == "removed 2 of 3 nodes"
     assert "unused" in done.changed[1]
 
 
