@@ -53,7 +53,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.parametrize("kind", ["normal", "constant"])
 def test_a_parameter_too_large_for_memory_is_refused_before_it_is_drawn(monkeypatch, kind):
     monkeypatch.setattr(values, "memory_left_bytes", lambda: 10**7)
-    with pytest.raises(UsageError, match="it takes 12,000,000 bytes, 10,000,000 are left"):
+    with pytest.raises(UsageError, match="it takes 12,000,000 bytes, but 10,000,000 are left"):
         Parameter("w", (3_000_000,), draw=Draw(kind, 1.0)).initialise(0)
 
 
@@ -73,7 +73,7 @@ def test_memory_that_the_system_does_not_grant_is_an_error(monkeypatch):
         ("normal", float("nan"), 0.0, "not finite"),
         ("constant", float("inf"), 0.0, "not finite"),
         ("normal", 1.0, float("-inf"), "not finite"),
-        ("cauchy", 1.0, 0.0, "there is none"),
+        ("cauchy", 1.0, 0.0, "no such kind"),
     ],
 )
 def test_an_invalid_draw_is_refused(kind, scale, mean, says):

@@ -140,7 +140,7 @@ def test_an_optional_input_in_the_middle_may_be_omitted():
         (("Conv", ["X=1xax4"]), "is not a shape"),
         (("Conv", ["X"]), "no '='"),
         (("Relu", ["X=4", "X=5"]), "already given"),
-        (("Softmax", ["input=4"], [], ["axis=one"]), "is no int"),
+        (("Softmax", ["input=4"], [], ["axis=one"]), "is not of type int"),
         (("Relu", ["X=4:bool"]), "it takes"),
         (("ReduceSum", ["data=4"], ["axes=a"]), "are not numbers"),
         (("MaxPool", ["X=1x1x4x4"]), "kernel_shape"),
