@@ -198,7 +198,7 @@ def test_a_pattern_with_a_value_that_is_read_elsewhere_is_left(build, backend):
 def test_an_operator_of_a_later_opset_is_used_only_on_request(backend):
     found, done = fused(attention, backend)
     assert "Softmax" in found
-    assert done.changed == ("left 1 x attention: Attention needs opset 23, and this is 21",)
+    assert done.changed == ("left 1 x attention: Attention needs opset 23, but the network has 21",)
     found, done = fused(attention, backend, opset=21, patterns=["attention"])
     g = GraphBuilder("raised")
     g.output(attention(g, g.input("x", ("batch", 4, 6))), "y")

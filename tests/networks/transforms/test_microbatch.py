@@ -20,7 +20,7 @@ def plan_of(network, batch, memory, **settings):
 def smallest(network, batch, **settings):
     with pytest.raises(UsageError) as caught:
         plan_of(network, batch, 1, **settings)
-    return int(re.search(r"met is (\d+) bytes", caught.value.found)[1])
+    return int(re.search(r"possible limit is (\d+) bytes", caught.value.found)[1])
 
 
 @pytest.mark.parametrize("text", ["2GiB", "2 gib", "2147483648", "2147483648B"])

@@ -17,7 +17,7 @@ def measured(backend, problem, reference, **limits):
 
 def test_a_correct_result_is_measured_with_its_cost_and_errors(fake, gemm, reference):
     backend = fake()
-    case, times_s = measured(backend, gemm, reference)
+    case, times_s = measured(backend, gemm, reference, budget_s=0.3)
     assert (case.status, case.reason) == ("measured", "")
     assert case.flops == 2 * 16 * 24 * 8
     assert case.bytes == 4 * (16 * 24 + 24 * 8 + 16 * 8)

@@ -65,7 +65,7 @@ def test_a_part_states_what_it_leaves_out(whole, reference):
     node, inputs = whole
     (output,) = reference(node).forward(*inputs)
     (part,) = divided(node, inputs, output, "forward", 0.02)
-    assert " of " in part.said
+    assert " of " in part.label
 
 
 def test_cheap_results_are_compared_completely(whole, reference):
@@ -73,7 +73,7 @@ def test_cheap_results_are_compared_completely(whole, reference):
     (output,) = reference(node).forward(*inputs)
     (part,) = parts_of(node, [each.shape for each in inputs], output.shape, 1000.0)
     assert part.whole
-    assert part.said == "whole"
+    assert part.label == "whole"
 
 
 def test_the_first_and_the_last_row_are_always_included():
