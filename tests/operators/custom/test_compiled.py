@@ -75,16 +75,16 @@ def test_attributes_of_every_kind_have_their_defaults_and_are_passed_on(operator
     ("attributes", "error", "text"),
     [
         ({"facto": 1.0}, UnknownNameError, "factor"),
-        ({"power": 0.5}, UsageError, "0.5 is no int"),
-        ({"mode": 3}, UsageError, "3 is no str"),
+        ({"power": 0.5}, UsageError, "0.5 is not of the default.s type, 64-bit int"),
+        ({"mode": 3}, UsageError, "3 is not of the default.s type, str"),
         ({"power": -1}, UsageError, "power must not be negative"),
         ({"power": 2**63}, UsageError, "64-bit int"),
-        ({"mode": "a\0b"}, UsageError, "is no str"),
-        ({"factor": {}}, UsageError, "give an int"),
+        ({"mode": "a\0b"}, UsageError, "zero byte"),
+        ({"factor": {}}, UsageError, "Give a 64-bit int, a float"),
     ],
 )
 def test_an_invalid_attribute_is_refused(operator, attributes, error, text):
-    with pytest.raises(error, match=text) if text != "give an int" else pytest.raises(error, match="Give an int"):
+    with pytest.raises(error, match=text):
         operator("Scale", **attributes)
 
 

@@ -148,8 +148,8 @@ def test_a_class_can_be_derived_from_a_cpp_file(cache):
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (lambda x: x[:1], r"float64\[1\], and float64\[3\]"),
-        (lambda x: x.astype(np.float32), r"float32\[3\], and float64\[3\]"),
+        (lambda x: x[:1], r"float64\[1\], expected float64\[3\]"),
+        (lambda x: x.astype(np.float32), r"float32\[3\], expected float64\[3\]"),
         (lambda x: (x, x), "returned 2 arrays"),
     ],
     ids=["shape", "dtype", "number"],

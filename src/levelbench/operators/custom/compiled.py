@@ -482,7 +482,7 @@ def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[Any]:
     return [None if each is None else each.ctypes.data for each in arrays]
 
 
-_KINDS: Final = {"i": "64-bit int", "f": "float", "s": "str"}
+_KINDS: Final = {"i": "64-bit int", "f": "float", "s": "str without a zero byte"}
 
 
 def _typed(operator: str, name: str, value: Attribute, kinds: Mapping[str, str]) -> Attribute:
