@@ -105,7 +105,7 @@ def limits(name: str, batch: int, workspace: str, points: int) -> list[int]:
     try:
         Microbatch(memory=1, batch=batch, workspace=workspace).plan(network)
     except UsageError as error:
-        found = re.search(r"met is (\d+) bytes", error.found)
+        found = re.search(r"possible limit is (\d+) bytes", error.found)
         assert found is not None
         smallest = int(found[1])
     return [int(each) for each in np.geomspace(whole, smallest, points).round()[:-1]] + [smallest]

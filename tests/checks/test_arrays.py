@@ -1,4 +1,4 @@
-"""How far a result may be off, and how what is off is said."""
+"""Tolerances, and how deviations are reported."""
 
 import ml_dtypes
 import numpy as np
@@ -22,31 +22,34 @@ def test_a_long_sum_has_the_bound_of_higham_and_mary(length, roundoff, results, 
 
 
 @pytest.mark.parametrize("length", [0, 1])
-def test_what_is_no_sum_is_allowed_its_own_roundings_alone(length):
+def test_a_result_that_is_not_a_sum_gets_only_its_own_roundings(length):
     assert "sum" not in tolerance_for(np.float32, length=length).reason
     assert "a sum of 2 terms" in tolerance_for(np.float32, length=2).reason
 
 
-def test_words_are_equal_or_wrong_at_the_first_place_that_differs():
+def test_strings_are_compared_exactly_and_the_first_difference_is_reported():
     words = np.array([["a", "b"], ["c", "d"]], object)
     other = words.copy()
     other[1, 0] = "x"
     assert compare("y", words, words.copy(), tolerance_for(np.float32)) is None
-    assert compare("y", other, words, tolerance_for(np.float32)) == "y is wrong at (1, 0): 'x', 'c' expected"
+    assert compare("y", other, words, tolerance_for(np.float32)) == "y is wrong at (1, 0): 'x', expected 'c'"
 
 
-@pytest.mark.parametrize(("shape", "count"), [((), "its one value"), ((1,), "its one value"), ((2,), "1 of 2 values")])
-def test_what_is_wrong_is_counted(shape, count):
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [((), "its only value: "), ((1,), "its only value, worst at (0,): "), ((2,), "1 of 2 values, worst at (0,): ")],
+)
+def test_wrong_values_are_counted(shape, count):
     expected = np.ones(shape, np.float32)
     actual = expected.copy()
     actual.flat[0] = 2.0
     said = compare("y", actual, expected, tolerance_for(np.float32))
     assert said is not None
-    assert said.startswith(f"y is wrong in {count}, the worst at")
+    assert said.startswith(f"y is wrong in {count}")
 
 
 @pytest.mark.parametrize(
     ("dtype", "real"), [("float16", True), (ml_dtypes.bfloat16, True), ("int32", False), ("V4", False), ("V1", False)]
 )
-def test_real_floating_point_is_told_from_raw_bytes(dtype, real):
+def test_raw_bytes_are_not_floating_point(dtype, real):
     assert is_float(np.dtype(dtype)) is real

@@ -35,7 +35,7 @@ def test_a_finding_gets_the_name_of_its_probe_unless_it_has_its_own():
     assert [each.probe for each in found] == ["memory", "bounds"]
 
 
-def test_a_case_goes_to_what_says_something_about_the_subject_and_names_none():
+def test_the_case_is_filled_in_for_failures_and_notes_without_one():
     probe = [passed(), failed("x"), noted("x"), not_tried("x"), failed("x", case="own")]
     assert [each.case for each in findings_of("p", lambda: probe, case="float32[2]")] == [
         "",
@@ -47,11 +47,11 @@ def test_a_case_goes_to_what_says_something_about_the_subject_and_names_none():
 
 
 @pytest.mark.parametrize("error", OTHERS)
-def test_a_refusal_accuses_nobody(error):
+def test_a_refusal_is_not_a_failure(error):
     assert [*findings_of("p", raising(error))][1] == Finding("p", "not tried", "asked: found", "do")
 
 
-def test_any_error_of_ours_is_a_refusal_where_that_is_asked_for():
+def test_any_levelbench_error_can_be_made_a_refusal():
     error = DefinitionError("asked", "found", "do")
     assert [*findings_of("p", raising(error))][1].status == "failed"
     assert [*findings_of("p", raising(error), refusals=(LevelbenchError,), case="c")][1] == Finding(
@@ -59,7 +59,7 @@ def test_any_error_of_ours_is_a_refusal_where_that_is_asked_for():
     )
 
 
-def test_what_is_raised_is_a_finding_and_in_a_record_without_its_text():
+def test_an_exception_is_a_finding_whose_text_is_left_out_of_records():
     error = ValueError("a secret")
     assert [*findings_of("p", raising(error))][1].found == "it raised ValueError: a secret"
     (_, kept) = findings_of("p", raising(error), recorded=True)
@@ -75,20 +75,20 @@ def test_a_probe_can_be_ended_with_a_finding_from_inside():
     ]
 
 
-def test_probes_run_in_their_order_and_one_that_raises_does_not_stop_the_others():
-    told = []
+def test_probes_run_in_order_and_one_that_raises_does_not_stop_the_others():
+    begun = []
     report = run_probes(
-        "it", [("a", raising(ValueError())), ("b", lambda: [noted("x")])], told.append, framework="torch"
+        "it", [("a", raising(ValueError())), ("b", lambda: [noted("x")])], begun.append, framework="torch"
     )
-    assert told == ["a", "b"]
+    assert begun == ["a", "b"]
     assert [(each.probe, each.status) for each in report.findings] == [("a", "passed"), ("a", "failed"), ("b", "noted")]
     assert report.title == "it on torch"
     assert report.of("b") == (noted("x", probe="b"),)
 
 
-def test_equal_words_against_a_subject_are_one_finding_that_names_all_probes():
+def test_equal_failures_become_one_finding_that_names_all_probes():
     found = merged([failed("x", "y", probe="a"), noted("x", "y", probe="b"), *[failed("x", "y", probe="c")] * 2])
-    assert [(each.probe, each.found) for each in found] == [("a", "x (and so in: c)"), ("b", "x")]
+    assert [(each.probe, each.found) for each in found] == [("a", "x (also in: c)"), ("b", "x")]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_equal_words_against_a_subject_are_one_finding_that_names_all_probes():
         ([], NOTHING_CHECKED),
     ],
 )
-def test_the_exit_code_says_wrong_nothing_judged_or_right(found, code):
+def test_the_exit_code_is_that_of_the_worst_finding(found, code):
     assert exit_code([Report("r", tuple(each)) for each in found]) == code
 
 
@@ -112,7 +112,7 @@ def test_a_report_raises_its_first_failure_and_counts_the_others():
     assert caught.value.do == "do it"
 
 
-def test_the_json_of_all_checks_is_one():
+def test_all_checks_have_the_same_json():
     found = reports_to_dict([Report("a", (passed(probe="p"),)), Report("b", (failed("x", "y", probe="q"),), "jax")])
     assert found == {
         "passed": False,
@@ -133,9 +133,9 @@ def test_the_json_of_all_checks_is_one():
     }
 
 
-def test_only_failures_with_the_same_words_become_one():
+def test_only_failures_with_the_same_text_become_one():
     same = [failed("x", "y", probe="a"), failed("x", "y", probe="b"), failed("x", "y", probe="a")]
     others = [passed(probe="a"), passed(probe="b"), noted("x", probe="c")]
     (merged_one, *rest) = merged([same[0], *others, *same[1:]])
-    assert merged_one.found == "x (and so in: b)"
+    assert merged_one.found == "x (also in: b)"
     assert rest == others

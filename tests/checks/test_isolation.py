@@ -1,4 +1,4 @@
-"""A function in a process of its own: what it says, what it raises, and how it ends."""
+"""A function in its own process: what it sends, what it raises, and how it ends."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from levelbench.errors import DefinitionError, MissingError
 
 
 def echo(request, say):
-    sys.stdout.write("this is no line of ours\n")
+    sys.stdout.write("not one of our lines\n")
     say({"got": request})
     say({"pid": os.getpid()})
 
@@ -48,12 +48,12 @@ def run(function, request=None, **limits):
     return run_isolated(f"{__name__}:{function.__name__}", request or {}, lines.append, **limits), lines
 
 
-def test_lines_come_back_and_what_is_printed_is_kept():
+def test_lines_come_back_and_printed_output_is_kept():
     ended, lines = run(echo, {"x": [1, "two"]})
     assert lines[0] == {"got": {"x": [1, "two"]}}
     assert lines[1]["pid"] != os.getpid()
     assert (ended.how, ended.error) == ("", None)
-    assert "this is no line of ours" in ended.printed
+    assert "not one of our lines" in ended.printed
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_lines_come_back_and_what_is_printed_is_kept():
         (hangs, {"timeout_s": 0.5}, "it did not end within 0.5 s"),
     ],
 )
-def test_a_process_that_does_not_come_to_its_end_says_how(function, limits, how):
+def test_how_a_process_ended_is_reported(function, limits, how):
     assert run(function, **limits)[0].how == how
 
 
-def test_its_death_is_an_error_with_the_last_words():
+def test_the_error_for_a_dead_process_has_its_last_output():
     ended, lines = run(aborts)
     assert lines == [{"started": True}]
     error = ended.death("the function")
@@ -77,13 +77,13 @@ def test_its_death_is_an_error_with_the_last_words():
     assert "last words" in error.trace
 
 
-def test_an_error_of_ours_comes_back_as_what_it_was():
+def test_a_levelbench_error_comes_back_with_its_class():
     error = run(misses)[0].error
     assert isinstance(error, MissingError)
     assert (error.asked, error.found, error.do) == ("a part", "it is gone", "bring it")
     assert "Traceback" in error.trace
 
 
-def test_memory_beyond_the_cap_is_refused_and_within_it_is_not():
+def test_memory_is_refused_only_beyond_the_cap():
     assert run(eats, memory_bytes=512 * 2**20)[1] == [{"refused": True}]
     assert run(eats, memory_bytes=8 * 2**30)[1] == []

@@ -161,7 +161,7 @@ def test_help_names_every_option(call):
         (["MatMul", "--shape", "A=3x4", "--shape", "B=5x6"], "Incompatible dimensions"),
         (["Conv", "--shape", "X=8x64", "--shape", "W=64x64x3x3"], "at least 3 dimensions"),
         (["Relu", "--shape", "X=4", "--subset", "training"], "they choose of a suite"),
-        (["ReduceSum", "--shape", "data=4x4", "--input", "axes=0.5"], "no fractions"),
+        (["ReduceSum", "--shape", "data=4x4", "--input", "axes=0.5"], "not fractions"),
     ],
 )
 def test_shapes_and_values_that_do_not_fit_are_the_users_to_correct(call, words, says):

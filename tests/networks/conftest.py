@@ -1,4 +1,4 @@
-"""Files of models, and those beside them: what they may refer to, and what they must not."""
+"""Model files and the files next to them, to which they may or may not refer."""
 
 import os
 import textwrap
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with data, in another one with a secret."""
+    """A folder with data, inside one with a secret."""
     (tmp_path / "secret").write_bytes(bytes(64))
     inner = tmp_path / "inner"
     (inner / "sub").mkdir(parents=True)
@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a file of Python that makes a model; the word that names it."""
+    """Write a Python file that makes a model; returns the word that names it."""
 
     def write(text, name="my_model.py"):
         (tmp_path / name).write_text(textwrap.dedent(text))

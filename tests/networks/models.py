@@ -1,4 +1,4 @@
-"""Small models in ONNX's text and protobuf, and files of them, right and wrong."""
+"""Small models in ONNX's text and protobuf, and their files, valid and invalid."""
 
 import numpy as np
 from onnx import TensorProto, numpy_helper, parser
@@ -55,7 +55,7 @@ RICH = """g (float[N] x, bool c, seq(float[N]) s, optional(float[N]) o) => (floa
 
 
 def referring(**entries):
-    """A model whose weight of four float32 lies elsewhere."""
+    """A model whose weight of four float32 numbers is in another file."""
     model = chain()
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")

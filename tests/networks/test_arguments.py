@@ -14,7 +14,7 @@ def build():
     return g.build()
 
 
-def test_parameters_of_any_dtype_come_back_in_the_network_s_order():
+def test_parameters_of_any_dtype_are_returned_in_the_networks_order():
     network = build()
     given = {name: each.astype(np.float64) for name, each in reversed(network.initialise().items())}
     found = checked_parameters(network, given)
@@ -32,7 +32,7 @@ def test_parameters_of_any_dtype_come_back_in_the_network_s_order():
         ({"mean": np.zeros((1, 3))}, UsageError, r"'mean' is \(3,\), and the array for it \(1, 3\)"),
     ],
 )
-def test_parameters_that_are_not_the_network_s_are_refused_by_name(changes, error, says):
+def test_parameters_that_do_not_fit_the_network_are_refused_by_name(changes, error, says):
     network = build()
     given = {name: each for name, each in (network.initialise() | changes).items() if each is not None}
     with pytest.raises(error, match=says):
@@ -44,18 +44,18 @@ def test_a_part_of_a_network_takes_the_parameters_of_the_whole():
     assert set(checked_parameters(network, network.initialise() | {"head": np.zeros(2)})) == {"weight", "mean"}
 
 
-def test_a_call_with_as_many_inputs_as_there_are_failed_for_another_reason():
+def test_a_call_with_the_right_number_of_inputs_is_accepted():
     require_inputs(["x", "labels"], 2, TypeError("no kernel"))
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_call_with_another_number_of_inputs_is_told_which_there_are(count):
+def test_a_call_with_a_wrong_number_of_inputs_is_refused_with_their_names(count):
     cause = TypeError("missing")
     with pytest.raises(UsageError, match=rf"there are 2 \(x, labels\), and {count} were given") as caught:
         require_inputs(["x", "labels"], count, cause)
     assert caught.value.__cause__ is cause
 
 
-def test_of_many_inputs_the_first_are_named():
+def test_only_the_first_of_many_inputs_are_named():
     with pytest.raises(UsageError, match=r"there are 7 \(0, 1, 2, 3, 4 and 2 more\), and 1 were given"):
         require_inputs(list("0123456"), 1)

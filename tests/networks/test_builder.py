@@ -1,4 +1,4 @@
-"""What a builder makes is checked ONNX; what cannot be is refused with a reason."""
+"""Builders make checked ONNX; impossible networks are refused with the reason."""
 
 import numpy as np
 import onnx
@@ -25,7 +25,7 @@ def test_scopes_are_prefixes_of_names():
     assert network.nodes[0].outputs == ("block.0.matmul",)
 
 
-def test_an_output_bears_its_name_without_a_node_more():
+def test_an_output_is_renamed_without_an_extra_node():
     network = small()
     assert [each.name for each in network.outputs] == ["y"]
     assert [each.op_type for each in network.nodes] == ["MatMul", "Add"]
@@ -36,7 +36,7 @@ def test_types_of_outputs_are_inferred_with_the_batch_left_open():
     assert (output.dtype, output.shape) == ("float32", ("batch", 2))
 
 
-def test_equal_constants_are_one_and_are_no_parameters():
+def test_equal_constants_are_stored_once_and_are_not_parameters():
     graph = GraphBuilder("constants")
     x = graph.input("x", ("batch", 3))
     one, again, other = graph.constant([1, 2]), graph.constant([1, 2]), graph.constant([1, 2], "int32")
@@ -44,7 +44,7 @@ def test_equal_constants_are_one_and_are_no_parameters():
     assert one == again != other
 
 
-def test_numbers_of_python_become_int64_and_float32():
+def test_python_numbers_become_int64_and_float32():
     graph = GraphBuilder("constants")
     graph.input("x", ("batch",))
     graph.constant(3), graph.constant(0.5), graph.constant(np.float64(0.5)), graph.constant(True)
@@ -53,7 +53,7 @@ def test_numbers_of_python_become_int64_and_float32():
     assert kinds == ["int64", "float32", "float64", "bool"]
 
 
-def test_what_is_built_is_what_is_loaded():
+def test_a_built_network_equals_the_loaded_one():
     network = small().replace(sizes={"length": 7}, fills={"x": 3})
     again = Network.from_proto(onnx.ModelProto.FromString(network.to_proto().SerializeToString()))
     assert again.parameters == network.parameters
@@ -71,7 +71,7 @@ def test_stored_parameters_need_no_levelbench_to_run():
     assert np.array_equal(network.stored(values).initialise(99)["block.0.weight"], values["block.0.weight"])
 
 
-def test_the_output_of_an_operator_that_onnx_does_not_know_is_of_the_shape_that_is_declared():
+def test_the_output_of_an_unknown_operator_has_the_declared_shape():
     graph = GraphBuilder("custom")
     x = graph.input("x", ("batch", 3))
     graph.output(graph.node("Mine", x, domain="levelbench.custom", shape=("batch", 5)), "y")
@@ -92,7 +92,7 @@ def test_the_output_of_an_operator_that_onnx_does_not_know_is_of_the_shape_that_
         (lambda g: Draw("cauchy", 1.0), "cauchy"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(build, says):
+def test_impossible_networks_are_refused_with_the_reason(build, says):
     graph = GraphBuilder("wrong")
     graph.input("x", ("batch", 3))
 

@@ -1,4 +1,4 @@
-"""Costs of networks: counted by hand where they are small, and by PyTorch's own counter where they are not."""
+"""Costs of networks: counted by hand for small ones, and by PyTorch's own counter for others."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ F32 = 4
 
 
 def mlp():
-    """4 to 5 with ReLU, to 3."""
+    """A perceptron with 4 inputs, 5 hidden units with ReLU, and 3 outputs."""
     g = GraphBuilder("mlp")
     x = g.input("x", ("batch", 4))
     for at, (inputs, outputs) in enumerate(((4, 5), (5, 3))):
@@ -23,7 +23,7 @@ def mlp():
     return g.build()
 
 
-def test_the_cost_of_a_perceptron_is_that_counted_by_hand():
+def test_the_cost_of_a_perceptron_matches_a_count_by_hand():
     cost = network_cost(mlp(), batch=2)
     assert cost.multiply_adds == 2 * (4 * 5 + 5 * 3)
     assert cost.flops == 2 * cost.multiply_adds + 2 * 5
@@ -37,8 +37,8 @@ def test_activations_are_what_nodes_make():
     assert network_cost(mlp(), batch=2).activation_bytes == F32 * 2 * (5 + 5 + 3)
 
 
-def test_the_peak_is_the_inputs_and_what_lives_at_once():
-    # The ReLU: its input and its output beside the network's input.
+def test_the_peak_is_the_inputs_plus_what_is_alive_at_once():
+    # At the ReLU: its input, its output and the network's input.
     assert network_cost(mlp(), batch=2).peak_activation_bytes == F32 * 2 * (4 + 5 + 5)
 
 
@@ -55,7 +55,7 @@ def test_a_cost_grows_with_the_batch_and_parameters_do_not():
     assert many.parameter_bytes == one.parameter_bytes
 
 
-def test_nodes_are_told_by_place_and_add_up():
+def test_costs_are_given_by_node_and_add_up():
     network = zoo.build("resnet20")
     cost = network_cost(network)
     assert [each.index for each in cost.nodes] == list(range(len(network.nodes)))
@@ -66,7 +66,7 @@ def test_nodes_are_told_by_place_and_add_up():
 
 
 def build(nodes, width=8):
-    """Nodes of one output each, from x to y, of (batch, width)."""
+    """Nodes with one output each, from x to y, of shape (batch, width)."""
     g = GraphBuilder("chain")
     x = g.input("x", ("batch", width))
     for op_type, *others in nodes:
@@ -75,7 +75,7 @@ def build(nodes, width=8):
     return g.build()
 
 
-def test_a_view_is_no_activation_and_keeps_what_it_is_of_alive():
+def test_a_view_is_not_an_activation_and_keeps_its_source_alive():
     plain = network_cost(build([("Relu",), ("Tanh",)]), 2)
     viewed = network_cost(build([("Relu",), ("Reshape", [-1, 4]), ("Reshape", [-1, 8]), ("Dropout",), ("Tanh",)]), 2)
     for figure in ("activation_bytes", "peak_activation_bytes", "flops", "bytes"):
@@ -92,7 +92,7 @@ def test_a_shortcut_lives_until_it_is_added():
     assert network_cost(g.build()).peak_activation_bytes == F32 * 8 * 4
 
 
-def test_outputs_live_to_the_end():
+def test_outputs_live_until_the_end():
     g = GraphBuilder("early")
     x = g.input("x", ("batch", 8))
     early = g.node("Relu", x)
@@ -142,7 +142,7 @@ def test_a_derivative_reads_the_input_the_output_both_or_neither(op_type, kept):
     g = GraphBuilder("kept")
     x = g.input("x", ("batch", 8))
     weight = g.parameter("w", (8,), Draw("normal", 1.0))
-    # An addition before and after, which keeps nothing itself.
+    # With an addition before and after, which itself keeps nothing.
     made = g.node(op_type, g.node("Add", x, weight))
     g.output(g.node("Add", made, weight), "y")
     expected = {"output": 1, "input": 1, "both": 2, "": 0}[kept]
@@ -150,7 +150,7 @@ def test_a_derivative_reads_the_input_the_output_both_or_neither(op_type, kept):
     assert cost.training_activation_bytes == F32 * 8 * expected
 
 
-def test_what_lies_before_the_first_parameter_keeps_nothing():
+def test_nothing_before_the_first_parameter_is_kept():
     g = GraphBuilder("frozen")
     x = g.node("Tanh", g.node("Tanh", g.input("x", ("batch", 8))))
     g.output(g.node("Add", x, g.parameter("w", (8,), Draw("normal", 1.0))), "y")

@@ -1,4 +1,4 @@
-"""A network edited a node at a time: what comes out can be executed, and what cannot be is refused by name."""
+"""A network edited node by node: the result can be executed, and impossible edits are refused by name."""
 
 import re
 from pathlib import Path
@@ -30,12 +30,12 @@ def outcome(network, *inputs):
     return [each.tolist() for each in BACKEND.executor(network).infer(*inputs)]
 
 
-def test_who_makes_and_who_reads_a_value_is_told():
+def test_makers_and_readers_of_a_value_are_found():
     network = chain()
     assert [each.op_type for each in readers_of(network, "a")] == ["Relu"]
 
 
-def test_a_node_that_is_removed_is_bridged_by_its_first_input():
+def test_a_removed_node_is_bridged_by_its_first_input():
     edited = without_node(chain(), "b")
     assert [each.op_type for each in edited.nodes] == ["Neg", "Exp"]
     np.testing.assert_allclose(outcome(edited, X)[0], np.exp(-X), rtol=1e-6)
@@ -45,7 +45,7 @@ def test_its_readers_can_read_something_else():
     np.testing.assert_allclose(outcome(without_node(chain(), "b", instead="x"), X)[0], np.exp(X), rtol=1e-6)
 
 
-def test_a_node_that_is_added_comes_where_its_inputs_are():
+def test_an_added_node_is_placed_after_its_inputs():
     edited = with_node(chain(), "Abs", ["a"], ["c"]).with_outputs(["c"])
     assert outcome(edited, X) == [np.abs(X).tolist()]
 
@@ -64,7 +64,7 @@ def test_an_edited_network_trains():
     assert set(gradients) == {each.name for each in network.parameters}
 
 
-def test_everything_can_have_another_name():
+def test_everything_can_be_renamed():
     network = zoo.mlp(3, 4, 2).with_loss()
     names = {"input": "pixels", "layer0.weight": "w", "labels": "classes", "loss": "error", "relu1": "hidden"}
     values = network.initialise()
@@ -77,7 +77,7 @@ def test_everything_can_have_another_name():
     assert first == again
 
 
-def test_what_a_subgraph_reads_follows_and_what_is_its_own_stays():
+def test_outer_reads_of_a_subgraph_are_renamed_and_its_own_values_are_not():
     network = network_of("""g (float[n, 3] x, bool c) => (float[n, 3] y) {
         a = Neg(x)
         y = If <then_branch = t () => (float[n, 3] p) { h = Abs(a) p = Relu(h) },
@@ -89,7 +89,7 @@ def test_what_a_subgraph_reads_follows_and_what_is_its_own_stays():
     assert outcome(without_node(network, "a"), X, np.array(True)) == [np.abs(X).tolist()]
 
 
-def test_the_network_that_was_edited_is_as_it_was():
+def test_the_edited_network_is_unchanged():
     network = chain()
     before = network.model.SerializeToString()
     without_node(network, "b"), with_node(network, "Abs", ["a"], ["c"]), renamed(network, {"a": "z"})
@@ -109,10 +109,10 @@ def test_the_network_that_was_edited_is_as_it_was():
         (lambda n: with_replaced_node(n, "b", "Concat", ["a", "x"]), LevelbenchError, "axis"),
         (lambda n: renamed(n, {"q": "p"}), UnknownNameError, "'q'"),
         (lambda n: renamed(n, {"a": "b"}), DefinitionError, "taken"),
-        (lambda n: renamed(n, {"a": "z", "b": "z"}), DefinitionError, "one name"),
+        (lambda n: renamed(n, {"a": "z", "b": "z"}), DefinitionError, "same name"),
     ],
 )
-def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit, error, says):
+def test_an_impossible_edit_is_refused_with_the_reason(edit, error, says):
     with pytest.raises(error, match=says):
         edit(chain())
 

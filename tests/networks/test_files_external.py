@@ -1,4 +1,4 @@
-"""Tensors in files beside the model's are read from inside its folder alone, and written where one is too small."""
+"""External tensors are read only from inside the model's folder, and written if one file is too small."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from levelbench.networks import files
 from levelbench.networks.files import load, save
 
 
-def test_a_model_too_large_for_protobuf_is_saved_with_external_data_by_itself(tmp_path, monkeypatch):
+def test_a_model_too_large_for_protobuf_is_saved_with_external_data_automatically(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_MOST_IN_ONE_FILE", 4000)
     save(small(), tmp_path / "model.onnx", small().initialise())
     (data,) = tmp_path.glob("*.data")
@@ -18,7 +18,7 @@ def test_a_model_too_large_for_protobuf_is_saved_with_external_data_by_itself(tm
     assert np.array_equal(load(tmp_path / "model.onnx").initialise()["table"], small().initialise()["table"])
 
 
-def test_data_of_the_model_before_are_removed_and_those_of_others_are_not(tmp_path):
+def test_only_data_of_the_previous_model_are_removed(tmp_path):
     for other in ("model.onnx.data", "other.onnx.0123456789abcdef.data"):
         (tmp_path / other).write_bytes(b"precious")
     save(small(), tmp_path / "model.onnx", small().initialise(1), external=True)
@@ -61,36 +61,36 @@ OUTSIDE = "outside of the model's folder"
         ({"location": "\\\\server\\share\\data"}, OUTSIDE),
         ({"location": "link"}, OUTSIDE),
         ({"location": "away/secret"}, OUTSIDE),
-        ({"location": "loop"}, "cannot be read|leads nowhere"),
-        ({"location": ""}, "without a place"),
-        ({}, "without a place"),
+        ({"location": "loop"}, "cannot be read|does not exist"),
+        ({"location": ""}, "without a location"),
+        ({}, "without a location"),
         ({"location": "nothing"}, "cannot be read"),
-        ({"location": "sub"}, "is no plain file|cannot be read"),
-        ({"location": "pipe"}, "is no plain file"),
+        ({"location": "sub"}, "is not a regular file|cannot be read"),
+        ({"location": "pipe"}, "is not a regular file"),
         ({"location": "data", "offset": 17}, "end at byte 33 of data, which has 32"),
         ({"location": "data", "offset": 2**60}, "of data, which has 32"),
-        ({"location": "data", "offset": -4}, "are numbers of bytes"),
-        ({"location": "data", "offset": "0x10"}, "are numbers of bytes"),
-        ({"location": "data", "offset": "9" * 5000}, "are numbers of bytes"),
-        ({"location": "data", "length": 2**50}, "takes 16 bytes, its external data say"),
-        ({"location": "data", "length": 8}, "takes 16 bytes, its external data say 8"),
-        ({"location": "data", "length": "١٦"}, "are numbers of bytes"),
-        ({"location": "data", "whence": 2}, "external data with 'whence'"),
+        ({"location": "data", "offset": -4}, "as numbers of bytes"),
+        ({"location": "data", "offset": "0x10"}, "as numbers of bytes"),
+        ({"location": "data", "offset": "9" * 5000}, "as numbers of bytes"),
+        ({"location": "data", "length": 2**50}, "takes 16 bytes, but its external data say"),
+        ({"location": "data", "length": 8}, "takes 16 bytes, but its external data say 8"),
+        ({"location": "data", "length": "١٦"}, "as numbers of bytes"),
+        ({"location": "data", "whence": 2}, "unknown key 'whence'"),
     ],
 )  # fmt: skip
-def test_external_data_that_are_elsewhere_or_too_short_are_refused(folder, entries, says):
+def test_external_data_outside_the_folder_or_too_short_are_refused(folder, entries, says):
     with pytest.raises(DefinitionError, match=says):
         load(write(folder / "model.onnx", referring(**entries)))
 
 
-def test_a_shape_is_looked_at_before_as_much_is_read(folder):
+def test_a_shape_is_checked_before_its_data_are_read(folder):
     model = referring(location="data")
     model.graph.initializer[0].dims[:] = [2**38]
-    with pytest.raises(DefinitionError, match="its tensors take 1,099,511,627,776 bytes, this machine has"):
+    with pytest.raises(DefinitionError, match="its tensors take 1,099,511,627,776 bytes, but this machine has"):
         load(write(folder / "model.onnx", model))
 
 
-def test_one_file_that_is_read_again_and_again_counts_as_often(folder, monkeypatch):
+def test_a_file_that_is_read_several_times_counts_each_time(folder, monkeypatch):
     model = referring(location="data")
     for at in range(9):
         model.graph.initializer.add().CopyFrom(model.graph.initializer[0])

@@ -1,4 +1,4 @@
-"""Whatever a file holds, it is loaded or refused: nothing else comes out of it."""
+"""Any file is either loaded or refused with an error."""
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings

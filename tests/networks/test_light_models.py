@@ -10,7 +10,7 @@ from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import OPSETS
 
 LIGHT = {each.name.removeprefix("light "): each for each in MODELS if not each.trained}
-# Caffe's AlexNet, and what torchvision says of the others.
+# Caffe's AlexNet, and torchvision's counts for the others.
 PUBLISHED = {
     "bvlc_alexnet": 60_965_224,
     "resnet50": 25_557_032,
@@ -32,7 +32,7 @@ def test_there_are_nine():
 
 
 @pytest.mark.parametrize("name", LIGHT)
-def test_a_topology_of_opset_9_is_brought_to_one_that_adapters_implement(name):
+def test_a_topology_of_opset_9_is_converted_to_an_implemented_opset(name):
     old = load(LIGHT[name].path())
     new = modernised(old)
     assert old.opsets[""] == 9
@@ -42,7 +42,7 @@ def test_a_topology_of_opset_9_is_brought_to_one_that_adapters_implement(name):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_its_weights_are_as_many_as_were_published(name):
+def test_the_number_of_weights_is_the_published_one(name):
     assert LIGHT[name].network().parameter_count() == PUBLISHED[name]
 
 
@@ -61,7 +61,7 @@ def test_torch_agrees_with_onnxruntime_on_drawn_weights(name):
     assert all(each.status == "agrees" for each in found.backends[0].tensors)
 
 
-def test_constant_weights_as_they_are_shipped_run_everywhere():
+def test_the_shipped_constant_weights_run_everywhere():
     model = LIGHT["shufflenet"]
     network = modernised(load(model.path()))
     backends = {"torch": opened("torch")}
@@ -70,7 +70,7 @@ def test_constant_weights_as_they_are_shipped_run_everywhere():
     found.raise_for_findings()
 
 
-def test_drawn_weights_tell_channels_apart_where_constant_ones_do_not():
+def test_drawn_weights_distinguish_channels_unlike_constant_ones():
     model = LIGHT["squeezenet"]
     drawn, shipped = model.network(), modernised(load(model.path()))
     runtime = opened("onnxruntime")

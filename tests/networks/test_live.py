@@ -25,7 +25,7 @@ WRITES = pytest.mark.parametrize(
 
 
 @WRITES
-def test_every_way_to_write_puts_the_values_in_the_place_with_its_dtype(write):
+def test_every_way_to_write_keeps_the_dtype(write):
     arrays = live()
     write(arrays, np.full((2, 2), 5.0))
     assert arrays["w"].tolist() == [[5, 5], [5, 5]]
@@ -41,7 +41,7 @@ def test_an_array_of_another_shape_is_refused_and_not_stretched(write):
     assert arrays["w"].shape == (2, 2)
 
 
-def test_a_name_that_is_not_there_is_refused():
+def test_an_unknown_name_is_refused():
     with pytest.raises(UnknownNameError, match="parameter 'weight'"):
         live()["weight"] = np.ones(1)
     with pytest.raises(UnknownNameError, match="parameter 'weight'"):
@@ -60,7 +60,7 @@ def test_nothing_can_be_removed(remove):
     assert len(arrays) == 2
 
 
-def test_the_array_that_is_there_already_stays_the_same_object():
+def test_assigning_the_current_array_keeps_the_object():
     arrays = live()
     held = arrays["w"]
     arrays["w"] -= 1
@@ -68,7 +68,7 @@ def test_the_array_that_is_there_already_stays_the_same_object():
     assert not held.any()
 
 
-def test_one_array_in_two_places_is_two_arrays():
+def test_one_array_assigned_to_two_names_is_copied():
     arrays, given = live(), np.arange(2, dtype=np.float32)
     arrays["b"] = given
     given += 1

@@ -1,4 +1,4 @@
-"""Losses spliced into a network, and training mode, each against its formula."""
+"""Losses added to a network, and training mode, each compared with its formula."""
 
 import numpy as np
 import onnx
@@ -37,14 +37,14 @@ def test_cross_entropy_is_the_mean_of_minus_the_log_of_the_softmax():
     assert loss_of(network, logits, labels) == pytest.approx(cross_entropy(logits, labels), rel=1e-6)
 
 
-def test_of_a_sequence_the_classes_are_the_last_axis():
+def test_the_classes_of_a_sequence_are_the_last_axis():
     logits, labels = RANDOM.standard_normal((2, 3, 7), np.float32), RANDOM.integers(0, 7, (2, 3))
     network = identity(("batch", "length", 7)).with_loss()
     assert network.inputs[1].shape == ("batch", "length")
     assert loss_of(network, logits, labels) == pytest.approx(cross_entropy(logits, labels), rel=1e-6)
 
 
-def test_of_images_the_classes_are_axis_1():
+def test_the_classes_of_images_are_axis_1():
     logits, labels = RANDOM.standard_normal((2, 7, 3, 4), np.float32), RANDOM.integers(0, 7, (2, 3, 4))
     network = identity(("batch", 7, 3, 4)).with_loss()
     expected = cross_entropy(np.moveaxis(logits, 1, -1), labels)
@@ -52,7 +52,7 @@ def test_of_images_the_classes_are_axis_1():
 
 
 def smooth_cross_entropy(logits, labels, smoothing, axis=-1):
-    """-sum(q log softmax) with q as Szegedy et al. 2016 have it, the mean over rows; labels are shares of classes."""
+    """-sum(q log softmax) with q as in Szegedy et al. 2016, the mean over rows; labels are shares of classes."""
     logits, labels = np.moveaxis(logits, axis, -1).astype(np.float64), np.moveaxis(labels, axis, -1)
     log_softmax = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return -(((1 - smoothing) * labels + smoothing / logits.shape[-1]) * log_softmax).sum(-1).mean()
@@ -83,7 +83,7 @@ def test_soft_labels_are_the_share_of_each_class(shape, axis, smoothing):
     assert loss_of(network, logits, shares) == pytest.approx(expected, rel=1e-5)
 
 
-def test_soft_labels_that_are_all_of_one_class_give_the_loss_of_that_class():
+def test_one_hot_soft_labels_give_the_loss_of_the_class():
     logits, labels = RANDOM.standard_normal((5, 7), np.float32), RANDOM.integers(0, 7, 5)
     soft = loss_of(identity(("batch", 7)).with_loss("soft-cross-entropy"), logits, np.eye(7, dtype=np.float32)[labels])
     assert soft == pytest.approx(loss_of(identity(("batch", 7)).with_loss(), logits, labels), rel=1e-6)
@@ -94,7 +94,7 @@ def test_the_gradient_of_a_smoothed_loss_pulls_towards_the_smoothed_label():
     network = identity(("batch", 4)).with_loss(smoothing=0.2)
     executor = BACKEND.executor(network)
     executor.forward(logits, np.array([0]))
-    # The gradient by the only parameter, a factor of zero logits, vanishes; by logits it is softmax - q.
+    # The gradient of the only parameter, a factor of zero logits, vanishes; that of the logits is softmax - q.
     assert float(executor.backward()["one"][0]) == pytest.approx(0.0, abs=1e-7)
     executor.forward(np.float32([[1, 0, 0, 0]]), np.array([0]))
     softmax = np.exp(1) / (np.exp(1) + 3)
@@ -103,7 +103,7 @@ def test_the_gradient_of_a_smoothed_loss_pulls_towards_the_smoothed_label():
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 @pytest.mark.parametrize("kind", ["cross-entropy", "soft-cross-entropy"])
-def test_every_framework_smooths_alike(framework, kind):
+def test_every_framework_smooths_equally(framework, kind):
     pytest.importorskip(framework)
     backend = open_framework(framework)
     logits = RANDOM.standard_normal((5, 7), np.float32)
@@ -113,7 +113,7 @@ def test_every_framework_smooths_alike(framework, kind):
     assert float(backend.host(found)) == pytest.approx(loss_of(network, logits, labels), rel=1e-5)
 
 
-def test_the_axis_of_the_classes_can_be_said():
+def test_the_axis_of_the_classes_can_be_given():
     logits, labels = RANDOM.standard_normal((2, 7, 3), np.float32), RANDOM.integers(0, 7, (2, 3))
     network = identity(("batch", 7, 3)).with_loss(axis=1)
     assert loss_of(network, logits, labels) == pytest.approx(
@@ -132,7 +132,7 @@ def test_random_labels_are_classes():
     assert set(labels.tolist()) == {0, 1, 2}
 
 
-def test_names_that_are_taken_are_left_alone():
+def test_names_in_use_are_not_changed():
     graph = GraphBuilder("taken")
     x = graph.input("labels", ("batch", 3))
     graph.output(graph.node("Relu", x), "loss")
@@ -145,12 +145,12 @@ def test_names_that_are_taken_are_left_alone():
     ("make", "error", "says"),
     [
         (lambda: identity(("batch", 3)).with_loss("hinge"), UsageError, "cross-entropy, mse"),
-        (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "One of y"),
+        (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "Give y"),
         (lambda: identity(("batch", 3)).with_loss().with_loss(), DefinitionError, "it has one"),
         (lambda: identity(("batch",)).with_loss(), DefinitionError, "batch, classes"),
         (lambda: identity(("batch", 3)).with_loss(axis=7), UsageError, "axis 7"),
         (lambda: identity(("batch", 3)).with_loss(smoothing=1.0), UsageError, "smoothing=1"),
-        (lambda: identity(("batch", 3)).with_loss("mse", smoothing=0.1), UsageError, "no classes"),
+        (lambda: identity(("batch", 3)).with_loss("mse", smoothing=0.1), UsageError, "not classes"),
         (lambda: identity(("batch", "k")).with_loss("soft-cross-entropy"), DefinitionError, "number of classes"),
         (
             lambda: identity(("batch", 3, 2, 2), opset=12).with_loss("soft-cross-entropy"),
@@ -159,7 +159,7 @@ def test_names_that_are_taken_are_left_alone():
         ),
     ],
 )
-def test_a_loss_that_cannot_be_is_an_error_that_says_why(make, error, says):
+def test_an_impossible_loss_is_refused_with_the_reason(make, error, says):
     with pytest.raises(error, match=says):
         make()
 
@@ -176,7 +176,7 @@ def test_dropout_drops_only_in_training():
     assert BACKEND.executor(network).infer(ones)[0].tolist() == ones.tolist()
 
 
-def test_a_network_without_such_operators_is_the_same_in_training():
+def test_a_network_without_such_operators_does_not_change_in_training():
     network = zoo.mlp(4, 3, 2)
     assert network.training().model == network.model
 
@@ -205,7 +205,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_whatever_was_edited_a_network_in_training_mode_infers_with_running_statistics(edit):
+def test_an_edited_network_in_training_mode_still_infers_with_running_statistics(edit):
     network = EDITS[edit](normalised())
     onnx.checker.check_model(network.model, full_check=True)
     x = np.float32([[1, 2], [3, 8]])
@@ -215,7 +215,7 @@ def test_whatever_was_edited_a_network_in_training_mode_infers_with_running_stat
     assert executor.buffers["mean"].tolist() == pytest.approx([0.2, 0.5])
 
 
-def test_a_loss_that_is_no_scalar_is_refused():
+def test_a_loss_that_is_not_a_scalar_is_refused():
     graph = GraphBuilder("rows")
     x = graph.input("x", ("batch", 2))
     graph.output(graph.node("Mul", x, graph.parameter("w", (2,), Draw("normal", 1.0))), "rows")
@@ -233,7 +233,7 @@ def test_an_operator_without_a_training_mode_at_its_opset_is_named(operator, ops
         Network(model).training()
 
 
-def test_an_opset_without_a_training_mode_says_so():
+def test_an_opset_without_a_training_mode_is_refused():
     graph = GraphBuilder("old", opset=13)
     x = graph.input("x", ("batch", 3))
     given = [graph.parameter(name, (3,), Draw("constant", 1.0)) for name in ("s", "b", "m", "v")]

@@ -33,7 +33,7 @@ g (float[n, m] x) => (float[k] y) {
 """
 
 
-def test_values_that_decide_a_shape_are_computed_in_numpy():
+def test_values_that_determine_a_shape_are_computed_in_numpy():
     lowered = Lowered(network_of(FLATTEN), BACKEND)
     assert {step.node.op_type: step.on_host for step in lowered.steps} == {
         "Shape": True,
@@ -43,14 +43,14 @@ def test_values_that_decide_a_shape_are_computed_in_numpy():
     assert lowered.function(X)[0].shape == (12,)
 
 
-def test_a_shape_that_nothing_structural_reads_is_no_work_of_the_host():
+def test_a_shape_without_structural_readers_is_not_computed_on_the_host():
     text = "g (float[n] x) => (int64[1] y) { s = Shape(x)\n one = Constant<value_ints=[1]>()\n y = Add(s, one) }"
     lowered = Lowered(network_of(text), BACKEND)
     assert not any(step.on_host for step in lowered.steps)
     assert lowered.function(X[0])[0].tolist() == [5]
 
 
-def test_a_value_that_is_computed_on_the_host_and_put_out_is_the_frameworks_own_array():
+def test_an_output_computed_on_the_host_is_a_native_array():
     torch = pytest.importorskip("torch")
     lowered = Lowered(network_of(FLATTEN), open_framework("torch"), outputs=["y", "size"])
     y, size = lowered.function(torch.tensor(X))
@@ -58,25 +58,25 @@ def test_a_value_that_is_computed_on_the_host_and_put_out_is_the_frameworks_own_
     assert (y.shape, size.tolist()) == ((12,), [12])
 
 
-def test_only_what_the_outputs_need_is_run_and_asked_for():
+def test_only_what_the_outputs_need_runs_and_must_be_given():
     text = "g (float[n] x, float[n] z) => (float[n] y, float[n] w) { y = Relu(x)\n w = Neg(z) }"
     lowered = Lowered(network_of(text), BACKEND, outputs=["w"])
     assert lowered.inputs == ("z",)
     assert [step.node.op_type for step in lowered.steps] == ["Neg"]
 
 
-def test_any_value_can_be_an_output_an_input_among_them():
+def test_any_value_can_be_an_output_even_an_input():
     text = "g (float[n] x) => (float[n] y) { h = Neg(x)\n y = Relu(h) }"
     y, h, x = run(text, X[0], outputs=["y", "h", "x"])
     assert (y.tolist(), h.tolist(), x.tolist()) == ([0] * 4, (-X[0]).tolist(), X[0].tolist())
 
 
-def test_an_output_that_nothing_makes_is_an_error_that_names_it():
+def test_an_output_that_no_node_makes_is_refused_by_name():
     with pytest.raises(DefinitionError, match="nowhere"):
         run("g (float[n] x) => (float[n] y) { y = Relu(x) }", X[0], outputs=["nowhere"])
 
 
-def test_a_node_of_several_outputs_fills_those_that_are_named():
+def test_only_named_outputs_of_a_node_are_stored():
     text = "g (float[n,m] x) => (float[a,b] y, int64[a,b] i) { k = Constant<value_ints=[2]>()\n y, i = TopK(x, k) }"
     values, places = run(text, X)
     assert values.tolist() == [[3, 2], [7, 6], [11, 10]]
@@ -133,7 +133,7 @@ def test_a_function_of_the_model_is_called():
     assert Lowered(Network(parser.parse_model(text)), BACKEND).function(X[0])[0].tolist() == (2 * X[0]).tolist()
 
 
-def test_overloads_of_a_function_are_told_apart():
+def test_overloads_of_a_function_are_distinguished():
     text = """
     <ir_version: 10, opset_import: ["" : 21, "mine" : 1]>
     g (float[n] x) => (float[n] y, float[n] z) { y = mine.F:a(x)
@@ -147,7 +147,7 @@ def test_overloads_of_a_function_are_told_apart():
     assert (y.tolist(), z.tolist()) == ((-X[0]).tolist(), X[0].tolist())
 
 
-def test_what_a_loop_carries_is_not_taken_for_a_constant_of_the_same_name():
+def test_a_loop_carried_value_is_not_mistaken_for_a_constant_of_the_same_name():
     text = """
     g (float[4] x) => (float[a, b] y) <int64[1] s = {4}> {
         trips = Constant<value_int = 1>()
@@ -177,7 +177,7 @@ def test_a_sequence_is_split_by_sizes_that_are_constants(framework):
     assert backend.host(y).tolist() == X[1:].tolist()
 
 
-def test_a_shape_that_follows_from_values_is_read_when_it_is_there():
+def test_a_shape_that_depends_on_values_is_read_once_computed():
     text = "g (float[n] x, int64[k] shape) => (float[a, b] y) { y = Reshape(x, shape) }"
     assert run(text, X[0], np.array([2, 2]))[0].shape == (2, 2)
 
@@ -193,7 +193,7 @@ def test_parameters_are_arguments_in_the_networks_order():
     assert lowered.function(X, np.float32(10), np.float32(1))[0].tolist() == (10 * (X + 1)).tolist()
 
 
-def test_a_value_is_let_go_after_its_last_use():
+def test_a_value_is_freed_after_its_last_use():
     alive = []
 
     class Counted:
@@ -244,14 +244,14 @@ def test_each_step_is_timed_and_finished_before_the_next():
     assert finished == [[(-X[0]).tolist()], [[0.0] * 4]]
 
 
-def test_an_operator_that_the_framework_has_not_is_refused_by_name():
+def test_an_operator_that_the_framework_lacks_is_refused_by_name():
     model = network_of("g (float[n] x) => (float[n] y) { y = Relu(x) }").copied()
     model.graph.node[0].op_type = "Relv"
     with pytest.raises(UnsupportedError, match="Relv"):
         Lowered(Network(model), BACKEND)
 
 
-def test_an_operator_without_a_kernel_is_run_by_the_body_that_onnx_defines():
+def test_an_operator_without_a_kernel_runs_by_its_onnx_definition():
     class Poorer(type(BACKEND)):
         def operator(self, node):
             if node.op_type == "Gelu":

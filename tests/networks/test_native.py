@@ -1,4 +1,4 @@
-"""Models of the user's own are taken from a file, with the inputs that it names."""
+"""Users' models are loaded from a file, with the inputs that it declares."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ FUNCTION = """
 """
 
 
-def test_a_function_is_taken_with_the_inputs_that_its_file_names(write):
+def test_a_function_gets_the_inputs_declared_in_its_file(write):
     model = load_native(write(FUNCTION))
     assert (model.name, model.framework, model.parameters) == ("my_model", "jax", None)
     assert model.inputs == (Value("x", "float32", ("batch", 3)),)
@@ -33,7 +33,7 @@ def test_a_function_without_parameters_can_bring_its_inputs(write):
     assert load_native(write('def build():\n    return (lambda x: x), None, {"x": (2,)}')).parameters is None
 
 
-def test_an_input_says_its_type_and_its_bound(write):
+def test_an_input_declares_its_type_and_bound(write):
     text = 'def build():\n    return (lambda i, m: i), None, {"i": (("batch", 50), "int64", 9), "m": ((4,), "bool")}'
     model = load_native(write(text))
     assert [each.dtype for each in model.inputs] == ["int64", "bool"]
@@ -53,13 +53,13 @@ def test_inputs_can_be_drawn_by_a_function_of_the_batch(write):
 
 
 @pytest.mark.parametrize("returned", ["3", "[1, 2]", '{"x": 1}'])
-def test_inputs_that_are_no_arrays_are_an_error(write, returned):
+def test_inputs_that_are_not_arrays_are_an_error(write, returned):
     model = load_native(write(f"def inputs(batch): return {returned}\ndef build(): return lambda x: x"))
     with pytest.raises(DefinitionError, match="inputs of my_model"):
         model.make_inputs()
 
 
-def test_a_file_can_say_all_of_it_itself(write):
+def test_a_file_can_return_a_native_model(write):
     text = """
         from levelbench.networks.native import NativeModel
         def build(): return NativeModel("mine", "jax", abs)
@@ -79,7 +79,7 @@ def test_another_function_gives_the_model_its_name(write):
     assert load_native(word).name == "my_model.deep"
 
 
-def test_modules_beside_the_file_can_be_imported_and_no_trace_of_it_stays(write, tmp_path, monkeypatch):
+def test_modules_next_to_the_file_can_be_imported_without_leaving_traces(write, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     write("def identity(x): return x", "beside_my_model.py")
     before = list(sys.path)
@@ -98,20 +98,20 @@ def test_modules_beside_the_file_can_be_imported_and_no_trace_of_it_stays(write,
         ("raise SystemExit(3)", "SystemExit: 3 at line 1"),
         ("def build(): pass", "it returns nothing"),
         ("def build(): return 3", "it returns a int"),
-        ("def build(): return lambda x: x", "nothing says which inputs"),
-        ("def build(): return abs, None, {'x': (2,)}, 4", "it returns 4 things"),
+        ("def build(): return lambda x: x", "the model's inputs are not declared"),
+        ("def build(): return abs, None, {'x': (2,)}, 4", "it returns 4 values"),
         ("def build(): return abs, None, {'x': 2.5}", "input 'x'"),
         ("def build(): return abs, None, {'x': ((2,), 'float33')}", "float33"),
         ("def build(): return abs, None, {'x': ((2,), 'int64', 3, 4)}", "input 'x'"),
         ("def build(): return abs, None, [3]", "they are a list"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_an_error_that_says_where(write, text, says):
+def test_an_unusable_file_is_an_error_with_its_place(write, text, says):
     with pytest.raises(DefinitionError, match=says):
         load_native(write(text))
 
 
-def test_a_word_that_names_no_function_of_a_file_is_refused(write):
+def test_a_word_that_does_not_name_a_function_is_refused(write):
     with pytest.raises(UsageError, match=r"FILE\.py:function"):
         load_native("my_model.onnx")
     with pytest.raises(MissingError, match="no file"):
@@ -130,7 +130,7 @@ def test_labels_are_classes_of_the_logits():
         model.make_labels((3,))
 
 
-def test_a_function_is_no_module(write):
+def test_a_function_is_not_a_module(write):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from levelbench.frameworks.torch import framework
 

@@ -1,4 +1,4 @@
-"""A module of PyTorch runs, trains and is timed as it is."""
+"""A PyTorch module runs, trains and is timed unchanged."""
 
 import numpy as np
 import pytest
@@ -39,12 +39,12 @@ def arrays(backend, *shape):
     return backend.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
 
 
-def test_a_module_is_told_from_a_function(write):
+def test_a_module_is_distinguished_from_a_function(write):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     assert load_native(write(MODULE), {"width": 5}).framework == "torch"
 
 
-def test_a_module_s_answer_is_its_own(module):
+def test_a_modules_output_is_its_own(module):
     executor, backend = module
     x = arrays(backend, 6, 3)
     own = executor._model.model.eval()
@@ -52,7 +52,7 @@ def test_a_module_s_answer_is_its_own(module):
     assert not executor.infer(x)[0].requires_grad
 
 
-def test_a_module_s_gradients_are_autograd_s(module):
+def test_a_modules_gradients_are_those_of_autograd(module):
     import torch
 
     executor, backend = module
@@ -77,7 +77,7 @@ def test_a_module_trains_in_training_mode_and_infers_in_evaluation_mode(module):
     assert (backend.host(executor.buffers["norm.running_mean"]) != before).any()
 
 
-def test_a_module_s_parameters_are_live(module):
+def test_a_modules_parameters_are_live(module):
     executor, backend = module
     x = arrays(backend, 2, 3)
     before = backend.host(executor.infer(x)[0])
@@ -86,7 +86,7 @@ def test_a_module_s_parameters_are_live(module):
     np.testing.assert_allclose(backend.host(executor.infer(x)[0]), before + 2, rtol=1e-5)
 
 
-def test_a_module_is_compiled_where_that_is_asked_for(write):
+def test_a_module_is_compiled_on_request(write):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from levelbench.frameworks.torch import framework
 
@@ -110,7 +110,7 @@ def test_each_innermost_module_has_its_times(module):
     assert all(len(each.times_s) == 2 and min(each.times_s) > 0 for each in times)
 
 
-def test_the_times_of_a_module_that_runs_twice_are_added(write):
+def test_the_times_of_a_module_that_runs_twice_are_summed(write):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from levelbench.frameworks.torch import framework
 
@@ -143,7 +143,7 @@ def test_a_module_can_bring_its_own_loss(write):
     assert ten == pytest.approx(10 * one, rel=1e-5)
 
 
-def test_a_loss_that_is_no_scalar_is_an_error(write):
+def test_a_loss_that_is_not_a_scalar_is_an_error(write):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from levelbench.frameworks.torch import framework
 

@@ -5,20 +5,20 @@ from levelbench.errors import DefinitionError
 from levelbench.networks import Builder, zoo
 
 
-def test_initial_weights_follow_from_the_seed_alone():
+def test_initial_weights_depend_only_on_the_seed():
     network = zoo.mlp(64, 32, 10)
     first, again, other = network.initialise(3), network.initialise(3), network.initialise(4)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["layer0.weight"], other["layer0.weight"])
 
 
-def test_a_layer_more_leaves_the_weights_of_the_others():
+def test_another_layer_does_not_change_the_weights_of_the_others():
     short = Builder("short", (8,)).gemm(4).build().initialise(0)
     long = Builder("long", (8,)).gemm(4).relu().gemm(2).build().initialise(0)
     assert np.array_equal(short["layer0.weight"], long["layer0.weight"])
 
 
-def test_weights_have_the_variance_that_he_initialisation_asks_for():
+def test_weights_have_the_variance_of_he_initialisation():
     weight = Builder("wide", (400,)).gemm(500).build().initialise(0)["layer0.weight"]
     assert weight.std() == pytest.approx(np.sqrt(2 / 400), rel=0.01)
     assert abs(weight.mean()) < 4 * np.sqrt(2 / 400) / np.sqrt(weight.size)
@@ -28,11 +28,11 @@ def test_biases_start_at_zero():
     assert not zoo.mlp(64, 32, 10).initialise(0)["layer1.bias"].any()
 
 
-def test_parameter_count_of_the_mlp_is_that_of_its_formula():
+def test_the_parameter_count_of_the_mlp_matches_its_formula():
     assert zoo.mlp(64, 128, 10).parameter_count() == 64 * 128 + 128 + 128 * 10 + 10
 
 
-def test_parameter_count_of_the_cnn_is_that_of_its_formula():
+def test_the_parameter_count_of_the_cnn_matches_its_formula():
     network = zoo.cnn((1, 28, 28), 32, 128, 10)
     convolutions = (9 * 32 + 32) + (9 * 32 * 64 + 64)
     assert network.parameter_count() == convolutions + (64 * 7 * 7 * 128 + 128) + (128 * 10 + 10)
@@ -52,12 +52,12 @@ def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
         (lambda: Builder("x", (1, 2, 2)).build(), "no layer"),
     ],
 )
-def test_a_layer_that_cannot_be_is_an_error_that_says_why(build, says):
+def test_an_impossible_layer_is_refused_with_the_reason(build, says):
     with pytest.raises(DefinitionError, match=says):
         build()
 
 
-def test_any_operator_can_be_a_layer_with_weights_of_its_own():
+def test_any_operator_can_be_a_layer_with_its_own_weights():
     network = (
         Builder("custom", (4,))
         .operator("GeluBias", [((4,), 0.5)], domain="levelbench.custom", approximate=True)

@@ -1,4 +1,4 @@
-"""Random inputs that a network can run on, and the parameters of models that do not say which they have."""
+"""Random inputs that a network can run on, and the parameters of models that do not declare them."""
 
 import zlib
 
@@ -22,7 +22,7 @@ g (float[batch, length] x, int64[batch, length] ids, bool[2] mask, float16[n, 3]
 """
 
 
-def test_inputs_have_the_dtypes_and_shapes_that_the_model_says():
+def test_inputs_have_the_declared_dtypes_and_shapes():
     made = network_of(MIXED).replace(fills={"ids": 50}).make_inputs(4, sizes={"length": 20})
     assert {name: (each.dtype.name, each.shape) for name, each in made.items()} == {
         "x": ("float32", (4, 20)),
@@ -34,7 +34,7 @@ def test_inputs_have_the_dtypes_and_shapes_that_the_model_says():
     assert 2 < made["ids"].max() < 50
 
 
-def test_inputs_follow_from_the_seed_and_the_name():
+def test_inputs_depend_on_the_seed_and_the_name():
     network = network_of(MIXED)
     sizes = {"length": 3}
     first, again, other = (network.make_inputs(2, seed, sizes) for seed in (1, 1, 2))
@@ -51,7 +51,7 @@ def test_inputs_follow_from_the_seed_and_the_name():
         ("g (string[n] x) => (string[n] y) { y = Identity(x) }", 1, "str"),
     ],
 )
-def test_what_is_left_open_has_to_be_said(text, batch, says):
+def test_open_sizes_must_be_given(text, batch, says):
     if says is None:
         assert network_of(text).make_inputs(batch)["x"].shape == ()
         return
@@ -59,7 +59,7 @@ def test_what_is_left_open_has_to_be_said(text, batch, says):
         network_of(text).make_inputs(batch)
 
 
-def test_of_a_foreign_model_floating_initialisers_are_parameters_and_running_statistics_are_not_trained():
+def test_float_initialisers_of_a_foreign_model_are_parameters_except_running_statistics():
     network = network_of("""
     g (float[n, 2, 3, 3] x) => (float[n, k] y)
     <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}, int64[2] shape = {-1, 18},
@@ -75,7 +75,7 @@ def test_of_a_foreign_model_floating_initialisers_are_parameters_and_running_sta
     assert [each.name for each in network.inputs] == ["x"]
 
 
-def test_inputs_drawn_in_chunks_have_the_bits_of_ones_drawn_at_once():
+def test_inputs_drawn_in_chunks_equal_those_drawn_at_once():
     network = network_of("""
     g (float[n, 3] a, float16[n, 3] b, int64[n, 3] c, uint8[n, 3] d, bool[n, 3] e, complex64[n, 3] f, int64[n, 3] h)
     => (float[n, 3] y) { y = Relu(a) }""").replace(fills={"c": 50257, "h": 2**40})
@@ -105,12 +105,12 @@ def test_inputs_drawn_in_chunks_have_the_bits_of_ones_drawn_at_once():
         ({"length": -5}, {}, "its size is -5"),
         ({"length": 2**50}, {}, "its size is 1125899906842624"),
         ({"length": 2**39}, {}, "it takes 3,298,534,883,329 bytes"),
-        ({"length": 3}, {"ids": 0}, "they are to be below 0"),
-        ({"length": 3}, {"ids": -5}, "they are to be below -5"),
-        ({"length": 3}, {"ids": 10**30}, "they are to be below 1000"),
+        ({"length": 3}, {"ids": 0}, "impossible bound 0"),
+        ({"length": 3}, {"ids": -5}, "impossible bound -5"),
+        ({"length": 3}, {"ids": 10**30}, "impossible bound 1000"),
     ],
 )
-def test_inputs_that_cannot_be_made_are_refused(sizes, fills, says):
+def test_impossible_inputs_are_refused(sizes, fills, says):
     network = network_of("g (int32[length] x, int16[length] ids, bool[n] z) => (int32[length] y) { y = Identity(x) }")
     with pytest.raises(UsageError, match=says):
         network.replace(fills=fills).make_inputs(1, sizes=sizes)

@@ -1,4 +1,4 @@
-"""Shapes of all values are those that are computed; what a model claims wrongly is refused before it does harm."""
+"""Inferred shapes are those of the computed values; false claims of a model are refused before they do harm."""
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ from levelbench.operators.frameworks import open_framework
 
 
 def foreign(nodes, inputs, outputs=("y",), initialisers=(), opset=21, domains=()):
-    """A network of a model that declares the inputs' shapes and nothing else."""
+    """A network whose model declares only the shapes of its inputs."""
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     made = [onnx.ValueInfoProto(name=name) for name in outputs]
     for each in made:
@@ -28,7 +28,7 @@ SIZES = {"batch": 2, "length": 5, "source": 4, "target": 3, "frames": 52, "steps
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_shape_and_dtype_is_that_of_the_value_that_is_computed(name):
+def test_inferred_shapes_and_dtypes_are_those_of_the_computed_values(name):
     network = zoo.build(name)
     made = [each for node in network.nodes for each in node.outputs if each]
     inputs = network.make_inputs(SIZES["batch"], sizes=SIZES)
@@ -47,7 +47,7 @@ def test_without_sizes_symbolic_ones_stay_symbolic():
     assert shapes["input_ids"].dtype == "int64"
 
 
-def test_names_that_inference_makes_up_are_not_told():
+def test_names_that_inference_invents_are_not_reported():
     network = foreign(
         [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Cast", ["at"], ["y"], to=1)], {"x": ["n", 3]}
     )
@@ -62,31 +62,31 @@ def test_parameters_and_initialisers_are_values_too():
     assert all(stored[each.name].shape == each.shape for each in network.parameters)
 
 
-def test_sizes_come_from_the_caller_before_the_network():
+def test_sizes_of_the_caller_override_those_of_the_network():
     network = zoo.build("bert-tiny")
     assert infer_shapes(network, {})["last_hidden_state"].shape == (1, network.sizes["length"], 128)
     assert infer_shapes(network, {"length": 9, "batch": 4})["last_hidden_state"].shape == (4, 9, 128)
 
 
-def test_an_open_first_axis_is_the_batch_whatever_its_name():
+def test_an_open_first_axis_is_the_batch_with_any_name():
     network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", 3]})
     assert infer_shapes(network, {"batch": 5})["y"].shape == (5, 3)
 
 
-def test_a_size_that_nobody_says_is_asked_for():
+def test_a_missing_size_is_named():
     network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", "width"]})
     with pytest.raises(UsageError, match="width"):
         infer_shapes(network, {"batch": 5})
     assert infer_shapes(network, {"width": 3})["y"].shape == (1, 3)
 
 
-def test_a_name_that_means_another_size_behind_an_operator_is_inferred_and_not_believed():
+def test_a_name_that_means_another_size_after_an_operator_is_inferred():
     network = zoo.build("deepspeech2-tiny")
     short, long = (infer_shapes(network, {"frames": frames})["logits"].shape for frames in (51, 201))
     assert (short, long) == ((1, 11, 29), (1, 86, 29))
 
 
-def test_what_is_declared_of_a_custom_operator_is_bound():
+def test_the_declared_shape_of_a_custom_operator_is_bound():
     g = GraphBuilder("custom")
     x = g.input("x", ("batch", 3))
     g.output(g.node("Relu", g.node("Own", x, domain="levelbench.custom", shape=("batch", 7))), "y")
@@ -94,20 +94,20 @@ def test_what_is_declared_of_a_custom_operator_is_bound():
     assert infer_shapes(g.build(), {"batch": 4})["y"].shape == (4, 7)
 
 
-def test_a_value_that_inference_says_nothing_of_is_there_without_a_shape():
+def test_a_value_that_cannot_be_inferred_has_no_shape():
     network = foreign([helper.make_node("Own", ["x"], ["y"], domain="elsewhere")], {"x": [2, 3]}, domains=["elsewhere"])
     network.model.graph.output[0].type.Clear()
     assert (infer_shapes(network)["y"].dtype, infer_shapes(network)["y"].shape) == ("", None)
 
 
-def test_the_network_is_left_as_it_was():
+def test_the_network_is_not_changed():
     network = zoo.build("gpt2-tiny")
     before = network.model.SerializeToString(deterministic=True)
     infer_shapes(network, {"length": 3})
     assert network.model.SerializeToString(deterministic=True) == before
 
 
-def test_values_of_large_arrays_are_left_behind_and_small_ones_kept():
+def test_only_values_of_small_arrays_are_passed_to_inference():
     arrays = [numpy_helper.from_array(np.zeros(size, np.float32), name) for size, name in ((5000, "a"), (3, "b"))]
     nodes = [helper.make_node("Add", ["a", "x"], ["s"]), helper.make_node("Identity", ["b"], ["y"])]
     model = foreign(nodes, {"x": [1]}, initialisers=arrays).model
@@ -116,7 +116,7 @@ def test_values_of_large_arrays_are_left_behind_and_small_ones_kept():
     assert light.ByteSize() < 1000
 
 
-# What is wrong is refused
+# Invalid models are refused
 
 
 def test_shapes_that_contradict_each_other_are_refused():
@@ -125,14 +125,14 @@ def test_shapes_that_contradict_each_other_are_refused():
         infer_shapes(network)
 
 
-def test_a_declared_output_that_cannot_be_is_refused():
+def test_an_impossible_declared_output_is_refused():
     network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": [2, 3]})
     network.model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4]))
     with pytest.raises(DefinitionError, match="shapes of foreign"):
         infer_shapes(network, {})
 
 
-def test_sizes_that_fit_only_when_they_are_open_are_refused_when_they_are_bound():
+def test_sizes_that_do_not_fit_once_bound_are_refused():
     network = foreign([helper.make_node("Add", ["a", "b"], ["y"])], {"a": ["n", "p"], "b": ["n", "q"]})
     assert infer_shapes(network, {"p": 3, "q": 1})["y"].shape == (1, 3)
     with pytest.raises(DefinitionError, match="shapes of foreign"):
@@ -146,7 +146,7 @@ def test_an_absurd_input_is_refused(shape):
         infer_shapes(network)
 
 
-def test_an_absurd_initialiser_is_refused_though_it_holds_nothing():
+def test_an_absurd_initialiser_is_refused_even_if_empty():
     claim = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**30, 2**30])
     network = foreign([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [1]}, initialisers=[claim])
     with pytest.raises(DefinitionError, match="claims the shape"):
@@ -154,7 +154,7 @@ def test_an_absurd_initialiser_is_refused_though_it_holds_nothing():
 
 
 @pytest.mark.parametrize("op_type", ["ConstantOfShape", "Expand", "Tile"])
-def test_an_absurd_value_behind_a_node_is_refused_and_never_allocated(op_type):
+def test_an_absurd_output_of_a_node_is_refused_and_never_allocated(op_type):
     size = numpy_helper.from_array(np.array([2**41]), "size")
     inputs = ["size"] if op_type == "ConstantOfShape" else ["x", "size"]
     nodes = [helper.make_node(op_type, inputs, ["big"]), helper.make_node("Relu", ["big"], ["y"])]
@@ -162,7 +162,7 @@ def test_an_absurd_value_behind_a_node_is_refused_and_never_allocated(op_type):
         infer_shapes(foreign(nodes, {"x": [1]}, initialisers=[size]), {})
 
 
-def test_a_range_follows_to_its_length_where_that_is_small():
+def test_the_length_of_a_range_is_inferred_if_small():
     ends = [numpy_helper.from_array(np.array(end), name) for end, name in ((0, "a"), (1, "c"))]
     nodes = [
         helper.make_node("Shape", ["x"], ["size"], start=0, end=1),
@@ -189,7 +189,7 @@ def test_a_range_inside_a_branch_is_not_followed():
     assert len(infer_shapes(foreign(nodes, {"x": [1]}, initialisers=given))["y"].shape) == 1
 
 
-def test_shape_arithmetic_is_not_computed_where_it_would_be_large():
+def test_large_shape_arithmetic_is_not_computed():
     # A range of 2**33 numbers as a shape: 64 GiB if it were computed to see what it says.
     ends = [numpy_helper.from_array(np.array(end), name) for end, name in ((0, "a"), (2**33, "b"), (1, "c"))]
     nodes = [
@@ -203,7 +203,7 @@ def test_shape_arithmetic_is_not_computed_where_it_would_be_large():
     assert shapes["y"].shape is None or None in shapes["y"].shape
 
 
-def test_a_vector_that_claims_to_be_long_is_not_followed_as_if_it_were_a_shape():
+def test_a_vector_that_claims_to_be_long_is_not_treated_as_a_shape():
     nodes = [
         helper.make_node("Slice", ["x", "one", "two"], ["part"]),
         helper.make_node("Cast", ["part"], ["y"], to=TensorProto.FLOAT),

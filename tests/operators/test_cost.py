@@ -1,4 +1,4 @@
-"""FLOPs and bytes: closed forms, PyTorch's own counter, and None where nothing is known."""
+"""FLOPs and bytes: closed forms, PyTorch's own counter, and None if unknown."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_each_input_is_read_once_and_each_output_written_once():
     assert cost("MatMul", [(2, 3), (3, 5)], (2, 5)).bytes == 4 * (6 + 15 + 10)
 
 
-def test_of_data_that_is_chosen_from_only_what_is_chosen_is_read():
+def test_only_the_selected_part_of_indexed_data_is_read():
     assert cost("Gather", [(1000, 4), (2,)], (2, 4)).bytes == 4 * (8 + 8 + 2)
 
 
@@ -56,27 +56,27 @@ def test_a_reshape_need_not_move_anything():
 
 
 @pytest.mark.parametrize(("op_type", "inputs", "output"), [("Det", [(3, 3)], ()), ("TfIdfVectorizer", [(3,)], (4,))])
-def test_what_has_no_convention_is_none_and_no_guess(op_type, inputs, output):
+def test_costs_without_a_convention_are_none(op_type, inputs, output):
     attributes = {"max_gram_length": 1, "max_skip_count": 0, "min_gram_length": 1, "mode": "TF"}
     attributes |= {"ngram_counts": [0], "ngram_indexes": [0]}
     found = cost(op_type, inputs, output, **(attributes if op_type == "TfIdfVectorizer" else {}))
     assert found == Cost(None, None)
 
 
-def test_an_operator_of_another_domain_is_not_known():
+def test_an_operator_of_another_domain_has_no_cost():
     from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
     node = OperatorNode("Relu", ("X",), ("Y",), {}, CUSTOM_DOMAIN)
     assert cost_of(node, arrays((4,)), arrays((4,))) == Cost(None, None)
 
 
-def test_the_backward_of_a_product_costs_one_forward_an_operand():
+def test_the_backward_of_a_product_costs_one_forward_per_operand():
     forward, backward = (cost("Gemm", [(2, 3), (3, 5), (5,)], (2, 5), each) for each in ("forward", "backward"))
     assert backward.flops == 2 * forward.flops
     assert backward.bytes == forward.bytes + 4 * (6 + 15 + 5)
 
 
-def test_the_backward_of_anything_else_is_not_known():
+def test_the_backward_of_anything_else_is_unknown():
     assert cost("Relu", [(3, 4)], (3, 4), "backward").flops is None
 
 
@@ -105,7 +105,7 @@ def test_products_count_what_pytorch_counts(op_type):
         "Attention": functional.scaled_dot_product_attention,
     }
     counter = FlopCounterMode(display=False)
-    # The fused kernel of the CPU is one that the counter does not know; products are.
+    # The counter does not know the fused kernel of the CPU, but it knows products.
     with counter, sdpa_kernel(SDPBackend.MATH):
         output = calls[op_type](*(torch.randn(shape) for shape in shapes))
     opset = 23 if op_type == "Attention" else 21

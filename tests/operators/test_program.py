@@ -1,4 +1,4 @@
-"""A whole model through a backend's operators."""
+"""A whole model with a backend's operators."""
 
 import numpy as np
 import onnx
@@ -16,14 +16,14 @@ def program(text, backend):
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
 
 
-def test_nodes_run_in_order_and_constants_are_put_in(backend):
+def test_nodes_run_in_order_and_constants_are_filled_in(backend):
     run = program(
         HEAD + "g (float[n] x) => (float[n] y) <float[1] one = {1.0}> { a = Add(x, one) y = Mul(a, a) }", backend
     )
     assert run([np.array([1.0, 2.0], np.float32)])[0].tolist() == [4.0, 9.0]
 
 
-def test_the_same_program_takes_other_shapes(backend):
+def test_a_program_accepts_several_shapes(backend):
     run = program(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }", backend)
     assert [run([np.ones(n, np.float32)])[0].shape for n in (1, 5, 0)] == [(1,), (5,), (0,)]
 
@@ -34,7 +34,7 @@ def test_an_input_of_a_graph_may_be_its_output(backend):
 
 
 class Device:
-    """An array that is not NumPy's."""
+    """An array that is not a NumPy array."""
 
     def __init__(self, value):
         self.value = value
@@ -73,7 +73,7 @@ def test_a_structural_constant_reaches_the_operator_as_a_numpy_array_and_nothing
     assert not hasattr(foreign, "read")
 
 
-def test_a_structural_value_that_was_computed_is_read_to_the_host(foreign):
+def test_a_computed_structural_value_is_copied_to_the_host(foreign):
     text = HEAD + "g (float[n] x, float[a,b] like) => (float[a,b] y) { shape = Shape(like) y = Reshape(x, shape) }"
     (y,) = program(text, foreign)([Device(np.arange(6, dtype=np.float32)), Device(np.zeros((3, 2), np.float32))])
     assert y.value.shape == (3, 2)
@@ -100,7 +100,7 @@ def test_the_definition_takes_the_nodes_attributes(refusing):
     assert run([np.array([1.5, 2.5], np.float32)])[0].tolist() == [0.0, 2.5]
 
 
-def test_an_operator_without_a_definition_stays_refused(refusing):
+def test_an_operator_without_a_definition_is_refused(refusing):
     with pytest.raises(UnsupportedError, match="refused in this test"):
         program(HEAD + "g (float[n] x) => (float[n] y) { y = Sin(x) }", refusing(refused=["Sin"]))
 
@@ -119,7 +119,7 @@ def test_an_operator_that_changed_since_an_older_opset_is_refused_with_the_range
         program(text, backend)
 
 
-def test_a_domain_that_is_not_imported_is_refused(backend):
+def test_an_unimported_domain_is_refused(backend):
     model = parser.parse_model(HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }")
     model.graph.node[0].domain = "elsewhere"
     with pytest.raises(UnsupportedError, match="elsewhere"):
@@ -156,7 +156,7 @@ def test_a_loop_without_a_trip_returns_its_state_and_an_empty_scan(backend):
     assert every.shape == (0, 1)
 
 
-def test_a_value_is_forgotten_after_its_last_use(backend):
+def test_a_value_is_dropped_after_its_last_use(backend):
     held = []
     text = HEAD + "g (float[n] x) => (float[n] y) { a = Neg(x) b = Abs(a) y = Sqrt(b) }"
     run = program(text, backend)
@@ -179,7 +179,7 @@ def test_sequences_are_lists(backend):
     assert (y.tolist(), int(n)) == ([1.0, 2.0, 1.0], 3)
 
 
-def test_an_initialiser_that_is_also_an_input_is_not_asked_for(backend):
+def test_an_initialiser_that_is_also_an_input_need_not_be_given(backend):
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "w"], ["y"])],
         "g",
@@ -191,7 +191,7 @@ def test_an_initialiser_that_is_also_an_input_is_not_asked_for(backend):
     assert Program(model, backend)([np.array([1.0], np.float32)])[0].tolist() == [6.0]
 
 
-def test_a_definition_that_leaves_out_unwanted_outputs_still_runs(refusing):
+def test_a_definition_without_unrequested_outputs_still_runs(refusing):
     text = (
         HEAD.replace("21", "23") + "g (float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v) => (float[1,2,3,4] y) "
         "{ y = Attention(q, k, v) }"

@@ -1,13 +1,12 @@
-"""Suites of problems: DeepBench's sizes as ONNX nodes, and problems made of a user's words."""
+"""Suites of problems: DeepBench's sizes as ONNX nodes, and problems from command line words."""
 
 import numpy as np
 import pytest
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.operators.benchmark.measuring import input_signatures, output_signatures
-from levelbench.operators.suites import all_reduce_messages, load_suite, make_inputs, node_of, suite_names
-from levelbench.operators.suites.deepbench import subsets_of
-from levelbench.operators.suites.single import parse_problem
+from levelbench.operators.suites.deepbench import all_reduce_messages, load_suite, subsets_of, suite_names
+from levelbench.operators.suites.single import make_inputs, node_of, parse_problem
 
 COUNTS = {
     ("deepbench-gemm", "training"): 160,
@@ -64,7 +63,7 @@ def test_a_recurrent_problem_has_the_gates_of_its_cell(name, operator, rows):
     assert problem.tensors[1].shape == (1, rows * hidden, hidden)
 
 
-def test_a_sparse_problem_has_its_share_of_zeros_and_says_how_it_is_executed():
+def test_a_sparse_problem_has_its_share_of_zeros_and_a_note_on_its_execution():
     from msgspec.structs import replace
 
     problem = load_suite("deepbench-sparse")[0]
@@ -74,11 +73,11 @@ def test_a_sparse_problem_has_its_share_of_zeros_and_says_how_it_is_executed():
     assert "dense" in problem.note
 
 
-def test_rows_that_look_like_slips_are_kept_as_they_are():
+def test_rows_that_look_like_mistakes_are_kept():
     assert sum(each.name.startswith("7860x") for each in load_suite("deepbench-sparse")) == 8
 
 
-def test_messages_of_the_all_reduce_are_there_and_are_no_operators():
+def test_all_reduce_messages_exist_and_are_not_operators():
     assert [each.elements for each in all_reduce_messages()][:2] == [100_000, 3_097_600]
     assert "deepbench-all-reduce" in suite_names()
     with pytest.raises(UsageError, match="no single operator"):
@@ -86,13 +85,13 @@ def test_messages_of_the_all_reduce_are_there_and_are_no_operators():
 
 
 @pytest.mark.parametrize(("suite", "subset"), [("deepbench-gem", None), ("deepbench-gemm", "trainin")])
-def test_an_unknown_name_answers_with_the_nearest(suite, subset):
+def test_an_unknown_name_is_refused_with_similar_names(suite, subset):
     with pytest.raises(UnknownNameError, match=r"deepbench-gemm|training"):
         load_suite(suite, subset)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
-def test_inputs_have_the_dtype_asked_for_and_are_equal_for_equal_seeds(dtype):
+def test_inputs_have_the_requested_dtype_and_are_equal_for_equal_seeds(dtype):
     problem = load_suite("deepbench-gemm", "inference-device", dtype)[3]
     first, again, other = (make_inputs(problem, seed) for seed in (1, 1, 2))
     assert all(str(each.dtype) == dtype for each in first)
@@ -100,35 +99,35 @@ def test_inputs_have_the_dtype_asked_for_and_are_equal_for_equal_seeds(dtype):
     assert not np.array_equal(first[0], other[0])
 
 
-def test_results_are_of_size_one_whatever_the_size_of_the_problem():
+def test_results_are_of_size_one_for_any_size_of_problem():
     a, b = make_inputs(load_suite("deepbench-gemm", "inference-device")[3], 0)
     assert 0.5 < np.std(a @ b) < 2
 
 
-def test_an_operator_is_made_of_words():
+def test_a_problem_is_parsed_from_words():
     problem = parse_problem("Conv", ["X=2x3x8x8", "W=4x3x3x3"], [], ["pads=1,1,1,1"])
     assert problem.attributes == {"pads": [1, 1, 1, 1]}
     assert [each.shape for each in input_signatures(problem)] == [(2, 3, 8, 8), (4, 3, 3, 3)]
     assert problem.name == "Conv X=2x3x8x8 W=4x3x3x3 pads=1,1,1,1"
 
 
-def test_values_have_the_dtype_that_the_schema_asks_for():
+def test_values_have_the_dtype_of_the_schema():
     problem = parse_problem("ReduceSum", ["data=3x4"], ["axes=1"])
     data, axes = make_inputs(problem, 0)
     assert (axes.tolist(), axes.dtype, data.dtype) == ([1], np.int64, np.float32)
 
 
-def test_an_input_of_any_number_of_tensors_is_given_several_times():
+def test_a_variadic_input_is_given_several_times():
     problem = parse_problem("Concat", ["inputs=3x4", "inputs=3x5"], [], ["axis=1"])
     assert output_signatures(problem)[0].shape == (3, 9)
 
 
-def test_indices_stay_within_the_axis_that_they_choose_from():
+def test_indices_stay_within_their_axis():
     _, indices = make_inputs(parse_problem("Gather", ["data=9x4", "indices=1000"], [], ["axis=1"]), 0)
     assert set(indices.tolist()) == {0, 1, 2, 3}
 
 
-def test_an_optional_input_in_the_middle_may_be_left_out():
+def test_an_optional_input_in_the_middle_may_be_omitted():
     problem = parse_problem("Clip", ["input=4"], ["max=0.5"])
     assert problem.inputs == ("input", "", "max")
     assert make_inputs(problem, 0)[1] is None
@@ -138,23 +137,23 @@ def test_an_optional_input_in_the_middle_may_be_left_out():
     ("words", "says"),
     [
         (("Conv", ["X=1x1x4x4"]), "its inputs are X, W, B (optional)"),
-        (("Conv", ["X=1xax4"]), "is no shape"),
+        (("Conv", ["X=1xax4"]), "is not a shape"),
         (("Conv", ["X"]), "no '='"),
-        (("Relu", ["X=4", "X=5"]), "given already"),
-        (("Softmax", ["input=4"], [], ["axis=one"]), "is no int"),
+        (("Relu", ["X=4", "X=5"]), "already given"),
+        (("Softmax", ["input=4"], [], ["axis=one"]), "is not of type int"),
         (("Relu", ["X=4:bool"]), "it takes"),
-        (("ReduceSum", ["data=4"], ["axes=a"]), "are no numbers"),
+        (("ReduceSum", ["data=4"], ["axes=a"]), "are not numbers"),
         (("MaxPool", ["X=1x1x4x4"]), "kernel_shape"),
     ],
 )
-def test_words_that_mean_no_problem_are_refused_with_what_there_is(words, says):
+def test_invalid_words_are_refused_with_the_choices(words, says):
     with pytest.raises(UsageError) as refused:
         parse_problem(*words)
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("words", [("Convv", ["X=4"]), ("Relu", ["Y=4"]), ("Softmax", ["input=4"], [], ["axes=1"])])
-def test_a_name_that_onnx_does_not_know_is_refused(words):
+def test_a_name_unknown_to_onnx_is_refused(words):
     with pytest.raises(UnknownNameError):
         parse_problem(*words)
 
@@ -172,8 +171,8 @@ def test_a_list_of_one_number_is_a_list():
     assert (axes.dtype, axes.shape, axes.values) == ("int64", (1,), (1,))
 
 
-def test_a_fraction_where_whole_numbers_are_wanted_is_refused():
-    with pytest.raises(UsageError, match="no fractions"):
+def test_a_fraction_for_an_integer_input_is_refused():
+    with pytest.raises(UsageError, match="not fractions"):
         parse_problem("ReduceSum", ["data=4x4"], ["axes=0.5"])
 
 

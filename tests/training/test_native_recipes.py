@@ -294,7 +294,7 @@ def test_a_function_that_returns_no_network_is_refused():
 
 def test_a_module_without_weights_yet_is_refused(torch):
     backend, made = load_framework("torch").open(), recipe(torch.nn.ReLU)
-    with pytest.raises(DefinitionError, match="no parameter to train"):
+    with pytest.raises(DefinitionError, match="no parameters to train"):
         backend.build(made.network, backend.initialise(made.network, 0))
 
 

@@ -1,11 +1,11 @@
-"""Says whether an array is the expected one: type, shape and values, with where, how much and against which tolerance.
+"""Compares an array with the expected one: type, shape and values; says where, by how much and with which tolerance.
 
-A tolerance is derived, not chosen. With unit roundoff u a sum of n terms is off by at most gamma_n = n u / (1 - n u) of
-the sum of magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 3.1), and with rounding
-errors that are independent and of mean zero by about the square root of that: exp(lambda sqrt(n) u + n u^2 / (1 - u))
-- 1, but for a share 2 n exp(-lambda^2 (1 - u)^2 / 2) of results (Higham and Mary, "A New Approach to Probabilistic
-Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, theorem 2.4). What a rounding of the inputs does to the exact
-result, no implementation can be held to: :func:`sensitivity` asks the reference.
+Tolerances are derived, not chosen. With unit roundoff u, a sum of n terms is off by at most gamma_n = n u / (1 - n u)
+times the sum of magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 3.1). If rounding
+errors are independent with mean zero, it is off by about the square root of that: exp(lambda sqrt(n) u + n u^2 / (1 -
+u)) - 1, except for a share 2 n exp(-lambda^2 (1 - u)^2 / 2) of results (Higham and Mary, "A New Approach to
+Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, theorem 2.4). No implementation can be blamed for
+what rounding the inputs does to the exact result: :func:`sensitivity` measures that on the reference.
 """
 
 from __future__ import annotations
@@ -21,45 +21,27 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from levelbench.errors import UsageError
 
-__all__ = [
-    "Correctness",
-    "Errors",
-    "Host",
-    "Tolerance",
-    "compare",
-    "compare_values",
-    "difference",
-    "errors",
-    "growth",
-    "is_float",
-    "number",
-    "sensitivity",
-    "tolerance_for",
-    "ulp_distance",
-    "unit_roundoff",
-]
-
 Host = NDArray[Any]
 """An array on the host, of any dtype."""
 
 Slack = Callable[[], Host | None]
 
 ROUNDINGS = 8
-"""Roundings that a result may have met besides those of its sum: of inputs to functions, of intermediate results."""
+"""Roundings allowed besides those of the sum: of function inputs and of intermediate results."""
 
 _RISK = 1e-9
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """``|actual - expected| <= atol + rtol |expected|``, and why it is that."""
+    """``|actual - expected| <= atol + rtol |expected|``, and the reason for these values."""
 
     rtol: float
     atol: float
     reason: str
 
     def allowed(self, expected: Host) -> NDArray[np.float64]:
-        """The largest deviation that passes, by element; ``atol`` where the expected value is not finite."""
+        """The largest allowed deviation, by element; ``atol`` where the expected value is not finite."""
         size = np.abs(np.asarray(expected).astype(np.complex128 if np.iscomplexobj(expected) else np.float64))
         return np.asarray(self.atol + self.rtol * np.where(np.isfinite(size), size, 0.0), np.float64)
 
@@ -68,7 +50,7 @@ class Tolerance:
 
 
 def is_float(dtype: DTypeLike) -> bool:
-    """Whether values of ``dtype`` are real floating-point numbers, ``ml_dtypes``' among them."""
+    """Whether values of ``dtype`` are real floating-point numbers, including those of ``ml_dtypes``."""
     found = np.dtype(dtype)
     return found.kind == "f" or (found.kind == "V" and found.names is None and _has_finfo(found))
 
@@ -90,15 +72,15 @@ def unit_roundoff(dtype: DTypeLike) -> float:
 
 
 def accumulated_in(dtype: DTypeLike) -> np.dtype[Any]:
-    """The dtype in which a right implementation adds up: float32 for the half precisions, else ``dtype`` itself."""
+    """The dtype in which a correct implementation accumulates: float32 for half precisions, else ``dtype`` itself."""
     found = np.dtype(dtype)
     return np.dtype(np.float32) if is_float(found) and found.itemsize < 4 else found
 
 
 def growth(length: int, roundoff: float, results: int = 1, risk: float = _RISK) -> float:
-    """The smaller of Higham's deterministic and probabilistic bound on the relative error of a sum of ``length`` terms.
+    """The smaller of the deterministic and the probabilistic bound on the relative error of a sum of ``length`` terms.
 
-    The probabilistic one is exceeded by any of ``results`` sums with a probability of at most ``risk``.
+    The probability that any of ``results`` sums exceeds the probabilistic bound is at most ``risk``.
     """
     if length <= 1 or roundoff == 0:
         return 0.0
@@ -111,8 +93,8 @@ def growth(length: int, roundoff: float, results: int = 1, risk: float = _RISK) 
 def tolerance_for(dtype: DTypeLike, *, length: int = 1, scale: float = 0.0, results: int = 1) -> Tolerance:
     """The tolerance of a result of ``dtype`` whose longest sum has ``length`` terms.
 
-    ``scale`` is the size of what was added up, usually the largest expected magnitude: sums that cancel are off by a
-    share of it and not of themselves. ``results`` is how many values are judged at once.
+    ``scale`` is the size of the terms, usually the largest expected magnitude: if terms cancel, the error is relative
+    to ``scale``, not to the sum. ``results`` is how many values are compared at once.
     """
     found = np.dtype(dtype)
     roundoff = unit_roundoff(found)
@@ -132,7 +114,7 @@ def tolerance_for(dtype: DTypeLike, *, length: int = 1, scale: float = 0.0, resu
 
 @dataclass(frozen=True)
 class Correctness:
-    """What was found: ``wrong`` is empty where nothing is; ``errors`` are the largest, by what was compared."""
+    """The result of a comparison: ``wrong`` is empty if nothing is wrong; ``errors`` holds the largest of each kind."""
 
     wrong: str = ""
     checked: str = ""
@@ -144,7 +126,7 @@ class Errors:
     """``d`` is actual minus expected.
 
     ``l1`` = sum |d|, ``l2`` = sqrt(sum d²), ``linf`` = max |d|; ``relative`` = l2 / sqrt(sum expected²); ``ulp`` = the
-    most representable numbers that any pair lies apart, ``None`` for what is no float; ``cosine`` = 1 - cos(actual,
+    largest distance of a pair in representable numbers, ``None`` if not floating-point; ``cosine`` = 1 - cos(actual,
     expected); ``where`` = the index of the largest |d|, ``None`` for an empty array.
     """
 
@@ -157,7 +139,7 @@ class Errors:
     where: tuple[int, ...] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+        """The errors as JSON types."""
         return asdict(self)
 
 
@@ -166,13 +148,13 @@ def _wide(values: Host) -> Host:
 
 
 def difference(actual: ArrayLike, expected: ArrayLike) -> NDArray[np.float64]:
-    """|actual - expected| by element: 0 where both are NaN or the same infinity, infinite where only one is."""
+    """|actual - expected| by element: 0 if both are NaN or the same infinity, infinite if only one is."""
     first, second = np.asarray(actual), np.asarray(expected)
     if first.shape != second.shape:
-        found = f"they have the shapes {first.shape} and {second.shape}"
-        raise UsageError("the difference of two arrays", found, "compare arrays of one shape")
+        found = f"they have shapes {first.shape} and {second.shape}"
+        raise UsageError("the difference of two arrays", found, "compare arrays of the same shape")
     if first.dtype.kind in "iu" and second.dtype.kind in "iu":
-        # Exact also beyond 2^53, where float64 is not.
+        # Exact even beyond 2^53, where float64 is not.
         gap = np.where(first > second, first - second, second - first)
         return np.where(first == second, 0.0, np.maximum(gap.astype(np.float64), 1.0))
     a, b = _wide(first), _wide(second)
@@ -183,7 +165,7 @@ def difference(actual: ArrayLike, expected: ArrayLike) -> NDArray[np.float64]:
 
 
 def errors(actual: ArrayLike, expected: ArrayLike) -> Errors:
-    """All errors of ``actual``, of any rank; empty arrays have none. ``UsageError`` for two shapes."""
+    """All errors of ``actual``, of any rank; zero for empty arrays. Raises ``UsageError`` if the shapes differ."""
     first, second = np.asarray(actual), np.asarray(expected)
     apart = difference(first, second)
     if not apart.size:
@@ -199,7 +181,7 @@ def errors(actual: ArrayLike, expected: ArrayLike) -> Errors:
 
 
 def _norm(values: Host) -> float:
-    """The Euclidean norm, without overflow on the way."""
+    """The Euclidean norm, without intermediate overflow."""
     largest = float(values.max(initial=0.0))
     if largest == 0 or not np.isfinite(largest):
         return largest
@@ -207,7 +189,7 @@ def _norm(values: Host) -> float:
 
 
 def _cosine(actual: Host, expected: Host, apart: NDArray[np.float64]) -> float:
-    """1 - cos of the angle, over the positions where both are finite; from unit vectors, so that 1e-20 is seen too."""
+    """1 - cos of the angle, where both are finite; computed from unit vectors, so that even 1e-20 is resolved."""
     if not apart.any():
         return 0.0
     a, b = _wide(actual).ravel(), _wide(expected).ravel()
@@ -221,17 +203,25 @@ def _cosine(actual: Host, expected: Host, apart: NDArray[np.float64]) -> float:
 
 
 def _ordered(values: Host) -> NDArray[np.uint64]:
-    """The position of each number among all of its dtype, in order; both zeros at the same place."""
+    """The rank of each number among all numbers of its dtype; both zeros have the same rank."""
     bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64).reshape(values.shape)
     sign = np.uint64(1) << np.uint64(8 * values.dtype.itemsize - 1)
     magnitude = bits & (sign - np.uint64(1))
     return np.where(bits & sign, sign - magnitude, sign + magnitude)
 
 
-def ulp_distance(actual: ArrayLike, expected: ArrayLike) -> NDArray[np.float64] | None:
-    """How many representable numbers each pair lies apart, in the narrower of the two dtypes; ``None`` for no floats.
+def largest(value: Host) -> float:
+    """The largest finite magnitude; 0 for empty arrays, booleans and non-numeric dtypes."""
+    if not (is_float(value.dtype) or value.dtype.kind in "ciu") or not value.size:
+        return 0.0
+    size = np.abs(_wide(value))
+    return float(np.where(np.isfinite(size), size, 0.0).max(initial=0.0))
 
-    Infinite where only one of a pair is NaN. The wider one is rounded first.
+
+def ulp_distance(actual: ArrayLike, expected: ArrayLike) -> NDArray[np.float64] | None:
+    """The distance of each pair in representable numbers of the narrower dtype; ``None`` if not floating-point.
+
+    Infinite if only one of a pair is NaN. The wider one is rounded first.
     """
     first, second = np.asarray(actual), np.asarray(expected)
     if not (is_float(first.dtype) and is_float(second.dtype)):
@@ -246,7 +236,7 @@ def ulp_distance(actual: ArrayLike, expected: ArrayLike) -> NDArray[np.float64] 
 
 
 def number(value: Any) -> str:
-    """A value of any dtype as text."""
+    """Format a value of any dtype."""
     plain = np.asarray(value)
     if plain.dtype.kind in "biu":
         return str(plain.item())
@@ -264,23 +254,23 @@ def compare(
     dtypes: Sequence[np.dtype[Any]] = (),
     slack: Slack | None = None,
 ) -> str | None:
-    """``None`` if right, else what is wrong. ``dtypes``: those the output may have, by default the expected one's."""
+    """``None`` if correct, else what is wrong. ``dtypes``: those that ``actual`` may have (default: ``expected``'s)."""
     if expected is None or actual is None:
         if (expected is None) == (actual is None):
             return None
-        return f"{what} is {'there' if expected is None else 'missing'}, and should {'not ' * (expected is None)}be"
+        return f"{what} should be absent" if expected is None else f"{what} is missing"
     allowed = tuple(dtypes) or (expected.dtype,)
     if actual.dtype not in allowed:
-        return f"{what} has the dtype {actual.dtype}, {' or '.join(str(each) for each in allowed)} expected"
+        return f"{what} has dtype {actual.dtype}, expected {' or '.join(str(each) for each in allowed)}"
     if actual.shape != expected.shape:
-        return f"{what} has the shape {actual.shape}, {expected.shape} expected"
+        return f"{what} has shape {actual.shape}, expected {expected.shape}"
     return compare_values(what, actual, expected, tolerance, slack)
 
 
 def compare_values(
     what: str, actual: Host, expected: Host, tolerance: Tolerance, slack: Slack | None = None
 ) -> str | None:
-    """As :func:`compare`, for arrays of one shape; ``expected`` may be of a wider dtype than ``actual``."""
+    """Like :func:`compare`, for arrays of the same shape; ``expected`` may have a wider dtype than ``actual``."""
     if not actual.size:
         return None
     if actual.dtype.kind not in "biufc" and not is_float(actual.dtype):
@@ -288,7 +278,7 @@ def compare_values(
         if not bad.any():
             return None
         where = _first(bad)
-        return f"{what} is wrong at {where}: {actual[where]!r}, {expected[where]!r} expected"
+        return f"{what} is wrong at {where}: {actual[where]!r}, expected {expected[where]!r}"
     apart = difference(actual, expected)
     with np.errstate(all="ignore"):
         apart = np.where(_overflows(actual, expected), 0.0, apart)
@@ -299,8 +289,8 @@ def compare_values(
         extra = slack()
         if extra is not None and extra.shape == bad.shape:
             bad &= ~(apart <= allowed + extra)
-            note = " (also beyond what a rounding of the inputs explains)"
-    return _say(what, actual, expected, apart, allowed, bad, tolerance, note) if bad.any() else None
+            note = " (more than rounding the inputs explains)"
+    return _describe(what, actual, expected, apart, allowed, bad, tolerance, note) if bad.any() else None
 
 
 def _first(bad: Host) -> tuple[int, ...]:
@@ -308,7 +298,7 @@ def _first(bad: Host) -> tuple[int, ...]:
 
 
 def _overflows(actual: Host, expected: Host) -> Host:
-    """Where an expected value lies at or beyond the largest number of the output's dtype and infinity is found."""
+    """Where the output is infinite and the expected value is at or beyond the largest number of the output's dtype."""
     if not is_float(actual.dtype) or actual.dtype == np.float64:
         return np.zeros(actual.shape, bool)
     largest = float(ml_dtypes.finfo(actual.dtype).max)
@@ -316,7 +306,7 @@ def _overflows(actual: Host, expected: Host) -> Host:
     return np.asarray(np.isinf(found) & (np.abs(wide) > 0.99 * largest) & (np.sign(wide) == np.sign(found)))
 
 
-def _say(
+def _describe(
     what: str, actual: Host, expected: Host, apart: Host, allowed: Host, bad: Host, tolerance: Tolerance, note: str
 ) -> str:
     over = np.where(bad, apart / np.maximum(allowed, np.finfo(np.float64).tiny), -1.0)
@@ -324,15 +314,13 @@ def _say(
     found, wanted = actual[where], expected[where]
     distance = ulp_distance(found, wanted)
     ulp = "" if distance is None or not np.isfinite(distance) else f" ({float(distance):.0f} ULP of {actual.dtype})"
-    count = f"{int(bad.sum())} of {bad.size} values" if bad.size > 1 else "its one value"
+    count = f"{int(bad.sum())} of {bad.size} values" if bad.size > 1 else "its only value"
     if not np.isfinite(apart[where]):
-        off = "where only one of the two is finite or NaN"
+        off = "only one of the two is finite or NaN"
     else:
         off = f"off by {apart[where]:.3g}{ulp} where {allowed[where]:.2g} is allowed{note} [{tolerance}]"
-    return (
-        f"{what} is wrong in {count}, the worst at {where or 'its scalar'}: "
-        f"{number(found)}, {number(wanted)} expected, {off}"
-    )
+    place = f", worst at {where}" if where else ""
+    return f"{what} is wrong in {count}{place}: {number(found)}, expected {number(wanted)}, {off}"
 
 
 def sensitivity(
@@ -345,9 +333,10 @@ def sensitivity(
     fixed: frozenset[int] = frozenset(),
     seed: int = 0,
 ) -> Host | None:
-    """By element of output ``at``: what roundings of the inputs do to it, times 4 sqrt(length) for those on the way.
+    """By how much rounding the inputs moves each element of output ``at``, times 4 sqrt(length) for roundings inside.
 
-    ``evaluate`` is the reference, in the dtype of ``inputs``; ``dtype`` is the operator's, by whose roundoff they move.
+    ``evaluate`` is the reference, in the dtype of ``inputs``. The inputs are moved by the unit roundoff of ``dtype``,
+    the operator's dtype.
     """
     random = np.random.default_rng(seed)
     roundoff = unit_roundoff(dtype) or unit_roundoff(np.float32)

@@ -1,4 +1,4 @@
-"""Probes, the findings that they yield, and the report that gathers these."""
+"""Probes, the findings they yield, and the report that collects them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,15 @@ from typing import Any, Literal
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UnsupportedError
 from levelbench.records.schema import fault
 
-__all__ = [
-    "EndProbe",
-    "Finding",
-    "Probe",
-    "Report",
-    "exit_code",
-    "failed",
-    "findings_of",
-    "merged",
-    "not_tried",
-    "noted",
-    "passed",
-    "reports_to_dict",
-    "run_probes",
-]
-
 Status = Literal["passed", "failed", "noted", "not tried"]
 
 NOTHING_CHECKED = 4
-"""The exit code of a check that came to no judgement at all."""
+"""The exit code of a check in which no probe came to a judgement."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe found. ``do`` is what to do, where something is to be done; ``case`` what it was found with."""
+    """What a probe found. ``do`` is what the user should do, if anything; ``case`` is what it was found with."""
 
     probe: str
     status: Status
@@ -43,11 +27,11 @@ class Finding:
 
 
 Probe = tuple[str, Callable[[], Iterable[Finding]]]
-"""The name, and what to call."""
+"""A name, and a function that yields findings."""
 
 
 def passed(found: str = "", *, case: str = "", probe: str = "") -> Finding:
-    """Right, as far as it was looked at. ``probe`` is for findings under another name than that of their probe."""
+    """Correct, as far as it was checked. ``probe`` is given if the finding goes under another name than its probe's."""
     return Finding(probe, "passed", found, case=case)
 
 
@@ -57,17 +41,17 @@ def failed(found: str, do: str = "", *, case: str = "", probe: str = "") -> Find
 
 
 def noted(found: str, do: str = "", *, case: str = "", probe: str = "") -> Finding:
-    """Worth knowing, and neither right nor wrong."""
+    """Worth knowing, but neither right nor wrong."""
     return Finding(probe, "noted", found, do, case)
 
 
 def not_tried(found: str, do: str = "", *, case: str = "", probe: str = "") -> Finding:
-    """Could not be looked at, with the reason."""
+    """Could not be checked, with the reason."""
     return Finding(probe, "not tried", found, do, case)
 
 
 class EndProbe(Exception):
-    """Ends a probe with a finding, from however deep inside it."""
+    """Ends a probe with a finding, from any depth of calls."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.found)
@@ -76,7 +60,7 @@ class EndProbe(Exception):
 
 @dataclass(frozen=True)
 class Report:
-    """All findings on one subject, in the order of the probes; ``framework`` is the one it was run on, if any."""
+    """All findings on one subject, in the order of the probes; ``framework`` is the one it ran on, if any."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -94,7 +78,7 @@ class Report:
 
     @property
     def judged(self) -> bool:
-        """Whether any probe came to a judgement, good or bad."""
+        """Whether any probe passed or failed."""
         return any(each.status in ("passed", "failed") for each in self.findings)
 
     def of(self, probe: str) -> tuple[Finding, ...]:
@@ -102,7 +86,7 @@ class Report:
         return tuple(each for each in self.findings if each.probe == probe)
 
     def raise_for_findings(self) -> None:
-        """Raise ``CheckFailedError`` with the first finding against the subject, and how many more there are."""
+        """Raise ``CheckFailedError`` with the first failure and the number of others."""
         if not self.failed:
             return
         first, more = self.failed[0], len(self.failed) - 1
@@ -112,7 +96,7 @@ class Report:
         raise CheckFailedError(asked, f"{first.found}{others}", first.do or "correct it")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+        """The report as JSON types."""
         return {
             "name": self.title,
             "framework": self.framework,
@@ -128,7 +112,7 @@ def reports_to_dict(reports: Iterable[Report]) -> dict[str, Any]:
 
 
 def exit_code(reports: Sequence[Report]) -> int:
-    """1 where anything is wrong, :data:`NOTHING_CHECKED` where nothing could be judged, else 0."""
+    """1 if anything failed, :data:`NOTHING_CHECKED` if nothing could be judged, else 0."""
     if any(each.failed for each in reports):
         return 1
     return 0 if any(each.judged for each in reports) else NOTHING_CHECKED
@@ -142,9 +126,9 @@ def run_probes(
     framework: str = "",
     recorded: bool = False,
 ) -> Report:
-    """Run each probe; ``tell`` hears of each as it begins. What one raises becomes its finding.
+    """Run each probe; ``tell`` is called with its name as it begins. If a probe raises, that becomes a finding.
 
-    ``recorded``: findings go into a record, so they hold the type and the place of what was raised, and never its text.
+    ``recorded``: findings go into a record, so they hold the type and place of an exception but never its text.
     """
     findings: list[Finding] = []
     for title, probe in probes:
@@ -161,10 +145,10 @@ def findings_of(
     refusals: tuple[type[LevelbenchError], ...] = (UnsupportedError, MissingError),
     recorded: bool = False,
 ) -> Iterator[Finding]:
-    """The findings of one probe under its name, also what it raises.
+    """The findings of one probe under its name, including one for an exception that it raises.
 
-    ``refusals`` are errors that say nothing against the subject. ``case`` goes to findings that say something about it
-    and name none.
+    ``refusals`` are errors that do not count against the subject. ``case`` is filled in where the subject failed or
+    something was noted, if the finding names no case itself.
     """
 
     def named(finding: Finding) -> Finding:
@@ -180,7 +164,7 @@ def findings_of(
         yield named(not_tried(f"{error.asked}: {error.found}", error.do, case=case))
     except LevelbenchError as error:
         if recorded:
-            yield named(failed(f"it raised {fault(error)}", "levelbench check says more"))
+            yield named(failed(f"it raised {fault(error)}", "run levelbench check for details"))
         else:
             yield named(failed(f"{error.asked}: {error.found}", error.do))
     except Exception as error:  # noqa: BLE001  # the boundary to a user's parts, which may raise anything
@@ -189,7 +173,7 @@ def findings_of(
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings that accuse with the same words as one, which names all of its probes: one misfit is one finding."""
+    """Combine failures with the same text into one that names all of their probes: one fault is one finding."""
     every = tuple(findings)
     alike: dict[tuple[str, str], list[str]] = {}
     for each in every:
@@ -199,7 +183,7 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for each in every:
         probes = alike.pop((each.found, each.do), []) if each.status == "failed" else [each.probe]
         if more := [name for name in dict.fromkeys(probes) if name != each.probe]:
-            kept.append(replace(each, found=f"{each.found} (and so in: {', '.join(more)})"))
+            kept.append(replace(each, found=f"{each.found} (also in: {', '.join(more)})"))
         elif probes:
             kept.append(each)
     return tuple(kept)

@@ -1,7 +1,7 @@
-"""Runs a function in a process of its own, which may crash, hang or eat memory without harm to the one that asks.
+"""Runs a function in its own process, which may crash, hang or eat memory without harming the caller.
 
-The function is named ``module:function`` and called with a request and with ``say``, which sends a line of JSON back at
-once: so whoever asks knows how far it came. What it prints goes to standard error and is kept for the error message.
+The function is named ``module:function`` and called with a request and with ``say``, which sends a line of JSON back
+immediately, so the caller knows how far it got. What it prints goes to standard error and is kept for error messages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from levelbench import errors
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.measure.forking import die_with_parent
 
-__all__ = ["JsonLine", "Say", "run_isolated", "signal_name"]
-
 JsonLine = dict[str, Any]
 Say = Callable[[JsonLine], None]
 
@@ -40,9 +38,9 @@ _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
 class Ended:
     """How a process ended.
 
-    ``how`` is empty if it came to its end, else ``SIGSEGV``, ``exit code 3``, or that it did not end in its time.
-    ``code`` is its exit status, below zero the signal that ended it, ``None`` at its time limit; ``error`` is what it
-    raised of levelbench's own errors; ``printed`` all that it printed.
+    ``how`` is empty if it finished, else ``SIGSEGV``, ``exit code 3``, or that it exceeded its time limit. ``code`` is
+    its exit status: negative for the signal that ended it, ``None`` at its time limit. ``error`` is the levelbench
+    error it raised, if any; ``printed`` is everything it printed.
     """
 
     how: str
@@ -51,10 +49,10 @@ class Ended:
     error: LevelbenchError | None = None
 
     def death(self, asked: str) -> DefinitionError:
-        """The error that says how it ended, with the last line that it printed."""
+        """An error that says how it ended, with the last line that it printed."""
         lines = self.printed.strip().splitlines()
         last = f"; it last printed: {lines[-1][:200]}" if lines else ""
-        error = DefinitionError(asked, f"its process ended: {self.how}{last}", "--debug shows all that it printed")
+        error = DefinitionError(asked, f"its process ended: {self.how}{last}", "use --debug to see all it printed")
         error.trace = self.printed
         return error
 
@@ -67,10 +65,10 @@ def run_isolated(
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
 ) -> Ended:
-    """Call ``function(request, say)`` in a process of its own; ``hear`` gets each line that it says, as it comes.
+    """Call ``function(request, say)`` in its own process; ``hear`` gets each line it sends as it arrives.
 
-    After ``timeout_s`` seconds the process and whatever it started are killed. Beyond ``memory_bytes`` of memory of its
-    own, its allocations fail. ``request`` and lines are of JSON types.
+    After ``timeout_s`` seconds the process and all its children are killed. Beyond ``memory_bytes`` of private memory,
+    its allocations fail. ``request`` and the lines consist of JSON types.
     """
     failure: JsonLine = {}
     with (
@@ -79,7 +77,7 @@ def run_isolated(
     ):
         assert process.stdin is not None
         job = {"function": function, "request": request, "memory_bytes": memory_bytes}
-        # One that is gone already says so by how it ended.
+        # A process that is gone already is reported by how it ended.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(job).encode() + b"\n")
         with contextlib.suppress(BrokenPipeError):
@@ -96,12 +94,12 @@ def run_isolated(
         said = printed.read()
     code = process.returncode
     ended = signal_name(-code) if code < 0 else f"exit code {code}" if code else ""
-    error = _again(failure, said) if failure else None
+    error = _rebuilt(failure, said) if failure else None
     return Ended(timed_out[0], said, None, error) if timed_out else Ended(ended, said, code, error)
 
 
-def _again(failure: JsonLine, printed: str) -> LevelbenchError:
-    """The error that the process raised, of the same kind where this one knows it."""
+def _rebuilt(failure: JsonLine, printed: str) -> LevelbenchError:
+    """The error that the process raised, with the same class if this process knows it."""
     kind = getattr(errors, failure["kind"], DefinitionError)
     found = kind if isinstance(kind, type) and issubclass(kind, LevelbenchError) else DefinitionError
     error = found.__new__(found)
@@ -112,9 +110,9 @@ def _again(failure: JsonLine, printed: str) -> LevelbenchError:
 
 @contextlib.contextmanager
 def _process(printed: IO[str], timeout_s: float | None) -> Iterator[tuple[subprocess.Popen[bytes], list[str]]]:
-    """A process that is killed at its time limit, or when it is left; and why it was killed.
+    """A process that is killed at its time limit or on exit; and a list with the reason if the limit was reached.
 
-    What it started goes with it, as it is the first of a session.
+    It leads its own session, so its children are killed with it.
     """
     inherited = os.environ.get("PYTHONPATH")
     paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
@@ -149,7 +147,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """The lines that a process writes until it ends, even if what it started holds its output open."""
+    """The lines that a process writes until it ends, even if a child keeps its output open."""
     assert process.stdout is not None
     output = process.stdout.fileno()
     os.set_blocking(output, False)
@@ -164,7 +162,7 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     try:
         while running:
             ready, _, _ = select.select([output, over], [], [])
-            # It is seen to have ended before the last of what it wrote is read.
+            # Check that it has ended before reading, so that its last output is read too.
             running = over not in ready
             with contextlib.suppress(BlockingIOError):
                 while part := os.read(output, 1 << 16):
@@ -177,15 +175,15 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
 
 
 def main() -> None:
-    """Carry out the job on standard input."""
+    """Do the job given on standard input."""
     die_with_parent()
-    # What the function prints must not come between our lines.
+    # What the function prints must not mix with our lines.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     job = json.loads(sys.stdin.readline())
     if job["memory_bytes"] is not None:
-        # Not RLIMIT_AS: frameworks reserve address space that they never touch.
+        # Not RLIMIT_AS: frameworks reserve address space that they never use.
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         cap = job["memory_bytes"] if most == resource.RLIM_INFINITY else min(job["memory_bytes"], most)
         resource.setrlimit(resource.RLIMIT_DATA, (cap, most))
@@ -206,7 +204,7 @@ if __name__ == "__main__":
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL``; ``signal 40`` for one without a name, as real-time signals have none."""
+    """``SIGKILL``, or ``signal 40`` for one without a name (real-time signals have none)."""
     try:
         return signal.Signals(number).name
     except ValueError:

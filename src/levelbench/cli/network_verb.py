@@ -161,7 +161,7 @@ def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
         for transforms in dict.fromkeys(each.arm.transforms for each in row if each.arm.transforms):
             specification = next(each for each in row if each.arm.transforms == transforms)
             label = arm_label(specification.arm).partition(" + ")[2]
-            said = make_case(specification).said or ("nothing to change",)
+            said = make_case(specification).changes or ("nothing to change",)
             lines.append(f"{label} at {case_label(specification.case)}:")
             # With one transform the heading has named it.
             own = f"{transforms[0].partition(';')[0].partition(':')[0]}: " if len(transforms) == 1 else ""

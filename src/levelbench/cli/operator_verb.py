@@ -118,8 +118,7 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     from msgspec.structs import replace
 
     from levelbench.operators.node import DEFAULT_OPSET, OPSETS
-    from levelbench.operators.suites import load_suite
-    from levelbench.operators.suites.deepbench import subsets_of
+    from levelbench.operators.suites.deepbench import load_suite, subsets_of
     from levelbench.operators.suites.single import FLOATS
 
     if (operator is None) == (given["suite"] is None):

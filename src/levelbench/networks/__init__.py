@@ -1,4 +1,4 @@
-"""Level 1, networks: an ONNX model as data, and the contract by which a framework executes it."""
+"""Level 1, networks: ONNX models as data, and the contract by which frameworks execute them."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Files of networks are read by few: a run builds its own."""
+    """Import the reader of files only when needed, because runs build their networks."""
     if name in ("load", "save"):
         from levelbench.networks import files
 

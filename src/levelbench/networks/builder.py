@@ -1,8 +1,8 @@
-"""Builds networks: node by node, or as a chain of the usual layers.
+"""Builds networks: node by node, or as a chain of common layers.
 
-The builders write ONNX and nothing else, so a network that was built is exactly one that was loaded. A chain's weights
-are initialised as He et al. 2015 (equation 10, fan-in) say for layers that a ReLU follows, and with variance 1/fan-in
-for the last one; biases are zero.
+The builders only write ONNX, so a built network is the same as a loaded one. The weights of a chain are initialised
+following He et al. 2015 (equation 10, fan-in) for layers followed by a ReLU, and with variance 1/fan-in for the last;
+biases are zero.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class GraphBuilder:
         return full
 
     def constant(self, value: Any, dtype: str | None = None) -> str:
-        """An array that is no parameter; equal ones are one. Python's numbers become int64 and float32."""
+        """An array that is not a parameter; equal ones are stored once. Python numbers become int64 and float32."""
         array = np.asarray(value, None if dtype is None else dtype_of(dtype))
         if dtype is None and not isinstance(value, np.ndarray | np.generic):
             array = array.astype({"f": np.float32, "i": np.int64}.get(array.dtype.kind, array.dtype))
@@ -86,11 +86,11 @@ class GraphBuilder:
         shape: Sequence[int | str] | None = None,
         **attributes: Any,
     ) -> Any:
-        """A node; the name of its output, or a tuple of ``outputs`` names where there are several.
+        """Add a node; returns the name of its output, or a tuple of ``outputs`` names if there are several.
 
-        ``None`` is an optional input that is left out. ``shape`` declares the output of an operator that ONNX does not
-        know, of float32. Raises ``UnknownNameError`` for an input, an operator or an attribute that is not there, and
-        ``UsageError`` for too few or too many inputs.
+        ``None`` is an omitted optional input. ``shape`` declares the float32 output of an operator that ONNX does not
+        know. Raises ``UnknownNameError`` for an unknown input, operator or attribute, and ``UsageError`` for too few or
+        too many inputs.
         """
         for each in inputs:
             if each and each not in self._taken:
@@ -129,9 +129,9 @@ class GraphBuilder:
         self._outputs.append((value, name or value))
 
     def build(self) -> Network:
-        """The network. ``DefinitionError`` for what ONNX's checker or its inference of shapes refuses."""
+        """The network. Raises ``DefinitionError`` for what ONNX's checker or shape inference refuses."""
         if not self._outputs:
-            raise DefinitionError(f"network {self._name!r}", "it has no output", "name at least one: output(value)")
+            raise DefinitionError(f"network {self._name!r}", "it has no output", "call output(value) at least once")
         graph = onnx.GraphProto()
         graph.CopyFrom(self._graph)
         _rename(graph, {old: new for old, new in self._outputs if old != new})
@@ -157,7 +157,7 @@ class GraphBuilder:
 
     def _take(self, name: str) -> None:
         if not name or name in self._taken:
-            raise DefinitionError(f"the name {name!r} in {self._name}", "it is taken, or empty", "choose another")
+            raise DefinitionError(f"the name {name!r} in {self._name}", "it is taken or empty", "choose another")
         self._taken.add(name)
 
 
@@ -180,7 +180,7 @@ def _infer(model: onnx.ModelProto, declared: Mapping[str, Value], name: str) -> 
     for each in model.graph.output:
         found = known.get(each.name)
         if found is None or not found.type.HasField("tensor_type"):
-            raise DefinitionError(f"output {each.name!r} of {name}", "its type is not known", "declare it: shape=...")
+            raise DefinitionError(f"output {each.name!r} of {name}", "its type is unknown", "declare it: shape=...")
         each.CopyFrom(found)
     try:
         onnx.checker.check_model(model)
@@ -221,7 +221,7 @@ class Builder:
         return self
 
     def max_pool(self, kernel: int) -> Builder:
-        """The maximum of disjoint ``kernel`` by ``kernel`` windows; a rest at the border is dropped."""
+        """The maximum of disjoint ``kernel`` by ``kernel`` windows; a remainder at the border is dropped."""
         self._need_image("a pooling")
         sizes = tuple(self._window(size, kernel, kernel) for size in self._shape[1:])
         self._add("MaxPool", kernel_shape=[kernel] * 2, strides=[kernel] * 2)
@@ -248,9 +248,9 @@ class Builder:
         domain: str = "",
         **attributes: Any,
     ) -> Builder:
-        """Any operator of one input, ``weights`` as (shape, standard deviation), and one output.
+        """Any operator with one input, ``weights`` as (shape, standard deviation), and one output.
 
-        ``shape`` is that of a sample it puts out (default: the one it takes). A custom operator is one of ``domain``
+        ``shape`` is that of an output sample (default: as the input). Custom operators have the ``domain``
         ``levelbench.custom``.
         """
         layer = f"{operator.lower()}{self._added}"
@@ -288,7 +288,7 @@ class Builder:
 
     def _need_width(self, width: int) -> None:
         if width < 1:
-            raise self._error(f"a layer of width {width}", "no layer has that width", "give one of 1 or more")
+            raise self._error(f"a layer of width {width}", "impossible width", "give 1 or more")
 
     def _need_image(self, what: str) -> None:
         if len(self._shape) != 3:

@@ -1,9 +1,9 @@
-"""Writes a network out as straight-line Python, so that executing it costs what hand-written calls would.
+"""Compiles a network to straight-line Python, so that executing it costs as much as hand-written calls.
 
-There is no dictionary and no dispatch: values are local variables with numbers for names, so nothing of a model's text
-is ever executed, and each value is let go after its last use. Nodes whose values decide shapes, and follow from shapes
-and constants, are computed in NumPy by every framework: no device is waited for to read a size, and no trace breaks on
-a value. The function is pure, so that ``jax.jit`` and ``torch.compile`` can trace it.
+There are no dictionaries and no dispatch: values are local variables with numbered names, so no text from a model is
+ever executed, and each value is deleted after its last use. Nodes that determine shapes, and depend only on shapes and
+constants, are computed in NumPy for every framework, so that reading a size never waits for a device and never breaks
+a trace. The function is pure, so that ``jax.jit`` and ``torch.compile`` can trace it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _CONTROL = {"If": (0,), "Loop": (0, 1)}
 
 
 def structural_reads(node: OperatorNode) -> tuple[int, ...]:
-    """The positions of inputs that are needed on the host: structural ones, conditions and trip counts."""
+    """The positions of inputs needed on the host: structural ones, conditions and trip counts."""
     if not node.domain and node.op_type in _CONTROL:
         return _CONTROL[node.op_type]
     return structural(node)
 
 
 def host_nodes(nodes: Sequence[OperatorNode], constants: Mapping[str, object]) -> set[int]:
-    """The places of the nodes to compute on the host."""
+    """The indices of the nodes to compute on the host."""
     known = set(constants)
     able: dict[str, int] = {}
     for at, node in enumerate(nodes):
@@ -84,8 +84,8 @@ def compose(
 ) -> Callable[..., tuple[Any, ...]]:
     """The function of ``arguments`` that makes the calls in order and returns ``outputs``.
 
-    ``host`` names the values that are NumPy arrays; ``array`` makes a native array of one; a
-    constant's name is its second argument.
+    ``host`` names the values that are NumPy arrays; ``array`` makes native arrays of them, with a constant's name as
+    its second argument.
     """
     writer = _Writer(constants, host, array)
     text = [f"def function({', '.join(writer.native(name) for name in arguments)}):"]
@@ -98,17 +98,17 @@ def compose(
     text += _with_deletions(body, [writer.native(name) for name in arguments], set(results))
     text.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
     space: dict[str, Any] = dict(writer.space)
-    # A closure's variables are found faster than a module's.
+    # Variables of a closure are looked up faster than those of a module.
     names = ", ".join(space)
     source = "\n".join([f"def make({names}):", *(f"    {each}" for each in text), "    return function"])
     scope: dict[str, Any] = {}
-    exec(compile(source, "<network>", "exec"), scope)  # the text is ours: numbers for names
+    exec(compile(source, "<network>", "exec"), scope)  # the text is ours, with numbered names
     made: Callable[..., tuple[Any, ...]] = scope["make"](**space)
     return made
 
 
 class _Writer:
-    """Gives values and calls their variables, and writes the lines."""
+    """Assigns variables to values and calls, and writes the lines."""
 
     def __init__(self, constants: Mapping[str, Any], host: set[str], array: Callable[..., Any]) -> None:
         self._constants, self._host, self._array = constants, host, array
@@ -127,19 +127,19 @@ class _Writer:
         return variable
 
     def on_host(self, name: str) -> str:
-        """The variable that holds a value as NumPy's array."""
+        """The variable that holds a value as a NumPy array."""
         variable = f"h{self._number(name)}"
         if name in self._constants and variable not in self.space:
             self.space[variable] = self._constants[name]
         return variable
 
     def converted(self, name: str) -> list[tuple[str, set[str]]]:
-        """The line that makes a native array of a value that was computed on the host, if it is not there yet."""
+        """The line that makes a native array of a value computed on the host, unless it exists already."""
         if name not in self._host or name in self._constants or name in self._converted:
             return []
         self._converted.add(name)
         self.space.setdefault("array", self._array)
-        # Not freed: it may be read again anywhere below, and is small.
+        # Not freed, because it is small and may be read again anywhere below.
         return [(f"{self.native(name)} = array({self.on_host(name)})", set())]
 
     def written(self, step: LoweredStep) -> list[tuple[str, set[str]]]:
@@ -188,13 +188,13 @@ class _Writer:
 
 
 def _with_deletions(body: Sequence[tuple[str, set[str]]], arguments: Sequence[str], results: set[str]) -> list[str]:
-    """The lines, each followed by the deletion of the variables that it is the last to use."""
+    """The lines, each followed by the deletion of variables used there for the last time."""
     last: dict[str, int] = {}
     for at, (_, used) in enumerate(body):
         last.update(dict.fromkeys(used, at))
     ends: dict[int, list[str]] = {}
     for variable, at in last.items():
-        # An argument belongs to the caller, who holds it anyway.
+        # An argument belongs to the caller, who keeps it alive anyway.
         if variable not in results and variable not in arguments:
             ends.setdefault(at, []).append(variable)
     text = []
@@ -211,11 +211,11 @@ Chooser = Callable[[OperatorNode], Function | None]
 
 @dataclass(frozen=True)
 class LoweredStep:
-    """A node as a call. ``inputs`` are names of values, the empty one for an input that is left out.
+    """A node as a call. ``inputs`` are names of values, empty for an omitted input.
 
-    ``bare``: the call answers with its one output itself and not with a tuple. ``on_host``: NumPy arrays in and out.
-    ``host_inputs`` are positions that are given as NumPy arrays; ``captures`` the values around a subgraph, which are
-    passed by name in a dictionary before the inputs.
+    ``bare``: the call returns its only output itself, not a tuple. ``on_host``: it takes and returns NumPy arrays.
+    ``host_inputs`` are positions passed as NumPy arrays; ``captures`` are the values around a subgraph, passed by name
+    in a dictionary before the inputs.
     """
 
     index: int
@@ -230,7 +230,7 @@ class LoweredStep:
 
 
 class Lowered:
-    """A network's outputs as a function of its inputs and arrays, on the operators of one backend."""
+    """A network's outputs as a function of its inputs and arrays, with the operators of one backend."""
 
     inputs: tuple[str, ...]
     """The network's inputs that the outputs depend on, in the network's order."""
@@ -238,7 +238,7 @@ class Lowered:
     """The parameters and buffers that the outputs depend on, in the network's order."""
     steps: tuple[LoweredStep, ...]
     function: Callable[..., tuple[Array, ...]]
-    """``function(*inputs, *arrays)``: a tuple of the outputs, native arrays all."""
+    """``function(*inputs, *arrays)`` returns a tuple of the outputs, all native arrays."""
 
     def __init__(
         self,
@@ -251,10 +251,10 @@ class Lowered:
     ) -> None:
         """``outputs`` are names of any values (default: the network's outputs).
 
-        ``call`` may answer for a node with a function that takes native arrays (NumPy's at structural positions) and
-        returns the bare value of a node of one output, a tuple of several; ``None`` leaves it to the backend.
-        ``constant`` makes the native array of a constant's name and value (default: the backend's). Raises
-        ``UnsupportedError`` for a node that the backend cannot run, ``DefinitionError`` for an output that nothing
+        ``call`` may return a function for a node, which takes native arrays (NumPy's at structural positions) and
+        returns the bare value of a single output, or a tuple of several; ``None`` leaves it to the backend.
+        ``constant`` makes the native array from a constant's name and value (default: the backend's). Raises
+        ``UnsupportedError`` for a node that the backend cannot run, and ``DefinitionError`` for an output that no node
         makes.
         """
         self.network, self.backend = network, backend
@@ -279,7 +279,7 @@ class Lowered:
         self.function = self.composed(self.steps)
 
     def _step(self, index: int, node: OperatorNode, proto: onnx.NodeProto) -> LoweredStep:
-        """The step of a node that is computed on the device."""
+        """The step of a node computed on the device."""
         inputs, outputs = node.inputs, node.outputs
         reads = structural_reads(node)
         known = frozenset(at for at in reads if at < len(inputs) and inputs[at] in self._host)
@@ -298,19 +298,19 @@ class Lowered:
             if not has_body(node):
                 forward = self._scope.backend.operator(node).forward
                 return LoweredStep(index, node, forward, inputs, outputs, host_inputs=known)
-        # What is read from the device at each call, and what may turn out to be unsupported, needs more care.
+        # Nodes that read from the device at each call, or may turn out to be unsupported, need more care.
         call = resolve(node, proto, self._scope, {})
         return LoweredStep(index, node, call, inputs, outputs, host_inputs=known)
 
     def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Array, ...]]:
-        """The function that makes the calls of ``steps``: those of the network, or others in their places."""
+        """The function that makes the calls of ``steps``: those of the network, or replacements for them."""
         arguments = [*self.inputs, *self.arrays]
         return compose(arguments, steps, self.outputs, self.constants, self._host, self._native)
 
     def run_timed(
         self, inputs: Sequence[Array], arrays: Sequence[Array], clock: Clock, finish: Callable[[Sequence[Array]], None]
     ) -> list[tuple[int, int]]:
-        """Run it once, each step finished before the next; (index of the node, nanoseconds) of each.
+        """Run once, finishing each step before the next; returns (index of the node, nanoseconds) for each.
 
         ``finish`` waits for arrays (``Backend.finish``).
         """
@@ -344,7 +344,7 @@ def _host_step(index: int, node: OperatorNode) -> LoweredStep:
 
 
 def _shape(node: OperatorNode) -> Function:
-    """Shape or Size of a native array, as NumPy's int64."""
+    """Shape or Size of a native array, as NumPy int64."""
     if node.op_type == "Size":
         return lambda x: np.array(np.prod([int(each) for each in x.shape], dtype=np.int64))
     chosen = slice(node.get("start", 0), node.get("end"))
@@ -356,11 +356,12 @@ def _is_container(node: OperatorNode) -> bool:
 
 
 def _needed(network: Network, outputs: Sequence[str], constants: Mapping[str, Host]) -> tuple[list[int], set[str]]:
-    """The places of the nodes that ``outputs`` depend on, in order, and the names that these read."""
+    """The indices of the nodes that ``outputs`` depend on, in order, and the names that they read."""
     graph = network.model.graph
     given = {each.name for each in network.inputs} | {each.name for each in network.parameters} | set(constants)
-    found, read = needed_nodes(graph, outputs, given)
+    needed, read = needed_nodes(graph, outputs, given)
     missing = read - given - {name for node in graph.node for name in node.output}
     if missing:
-        raise DefinitionError(f"value {min(missing)!r} of network {network.name!r}", "nothing makes it", "name another")
-    return found, read
+        found = "no node makes it"
+        raise DefinitionError(f"value {min(missing)!r} of network {network.name!r}", found, "choose another value")
+    return needed, read

@@ -1,11 +1,11 @@
-"""What a network costs: floating-point operations, multiply-adds as papers count them, and bytes, of each node and all.
+"""The cost of a network: floating-point operations, multiply-adds as papers count them, and bytes, per node and total.
 
-A total is the sum of what is known; what is not known is named next to it, never counted as nothing.
+A total is the sum of what is known. What is unknown is listed next to it and not silently counted as zero.
 
-- Costs of nodes are Level 0's (:mod:`levelbench.operators.cost`). Shape arithmetic on the host costs nothing.
+- Costs of nodes are those of Level 0 (:mod:`levelbench.operators.cost`). Shape arithmetic on the host costs nothing.
 - Multiply-adds are those of convolutions, matrix products, recurrent layers and attention: half of their operations.
-- An activation is a value that a node makes on the device. A view (Reshape, Flatten, Dropout outside of training) is
-  the value that it is of. A value that ONNX cannot tell the size of counts 0 bytes, and its node is unknown.
+- An activation is a value that a node makes on the device. A view (Reshape, Flatten, Dropout outside of training)
+  counts as the value it is a view of. A value whose size ONNX cannot infer counts 0 bytes, and its node is unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from levelbench.operators.program import constants_of, reads
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-# What a derivative reads, where it is not both inputs and outputs.
+# Operators whose derivative does not read both inputs and outputs.
 _NOTHING = (
     "Add AveragePool Cast Concat ConstantOfShape Dropout Expand Gather GlobalAveragePool Neg Pad ReduceMean ReduceSum "
     "Resize Slice Split Sub Sum Tile Transpose"
@@ -41,7 +41,7 @@ _READS_NOTHING, _READS_OUTPUTS, _READS_INPUTS = (frozenset(each.split()) for eac
 
 @dataclass(frozen=True)
 class NodeCost:
-    """The cost of the node at place ``index`` of ``network.nodes``; ``None`` is unknown, in ``cost`` too."""
+    """The cost of the node at ``index`` of ``network.nodes``; ``None`` is unknown, also in ``cost``."""
 
     index: int
     title: str
@@ -52,12 +52,12 @@ class NodeCost:
 
 @dataclass(frozen=True)
 class NetworkCost:
-    """One inference. ``unknown`` are the operators, with how many nodes, whose operations the totals lack.
+    """The cost of one inference. ``unknown`` counts the nodes, by operator, whose operations the totals lack.
 
-    ``activation_bytes`` are all activations together; ``peak_activation_bytes`` the most that live at once if each node
-    runs in order and lets go of what is not read any more (inputs live throughout, nothing is written in place);
-    ``training_activation_bytes`` those that the derivatives' formulas read, which a training step has to keep: what an
-    operator keeps inside (gates, masks, indices) is not among them.
+    ``activation_bytes`` are those of all activations. ``peak_activation_bytes`` are the most that are alive at once if
+    nodes run in order and values are freed after their last use (inputs live throughout, nothing is written in place).
+    ``training_activation_bytes`` are those that derivatives read, which a training step must keep, without what
+    operators keep internally (gates, masks, indices).
     """
 
     nodes: tuple[NodeCost, ...]
@@ -72,7 +72,7 @@ class NetworkCost:
 
 
 def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = MappingProxyType({})) -> NetworkCost:
-    """The cost with ``batch`` and ``sizes`` in the place of symbolic sizes. Errors are those of ``infer_shapes``."""
+    """The cost with ``batch`` and ``sizes`` for symbolic sizes. Raises the errors of ``infer_shapes``."""
     values = infer_shapes(network, {**sizes, "batch": batch})
     constants = constants_of(network.model.graph)
     host = host_nodes(network.nodes, constants) | {at for at, each in enumerate(network.nodes) if not each.inputs}
@@ -106,7 +106,7 @@ def _node_cost(at: int, node: OperatorNode, values: Mapping[str, Value], on_host
 
 
 def _is_view(node: OperatorNode) -> bool:
-    """Whether its output is its first input, seen in another shape."""
+    """Whether its output is its first input, possibly with another shape."""
     if node.domain:
         return False
     trains = node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2])
@@ -114,7 +114,7 @@ def _is_view(node: OperatorNode) -> bool:
 
 
 def signature_of(value: Value | None) -> Signature | None:
-    """The shape and type of a value for :func:`cost_of`; ``None`` where one of them is not known, or is no number's."""
+    """The shape and type of a value for :func:`cost_of`; ``None`` if either is unknown, or for non-numeric types."""
     if value is None or value.sizes is None or value.dtype in ("", "str", "object"):
         return None
     floating = value.dtype.startswith(("float", "bfloat"))
@@ -122,7 +122,7 @@ def signature_of(value: Value | None) -> Signature | None:
 
 
 class _Memory:
-    """The activations of a network: which there are, how large, and how long they live."""
+    """The activations of a network: their sizes and how long they live."""
 
     def __init__(self, network: Network, values: Mapping[str, Value], host: set[int]) -> None:
         self._network, self._host = network, host
@@ -145,7 +145,7 @@ class _Memory:
         return [self._of(name) for name in reads(self._protos[at])]
 
     def peak(self) -> int:
-        """The most bytes that live at once."""
+        """The most bytes that are alive at once."""
         last = {self._of(name): at for at in range(len(self._protos)) for name in (*self._read(at), *self._made(at))}
         last.update((self._of(each.name), len(self._protos)) for each in self._network.model.graph.output)
         ends: dict[int, list[str]] = {}

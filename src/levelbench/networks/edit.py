@@ -1,7 +1,7 @@
-"""Edits a network a node at a time: add, remove, replace, rename. Each answers with another network.
+"""Edits a network one node at a time: add, remove, replace, rename. Each edit returns another network.
 
-After an edit the graph is sorted and checked as a whole, so an edit either makes a network that can be executed, or an
-error that names what it would have broken.
+After an edit the whole graph is sorted and checked, so an edit either returns an executable network or raises an error
+that names what it would have broken.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def readers_of(network: Network, value: str) -> tuple[OperatorNode, ...]:
-    """The nodes that read a value, those whose subgraphs do among them, in order."""
+    """The nodes that read a value, themselves or in subgraphs, in order."""
     protos = network.model.graph.node
     return tuple(node for node, proto in zip(network.nodes, protos, strict=True) if value in set(outer_reads(proto)))
 
@@ -35,7 +35,7 @@ def with_node(
     domain: str = "",
     **attributes: Any,
 ) -> Network:
-    """One node more, put where its inputs are there. Raises ``DefinitionError`` for an output that is there already."""
+    """Add a node, after its inputs are computed. Raises ``DefinitionError`` for an output that exists already."""
     model = network.copied()
     model.graph.node.append(_made(network, op_type, inputs, outputs, domain, attributes).to_proto())
     if domain and domain not in network.opsets:
@@ -44,22 +44,22 @@ def with_node(
 
 
 def without_node(network: Network, output: str, instead: str | None = None) -> Network:
-    """Without the node that makes ``output``; what read it reads ``instead`` (default: the node's first input).
+    """Remove the node that makes ``output``; its readers read ``instead`` (default: the node's first input).
 
-    ``DefinitionError`` where the network itself puts it out, or where there is no telling what to read instead.
+    Raises ``DefinitionError`` if it makes an output of the network, or if it is unclear what to read instead.
     """
     model, at = _found(network, output)
     node = model.graph.node[at]
     asked = f"removing the node that makes {output!r} from {network.name}"
     held = {each.name for each in model.graph.output} | set(network.updates.values())
     if kept := [name for name in node.output if name in held]:
-        raise DefinitionError(asked, f"{kept[0]!r} is an output", "choose other outputs before: with_outputs(...)")
+        raise DefinitionError(asked, f"{kept[0]!r} is an output", "choose other outputs first: with_outputs(...)")
     others = [name for name in node.output[1:] if name and readers_of(network, name)]
     if others or output != node.output[0]:
-        raise DefinitionError(asked, f"{(others or [output])[0]!r} is not its only output that is read", "replace it")
+        raise DefinitionError(asked, f"its output {(others or [output])[0]!r} is read too", "replace it instead")
     source = instead if instead is not None else next((name for name in node.input if name), None)
     if source is None:
-        raise DefinitionError(asked, "it has no input that could be read instead", "name a value: instead=...")
+        raise DefinitionError(asked, "it has no input to read instead", "name a value: instead=...")
     del model.graph.node[at]
     _rename(model.graph, {output: source}, reads_only=True)
     return _checked(network, model, asked)
@@ -74,7 +74,7 @@ def with_replaced_node(
     domain: str = "",
     **attributes: Any,
 ) -> Network:
-    """Another operator in the place of the node that makes ``output``, with its outputs and, by default, its inputs."""
+    """Replace the node that makes ``output`` by another operator with its outputs and, by default, its inputs."""
     model, at = _found(network, output)
     old = model.graph.node[at]
     given = list(old.input) if inputs is None else inputs
@@ -84,7 +84,7 @@ def with_replaced_node(
 
 
 def renamed(network: Network, names: Mapping[str, str]) -> Network:
-    """Values, inputs, outputs and parameters under other names. A drawn parameter is drawn by its new name."""
+    """Rename values, inputs, outputs and parameters. A drawn parameter is drawn by its new name."""
     model = network.copied()
     known = {name for node in model.graph.node for name in (*node.input, *node.output)}
     known |= {each.name for each in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
@@ -92,9 +92,9 @@ def renamed(network: Network, names: Mapping[str, str]) -> Network:
         if old not in known:
             raise UnknownNameError(f"value of {network.name}", old, known)
         if new in known or not new:
-            raise DefinitionError(f"renaming {old!r} to {new!r}", "that name is taken, or empty", "choose another")
+            raise DefinitionError(f"renaming {old!r} to {new!r}", "that name is taken or empty", "choose another")
     if len(set(names.values())) < len(names):
-        raise DefinitionError(f"renaming in {network.name}", "two values would have one name", "choose another")
+        raise DefinitionError(f"renaming in {network.name}", "two values would have the same name", "choose another")
     _rename(model.graph, names)
     for each in (*model.graph.input, *model.graph.output, *model.graph.initializer, *model.graph.value_info):
         each.name = names.get(each.name, each.name)
@@ -131,7 +131,7 @@ def _found(network: Network, output: str) -> tuple[onnx.ModelProto, int]:
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str], *, reads_only: bool = False) -> None:
-    """Rename what nodes read and, unless ``reads_only``, make; a subgraph's own values keep their names."""
+    """Rename the inputs of nodes and, unless ``reads_only``, their outputs; subgraphs' own values keep their names."""
     for node in graph.node:
         for field in (node.input,) if reads_only else (node.input, node.output):
             for at, name in enumerate(field):
@@ -146,16 +146,16 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str], *, reads_only: boo
 
 
 def _checked(network: Network, model: onnx.ModelProto, asked: str, **changes: Any) -> Network:
-    """The edited network: its nodes sorted, names of values that are gone forgotten, all of it checked."""
+    """The edited network: with its nodes sorted, outdated types removed, and everything checked."""
     graph = model.graph
     given = dict.fromkeys([*(each.name for each in graph.input), *(each.name for each in graph.initializer)])
     sort_nodes(graph.node, list(given), [each.name for each in graph.output], asked)
-    # What was inferred before may not hold any more.
+    # What was inferred before may no longer hold.
     del graph.value_info[:]
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise DefinitionError(asked, str(error).strip().splitlines()[0], "edit it otherwise") from None
+        raise DefinitionError(asked, str(error).strip().splitlines()[0], "edit it differently") from None
     edited = network.replace(model=model, **changes)
     from levelbench.networks.shapes import infer_shapes
 

@@ -1,8 +1,8 @@
-"""The contract between a network and a framework: a Backend, a framework opened on a device, makes Executors.
+"""The contract between networks and frameworks: a Backend, a framework opened on a device, makes Executors.
 
-Arrays stay the framework's own. What runs a network moves them about without looking inside, and only what it asks for
-through ``Backend.host`` reaches the host. An executor's arrays by name may change their values, not their names and
-shapes; a call with the right number of inputs pays nothing for being checked.
+Arrays stay the framework's own. Code that runs a network passes them on without looking inside, and only
+``Backend.host`` copies them to the host. An executor's arrays may change their values but not their names and shapes.
+Checking the number of inputs costs nothing if it is right.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from levelbench.operators.contract import OperatorBackend
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """How long an operator took, in seconds, one value a repetition.
+    """How long an operator took, in seconds, one value per repetition.
 
-    ``index`` is its place in ``network.nodes``, -1 for what is none of them (a fused one, a layer of a native module);
-    ``output`` the name of its first output.
+    ``index`` is its index in ``network.nodes``, or -1 if it is none of them (a fused operator, a layer of a native
+    module); ``output`` is the name of its first output.
     """
 
     index: int
@@ -41,7 +41,7 @@ class OperatorTime:
 
 
 def collected_times(steps: Sequence[LoweredStep], runs: Sequence[Sequence[tuple[int, int]]]) -> list[OperatorTime]:
-    """The times of :meth:`Lowered.run_timed`, repeated, by step."""
+    """The times of several :meth:`Lowered.run_timed`, by step."""
     return [
         OperatorTime(
             step.index,
@@ -60,35 +60,35 @@ class Executor(ABC):
     """``None`` for a native module."""
     mode: str
     parameters: MutableMapping[str, Array]
-    """The live trainable arrays: an update in place (``array -= step``) changes what the network computes, and so does
-    putting another array in the place of one (``parameters[name] = array``)."""
+    """The live trainable arrays: updating one in place (``array -= step``) or assigning another array
+    (``parameters[name] = array``) changes what the network computes."""
     buffers: MutableMapping[str, Array]
     """The live arrays that are not trained: running statistics."""
 
     @abstractmethod
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """The network's outputs. Leaves no trace: no gradient, no saved activation.
+        """The network's outputs. Has no side effects: no gradients, no saved activations.
 
-        Takes, in the network's order, those inputs that the outputs depend on: not the labels, which only a loss reads.
+        Takes the inputs that the outputs depend on, in the network's order: not the labels, which only a loss reads.
         """
 
     @abstractmethod
     def forward(self, *inputs: Array) -> Array:
-        """The loss, a scalar array, of all inputs in the network's order; keeps what :meth:`backward` needs.
+        """The loss, a scalar array, for all inputs in the network's order; keeps what :meth:`backward` needs.
 
-        Buffers are updated as the network's ``updates`` say.
+        Buffers are updated according to the network's ``updates``.
         """
 
     @abstractmethod
     def backward(self) -> Mapping[str, Array]:
-        """Gradients by name of trainable parameter of the last :meth:`forward`; to be called once after each."""
+        """Gradients of the last :meth:`forward` by name of trainable parameter; to be called once after each."""
 
     def on_gradient(self, callback: Callable[[str, Array], None] | None) -> bool:
-        """Have ``callback(name, gradient)`` called during :meth:`backward` as soon as a gradient is final.
+        """Call ``callback(name, gradient)`` during :meth:`backward` as soon as a gradient is final.
 
-        The array is the one that :meth:`backward` will return, and must not be written to. It is not called for a
-        parameter that the loss does not depend on. ``None`` ends it. False: not supported, all gradients come at the
-        end.
+        The array is the one that :meth:`backward` will return, and must not be written to. The callback is not called
+        for parameters that the loss does not depend on. ``None`` removes it. Returns False if this is not supported and
+        all gradients come at the end.
         """
         return False
 
@@ -98,12 +98,12 @@ class Executor(ABC):
         return loss, self.backward()
 
     def operator_times(self, *inputs: Array, repeats: int = 1) -> list[OperatorTime]:
-        """The times of all operators of ``repeats`` inferences; a clock around each makes the whole slower.
+        """The times of all operators in ``repeats`` inferences; timing each makes the whole slower.
 
-        Raises ``UnsupportedError`` where this mode cannot tell its operators apart.
+        Raises ``UnsupportedError`` if this mode cannot distinguish operators.
         """
         raise UnsupportedError(
-            f"the time of each operator in mode {self.mode!r}", "it cannot tell them apart", "use another mode"
+            f"the time of each operator in mode {self.mode!r}", "it cannot distinguish them", "use another mode"
         )
 
 
@@ -111,10 +111,10 @@ class Backend(OperatorBackend):
     """A framework on one device that executes whole networks."""
 
     modes: tuple[str, ...] = ("eager",)
-    """The ways to execute that it offers; the first is the default."""
+    """The ways to execute a network; the first is the default."""
 
     slices_are_views: bool = True
-    """Whether :meth:`split` copies nothing and costs less than a gather: if so, small batches are made in groups."""
+    """Whether :meth:`split` copies nothing and is cheaper than a gather: then small batches are made in groups."""
 
     @abstractmethod
     def executor(
@@ -130,8 +130,8 @@ class Backend(OperatorBackend):
         """An executor that starts from a copy of these parameters and buffers (``None``: ``network.initialise()``).
 
         ``trains=False`` promises that only :meth:`Executor.infer` will be called. ``precision="bfloat16"`` computes
-        what gains by it in bfloat16, with parameters, gradients and loss in float32; ``channels_last`` keeps images
-        and kernels in that layout. Raises ``UnsupportedError`` where the framework has no such thing.
+        what benefits from it in bfloat16, with parameters, gradients and loss in float32; ``channels_last`` keeps
+        images and kernels in that layout. Raises ``UnsupportedError`` for what the framework does not support.
         """
 
     @abstractmethod
@@ -139,15 +139,15 @@ class Backend(OperatorBackend):
         """Rows of ``array`` at ``indices`` (a native array of int64), as a new native array."""
 
     def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Array]:
-        """Native indices for :meth:`take`, one array a batch: ``order[bounds[i] : bounds[i + 1]]``."""
+        """Native indices for :meth:`take`, one array per batch: ``order[bounds[i] : bounds[i + 1]]``."""
         return self.split(self.array(order[bounds[0] : bounds[-1]]), [stop - start for start, stop in pairwise(bounds)])
 
     def split(self, array: Array, sizes: Sequence[int]) -> Sequence[Array]:
-        """The rows of ``array`` in order, so many each."""
+        """The rows of ``array`` in order, in parts of ``sizes``."""
         return [array[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
 
     def normalise(self, array: Array, shift: Array, scale: Array) -> Array:
-        """(array - shift) * scale in float32, rounded after each, as a new array; the constants are float32."""
+        """(array - shift) * scale in float32, rounded after each operation, as a new array; constants are float32."""
         result = array - shift
         result *= scale
         return result
@@ -157,27 +157,27 @@ class Backend(OperatorBackend):
         """The mean of at least one scalar array, on the host."""
 
     def draws(self) -> NDArray[Any]:
-        """The state of the generator of random draws, as bytes to go on from: uint8."""
+        """The state of the random number generator, as bytes (uint8) for :meth:`restore_draws`."""
         return np.zeros(0, np.uint8)
 
     def restore_draws(self, state: NDArray[Any]) -> None:
-        """Go on drawing from what :meth:`draws` gave."""
+        """Continue drawing from a state of :meth:`draws`."""
 
     def stepper(self, rule: Any, parameters: MutableMapping[str, Array]) -> Any | None:
-        """A faster way to apply an update rule to all parameters at once than one after another, if there is one."""
+        """A way to apply an update rule to all parameters at once, if it is faster than one by one."""
         return None
 
     def packer(self, arrays: Mapping[str, Array]) -> Any | None:
-        """A :class:`levelbench.distributed.packing.Packer` of arrays like these with a buffer of its own.
+        """A :class:`levelbench.distributed.packing.Packer` for arrays like these, of one dtype, with its own buffer.
 
-        They are of one dtype. ``None``: the generic one, which makes a new flat array each time.
+        ``None``: the generic one, which makes a new flat array each time.
         """
         return None
 
     def initialise(self, network: Network | NativeNetwork, seed: int) -> dict[str, NDArray[Any]]:
         """All parameters and buffers of ``network``, drawn from ``seed``, on the host.
 
-        A framework's own network is built for it.
+        A framework's own network is built to get them.
         """
         if not isinstance(network, NativeNetwork):
             return network.initialise(seed)
@@ -191,7 +191,7 @@ class Backend(OperatorBackend):
         """An executor of a model of this framework."""
         raise UnsupportedError(
             f"the {model.framework} model {model.name!r} on {type(self).__name__}",
-            "it executes networks of ONNX's operators alone",
+            "it executes only networks of ONNX operators",
             f"use --framework {model.framework}, or give an ONNX network",
         )
 
@@ -204,35 +204,35 @@ class Backend(OperatorBackend):
         precision: str = "float32",
         channels_last: bool = False,
     ) -> Executor:
-        """:meth:`executor` to train with; or, of a framework's own network, a new one with these values in it."""
+        """An executor to train with; a framework's own network is built and gets these values."""
         if not isinstance(network, NativeNetwork):
             return self.executor(network, parameters, mode=mode, precision=precision, channels_last=channels_last)
         with self.building(0):
             built = self.native(network.model(0), mode, precision=precision, channels_last=channels_last)
         if not built.parameters:
-            do = "build it whole: lazy layers need the shape of an input"
-            raise DefinitionError(f"the network {network.name}", "it has no parameter to train", do)
+            do = "build it completely: lazy layers need the shape of an input"
+            raise DefinitionError(f"the network {network.name}", "it has no parameters to train", do)
         for live in (built.parameters, built.buffers):
             live.update({name: self.array(np.array(parameters[name])) for name in live})
         return built
 
     def building(self, seed: int) -> AbstractContextManager[None]:
-        """While it lasts a framework's own network is built, whose weights depend on ``seed`` alone."""
+        """Within this context a framework's own network is built, so that its weights depend only on ``seed``."""
         return nullcontext()
 
     def profile(self, executor: Executor, inputs: Sequence[Array], repeats: int) -> tuple[str, dict[str, float]]:
-        """Another witness of the operators' times: its name, and the seconds of each type of operator in an inference.
+        """A profiler's times to compare ours with: its name, and the seconds per type of operator in an inference.
 
-        Raises ``UnsupportedError`` where there is none for this framework or mode.
+        Raises ``UnsupportedError`` if there is none for this framework or mode.
         """
-        raise UnsupportedError(f"a profiler of {type(self).__name__}", "this adapter asks none", "use torch")
+        raise UnsupportedError(f"a profiler of {type(self).__name__}", "this adapter uses none", "use torch")
 
     def memory_meter(self) -> Meter:
-        """A meter of the device's memory whose mark ``start`` lowers; a twin that says why where there is none."""
+        """A meter of the device's memory whose high-water mark ``start`` resets; else a null meter that says why."""
         return NullMeter("peak_memory", "B", f"{type(self).__name__} does not read the memory of its device")
 
     def chosen_mode(self, mode: str | None) -> str:
-        """``mode`` if it is one, the first where it is ``None``; ``UnknownNameError`` otherwise."""
+        """``mode`` if it exists, the default for ``None``; ``UnknownNameError`` otherwise."""
         if mode is None:
             return self.modes[0]
         if mode not in self.modes:
@@ -240,7 +240,7 @@ class Backend(OperatorBackend):
         return mode
 
     def refuse_other_numbers(self, precision: str, channels_last: bool) -> None:
-        """Raise ``UnsupportedError`` unless plain float32 in ONNX's layout is asked for."""
+        """Raise ``UnsupportedError`` unless plain float32 in ONNX's layout is requested."""
         if precision != "float32" or channels_last:
             asked = f"precision {precision!r}" if precision != "float32" else "channels_last"
             raise UnsupportedError(
@@ -249,7 +249,7 @@ class Backend(OperatorBackend):
 
 
 def require_shape(name: str, held: tuple[int, ...], given: tuple[int, ...]) -> None:
-    """Raise ``UsageError`` unless an array of shape ``given`` fits in the place of one of shape ``held``."""
+    """Raise ``UsageError`` unless an array of shape ``given`` can replace one of shape ``held``."""
     if tuple(given) != tuple(held):
         found = f"it is {tuple(held)}, and the new array {tuple(given)}"
         raise UsageError(f"assigning to parameter {name!r}", found, "give an array of its shape")
@@ -270,25 +270,25 @@ class LiveMapping(MutableMapping[str, Array]):
 
 
 class CheckedArrays(LiveMapping):
-    """Arrays by name; :meth:`replaced` says what becomes of an assignment."""
+    """Arrays by name; :meth:`replaced` defines what an assignment does."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = dict(arrays)
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """The arrays themselves, for the executor alone: nothing is checked here."""
+        """The arrays themselves, unchecked and only for the executor."""
         return self._arrays
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
 
     def __setitem__(self, name: str, value: Array) -> None:
-        """Raises ``UnknownNameError`` for a name that is not there, ``UsageError`` for another shape."""
+        """Raises ``UnknownNameError`` for an unknown name, ``UsageError`` for another shape."""
         if name not in self._arrays:
             raise UnknownNameError("parameter", name, self._arrays)
         held = self._arrays[name]
-        # A training step assigns what it has updated in place.
+        # A training step assigns the array that it has updated in place.
         if value is not held:
             self._arrays[name] = self.replaced(name, held, value)
 
@@ -303,14 +303,14 @@ class CheckedArrays(LiveMapping):
 
     @abstractmethod
     def replaced(self, name: str, held: Array, value: Array) -> Array:
-        """The array that is there after ``value`` was assigned where ``held`` was."""
+        """The array to store when ``value`` is assigned in place of ``held``."""
 
 
 class LiveArrays(CheckedArrays):
-    """NumPy's arrays. What is put in a place gets its dtype, as an assignment to an array does."""
+    """NumPy arrays. An assigned value gets the dtype of the old one, as in an assignment to an array."""
 
     def replaced(self, name: str, held: Array, value: Array) -> Array:
-        """A copy: an update in place must reach no other place that was given the same array."""
+        """A copy, so that an update in place does not affect others that share the assigned array."""
         array = np.array(value, held.dtype)
         require_shape(name, held.shape, array.shape)
         return array
@@ -320,10 +320,10 @@ _NAMED = 5
 
 
 def checked_parameters(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The parameters and buffers of the network in its own order, the arrays themselves; their dtypes are free.
+    """The given arrays, not copied, in the order of the network's parameters and buffers; any dtypes are accepted.
 
-    Names that the network has not are left out, so that a part of a network takes the parameters of the whole. Raises
-    ``UsageError`` where one is missing or has another shape, ``UnknownNameError`` if it may have been misspelt.
+    Names unknown to the network are ignored, so that a part of a network takes the parameters of the whole. Raises
+    ``UsageError`` if one is missing or has another shape, and ``UnknownNameError`` if it may be misspelt.
     """
     shapes = {each.name: tuple(each.shape) for each in network.parameters}
     asked = f"the parameters of {network.name}"
@@ -341,7 +341,7 @@ def checked_parameters(network: Network, parameters: Mapping[str, NDArray[Any]])
 
 
 def require_inputs(expected_names: Sequence[str], given_count: int, error: Exception | None = None) -> None:
-    """Raise ``UsageError`` if a call had too few inputs or too many, with what the framework said as its cause."""
+    """Raise ``UsageError`` if a call had too few or too many inputs, with the framework's error as its cause."""
     if given_count != len(expected_names):
         found = f"there are {len(expected_names)} ({_listed(expected_names)}), and {given_count} were given"
         raise UsageError("the inputs of a call", found, "give one array for each, in this order") from error

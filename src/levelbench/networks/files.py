@@ -1,8 +1,8 @@
-"""Loads and saves networks: ONNX's own files, with nothing trusted that comes in and nothing half-written going out.
+"""Loads and saves networks as ONNX files, without trusting what is read and without leaving half-written files.
 
-A path holds either the old model or the new one, whole. What a model says of tensors in a file of their own is a claim
-about a file that may be anything, so that file is looked at first (inside the folder, a plain file, long enough), and
-only as many bytes are read as the tensor's shape asks for.
+A path always holds either the complete old or the complete new model. What a model says about tensors in separate files
+is not trusted: such a file is checked first (inside the folder, a regular file, long enough), and only as many bytes
+are read as the tensor's shape requires.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
-from levelbench.networks.inspect import byte_size, inspect, refuse, tensors_of
+from levelbench.networks.inspect import byte_size, inspect, tensors_of
 from levelbench.networks.network import METADATA_KEY, Network
 from levelbench.networks.values import dtype_of, is_number, value_of
 
@@ -39,14 +39,15 @@ _KEYS = {"location", "offset", "length", "checksum", "basepath"}
 def fetch(model: onnx.ModelProto, folder: Path, asked: str) -> None:
     """Read all external data into the model.
 
-    Raises ``DefinitionError`` for a location outside of ``folder`` (symbolic links followed), a file that is missing,
-    no plain file or too short, a length that does not fit the tensor, and more data than the machine has memory.
+    Raises ``DefinitionError`` for a location outside of ``folder`` (following symbolic links), a file that is missing,
+    not a regular file or too short, a length that does not match the tensor, and more data than the machine's memory.
     """
     tensors = [each for each in tensors_of(model, asked) if each.data_location == TensorProto.EXTERNAL]
     memory = memory_bytes()
     total = sum(byte_size(each, asked) for each in tensors)
     if total > memory:
-        raise refuse(asked, f"its tensors take {total:,} bytes, this machine has {memory:,}", "use a larger machine")
+        found = f"its tensors take {total:,} bytes, but this machine has {memory:,}"
+        raise DefinitionError(asked, found, "use a larger machine")
     root = folder.resolve()
     for each in tensors:
         content = _read(each, root, asked)
@@ -56,12 +57,12 @@ def fetch(model: onnx.ModelProto, folder: Path, asked: str) -> None:
 
 
 def memory_bytes() -> int:
-    """The machine's memory; where the system does not say, more than there is."""
+    """The machine's memory; if the system does not report it, a number larger than any."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**63
 
 
 def move_out(tensors: Sequence[TensorProto], location: str, file: BinaryIO) -> list[TensorProto]:
-    """The tensors as references to ``location``, their bytes written to the open file; small ones stay as they are."""
+    """Write the tensors' bytes to the open file and return references to ``location``; small ones are unchanged."""
     moved, position = [], 0
     for each in tensors:
         if each.data_type == TensorProto.STRING or byte_size(each, "saving") < _WORTH_MOVING:
@@ -82,9 +83,9 @@ def move_out(tensors: Sequence[TensorProto], location: str, file: BinaryIO) -> l
 
 
 def data_name(model_name: str, tensors: Sequence[TensorProto]) -> str:
-    """The name of the file for the data of these tensors: the model's, and a digest of what will be in it.
+    """The name of the file for the data of these tensors: the model's name and a digest of its contents.
 
-    Data that differ have another name, so an old model keeps its own until the new one has taken its place.
+    Different data get another name, so an old model keeps its data until the new one has replaced it.
     """
     digest = hashlib.sha256()
     for each in tensors:
@@ -100,31 +101,33 @@ def _raw(tensor: TensorProto) -> bytes:
 
 def _read(tensor: TensorProto, root: Path, asked: str) -> bytes:
     what = f"tensor {tensor.name!r}"
-    said = {each.key: each.value for each in tensor.external_data}
-    if unknown := sorted(set(said) - _KEYS):
-        raise refuse(asked, f"{what} has external data with {unknown[0]!r}", f"ONNX knows {', '.join(sorted(_KEYS))}")
+    entries = {each.key: each.value for each in tensor.external_data}
+    if unknown := sorted(set(entries) - _KEYS):
+        found = f"{what} has external data with unknown key {unknown[0]!r}"
+        raise DefinitionError(asked, found, f"use only {', '.join(sorted(_KEYS))}")
     expected = byte_size(tensor, asked)
-    offset = _number(said.get("offset", "0"), what, asked)
-    length = _number(said["length"], what, asked) if "length" in said else expected
+    offset = _number(entries.get("offset", "0"), what, asked)
+    length = _number(entries["length"], what, asked) if "length" in entries else expected
     if length != expected:
-        found = f"{what} of shape {tuple(tensor.dims)} takes {expected} bytes, its external data say {length}"
-        raise refuse(asked, found, "export the model again")
-    path = _inside(said.get("location", ""), root, what, asked)
+        found = f"{what} of shape {tuple(tensor.dims)} takes {expected} bytes, but its external data say {length}"
+        raise DefinitionError(asked, found, "export the model again")
+    path = _inside(entries.get("location", ""), root, what, asked)
     try:
-        # Not to wait for a pipe without a writer; a plain file does not know the flag.
+        # Do not wait for a pipe without a writer; the flag has no effect on a regular file.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise refuse(asked, f"the data of {what}, {path.name}, is no plain file", "put the data there")
+                found = f"the data of {what}, {path.name}, is not a regular file"
+                raise DefinitionError(asked, found, "put the data there")
             if offset + length > status.st_size:
                 found = f"the data of {what} end at byte {offset + length} of {path.name}, which has {status.st_size}"
-                raise refuse(asked, found, "fetch the file again")
+                raise DefinitionError(asked, found, "fetch the file again")
             file.seek(offset)
             return _exactly(file, length, what, asked)
     except OSError as error:
         found = f"the data of {what}, {path.name}, cannot be read ({error.strerror})"
-        raise refuse(asked, found, "put the file next to the model") from None
+        raise DefinitionError(asked, found, "put the file next to the model") from None
 
 
 def _exactly(file: RawIOBase, length: int, what: str, asked: str) -> bytes:
@@ -132,7 +135,7 @@ def _exactly(file: RawIOBase, length: int, what: str, asked: str) -> bytes:
     while missing:
         part = file.read(missing)
         if not part:
-            raise refuse(asked, f"the file of {what} became shorter while it was read", "try again")
+            raise DefinitionError(asked, f"the file of {what} was truncated while it was read", "try again")
         parts.append(part)
         missing -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -140,7 +143,8 @@ def _exactly(file: RawIOBase, length: int, what: str, asked: str) -> bytes:
 
 def _number(text: str, what: str, asked: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise refuse(asked, f"{what} has external data at {text[:30]!r}", "offset and length are numbers of bytes")
+        found = f"{what} has external data at {text[:30]!r}"
+        raise DefinitionError(asked, found, "give offset and length as numbers of bytes")
     return int(text)
 
 
@@ -148,23 +152,24 @@ def _inside(location: str, root: Path, what: str, asked: str) -> Path:
     """The file at ``location`` below ``root``, all links followed."""
     windows = PureWindowsPath(location)
     if not location or "\0" in location:
-        raise refuse(asked, f"{what} has external data without a place", "name a file next to the model")
+        raise DefinitionError(asked, f"{what} has external data without a location", "name a file next to the model")
     outside = bool(windows.drive or windows.root or ".." in windows.parts)
     try:
         path = root if outside else (root / location).resolve()
     except (OSError, RuntimeError):
-        raise refuse(asked, f"the place of {what}, {location!r}, leads nowhere", "put the file there") from None
+        found = f"the location of {what}, {location!r}, does not exist"
+        raise DefinitionError(asked, found, "put the file there") from None
     if outside or not path.is_relative_to(root):
-        found = f"{what} lies at {location!r}, outside of the model's folder"
-        raise refuse(asked, found, "put the file next to the model")
+        found = f"{what} is at {location!r}, outside of the model's folder"
+        raise DefinitionError(asked, found, "put the file next to the model")
     return path
 
 
 _MOST_BYTES = 2**31 - 1
-# What is around the tensors has to fit next to them.
+# Leave room for everything other than the tensors.
 _MOST_IN_ONE_FILE = 2**31 - 2**24
 _DEEPEST_TEXT = 200
-# Strings are tokens, too, for brackets in them open nothing.
+# Strings are tokens too, because brackets inside them do not count.
 _BRACKETS = re.compile(rb"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|[{}()\[\]<>]")
 _FORMATS = {
     **dict.fromkeys((".onnx", ".pb"), "protobuf"),
@@ -175,11 +180,11 @@ _FORMATS = {
 
 
 def load(path: str | Path) -> Network:
-    """The network in a file; its external data are read too, and its nodes are in an order that can be executed.
+    """The network in a file, with its external data, and its nodes in an order that can be executed.
 
-    The suffix says the format: ``.onnx``, ``.json``, ``.textproto`` or ``.onnxtxt``. Operators that no framework knows
-    are no error here: the framework says so when it is to run them. Raises ``MissingError`` where there is no such
-    file, and ``DefinitionError`` for one that is malformed, cyclic, absurd, or reaches outside of its folder.
+    The suffix determines the format: ``.onnx``, ``.json``, ``.textproto`` or ``.onnxtxt``. Unknown operators are not an
+    error here; a framework reports them when it is asked to run them. Raises ``MissingError`` if the file does not
+    exist, and ``DefinitionError`` if it is malformed, cyclic, absurd, or refers to files outside of its folder.
     """
     path = Path(path)
     asked = f"model {path.name!r}"
@@ -193,13 +198,13 @@ def load(path: str | Path) -> Network:
         inspect(model, asked)
         _name_open_sizes(model.graph)
         network = Network.from_proto(model)
-        # What is found out only when it is looked at is looked at now.
+        # Evaluate lazily computed properties now, so that errors are raised here.
         _ = network.inputs, network.outputs, network.nodes, network.opsets
         _check_parameters(network, asked)
     except LevelbenchError:
         raise
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        # Protobuf and ONNX's helpers answer to what they cannot read with whatever goes wrong first.
+        # Protobuf and ONNX's helpers raise whatever goes wrong first for data that they cannot read.
         found = f"ONNX cannot read it ({type(error).__name__}: {_one_line(error)})"
         raise DefinitionError(asked, found, "export the model again") from error
     return network
@@ -212,11 +217,11 @@ def save(
     *,
     external: bool | None = None,
 ) -> None:
-    """Write a network so that :func:`load` gives it back; with ``parameters``, those values are stored in it.
+    """Write a network so that :func:`load` returns it; ``parameters`` are values to store in it.
 
-    Without them, drawn parameters stay drawn: the file holds how, not what. ``external`` puts the larger initialisers
-    into a file beside the model, ``NAME.DIGEST.data`` (``None``: where the model would be larger than protobuf's
-    2 GiB). Raises ``StoreError`` where the folder cannot be written, ``UsageError`` for a suffix that is no format's.
+    Without them, drawn parameters stay drawn: the file stores their distributions, not values. ``external`` puts large
+    initialisers into a separate file, ``NAME.DIGEST.data`` (``None``: only if the model would exceed protobuf's 2 GiB).
+    Raises ``StoreError`` if the folder cannot be written, and ``UsageError`` for an unknown suffix.
     """
     path = Path(path)
     kind = _format(path)
@@ -243,7 +248,7 @@ def save(
 
 
 def _name_open_sizes(graph: onnx.GraphProto) -> None:
-    """Give the sizes that inputs leave open without a name one, ``input_2``, by which they can be bound."""
+    """Give open sizes of inputs without a name one, such as ``input_2``, so that they can be bound."""
     sizes = [each for value in graph.input for each in value.type.tensor_type.shape.dim]
     taken = {each.dim_param for each in sizes}
     for value in graph.input:
@@ -258,7 +263,7 @@ def _name_open_sizes(graph: onnx.GraphProto) -> None:
 
 
 def _check_parameters(network: Network, asked: str) -> None:
-    """Compare what the file's metadata say of parameters with the graph: a claim alone must not draw a terabyte."""
+    """Compare the parameters in the file's metadata with the graph, so that false metadata cannot draw a terabyte."""
     graph = network.model.graph
     declared: dict[str, tuple[Any, str]] = {}
     for each in (value_of(info) for info in graph.input):
@@ -268,26 +273,26 @@ def _check_parameters(network: Network, asked: str) -> None:
     bytes_drawn = 0
     for role in network.parameters:
         what = f"parameter {role.name!r}"
-        for said, found in zip((role.shape, role.dtype), declared[role.name], strict=True):
-            if said != found:
-                found = f"{what} is {found} in the graph and {said} in the metadata"
+        for noted, actual in zip((role.shape, role.dtype), declared[role.name], strict=True):
+            if noted != actual:
+                found = f"{what} is {actual} in the graph and {noted} in the metadata"
                 raise DefinitionError(asked, found, f"remove the property {METADATA_KEY!r}")
-        # Now that it is ONNX's own name, it can be looked up.
+        # The dtype is one that ONNX names, so it can be looked up now.
         if not is_number(dtype_of(role.dtype)):
-            raise DefinitionError(asked, f"{what} holds {role.dtype}, no numbers", "make it a constant of the graph")
+            raise DefinitionError(asked, f"{what} holds {role.dtype}, not numbers", "make it a constant of the graph")
         bytes_drawn += role.size * dtype_of(role.dtype).itemsize
     if bytes_drawn > memory_bytes():
-        found = f"its parameters take {bytes_drawn:,} bytes, this machine has {memory_bytes():,}"
+        found = f"its parameters take {bytes_drawn:,} bytes, but this machine has {memory_bytes():,}"
         raise DefinitionError(asked, found, "use a larger machine")
 
 
 def _proto(network: Network) -> onnx.ModelProto:
-    """The network's model without its initialisers, which may be too many to be copied, and with its metadata."""
+    """The network's model with its metadata but without initialisers, which may be too large to copy."""
     bare = onnx.ModelProto()
     for field, value in network.model.ListFields():
         if field.name != "graph":
             _put(bare, field, value)
-    # A graph without a single field is still one.
+    # Mark the graph as present even if it has no fields.
     bare.graph.SetInParent()
     for field, value in network.model.graph.ListFields():
         if field.name != "initializer":
@@ -311,7 +316,7 @@ def _held(tensor: onnx.TensorProto) -> int:
 def _format(path: Path) -> str:
     found = _FORMATS.get(path.suffix.lower())
     if found is None:
-        raise UsageError(f"model {path.name!r}", f"no format has the suffix {path.suffix!r}", "name it .onnx")
+        raise UsageError(f"model {path.name!r}", f"unknown suffix {path.suffix!r}", "use .onnx")
     return found
 
 
@@ -323,7 +328,8 @@ def _content(path: Path, asked: str) -> bytes:
         if not size:
             raise DefinitionError(asked, "the file is empty", "fetch or export it again")
         if size > _MOST_BYTES:
-            raise DefinitionError(asked, f"it has {size:,} bytes, protobuf takes 2 GiB", "save it with external data")
+            found = f"it has {size:,} bytes, but protobuf allows at most 2 GiB"
+            raise DefinitionError(asked, found, "save it with external data")
         return path.read_bytes()
     except (OSError, ValueError) as error:
         raise DefinitionError(asked, f"it cannot be read ({_one_line(error)})", "make it readable") from error
@@ -334,30 +340,30 @@ def _parsed(content: bytes, kind: str, asked: str) -> onnx.ModelProto:
         _refuse_depth(content, asked)
     try:
         with warnings.catch_warnings():
-            # That ONNX calls its text format experimental is no news to who gives such a file.
+            # The user chose the text format, so ONNX's warning that it is experimental is not needed.
             warnings.simplefilter("ignore")
             return registry.get(kind).deserialize_proto(content, onnx.ModelProto())
     except DecodeError as error:
-        found = f"it is no ONNX model, or cut short ({_one_line(error)})"
+        found = f"it is not an ONNX model, or truncated ({_one_line(error)})"
         raise DefinitionError(asked, found, "fetch or export it again") from None
     except Exception as error:
-        # The parsers of text are others' code, and each has errors of its own.
-        found = f"it is no ONNX model in format {kind} ({_one_line(error)})"
+        # The parsers of text formats are foreign code, each with its own errors.
+        found = f"it is not an ONNX model in format {kind} ({_one_line(error)})"
         raise DefinitionError(asked, found, "fetch or export it again") from error
 
 
 def _refuse_depth(content: bytes, asked: str) -> None:
-    """Parsers of text recurse; ONNX's own, in C++, would end the process."""
+    """Limit the nesting: parsers of text recurse, and ONNX's own, in C++, would crash the process."""
     depth = 0
     for token in _BRACKETS.finditer(content):
         byte = token[0][:1]
         depth += 1 if byte in b"{([<" else -1 if depth and byte in b"})]>" else 0
         if depth > _DEEPEST_TEXT:
-            raise DefinitionError(asked, f"it is nested more than {_DEEPEST_TEXT} deep", "simplify the model")
+            raise DefinitionError(asked, f"it is nested more than {_DEEPEST_TEXT} levels deep", "simplify the model")
 
 
 def _write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a draft, bring it to the disk, and rename it: ``path`` is the old one or the new one at any time."""
+    """Write a draft, sync it to disk, and rename it, so that ``path`` is always the old or the new file."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -369,15 +375,15 @@ def _write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         found = error.strerror or str(error)
-        raise StoreError(f"write {path}", found, "choose a folder that is writable and has room") from error
+        raise StoreError(f"write {path}", found, "choose a writable folder with free space") from error
     finally:
-        # Renamed if all went well; whatever went wrong, an interrupt among it, leaves nothing behind.
+        # The draft is renamed if all went well. Any failure, even an interrupt, leaves nothing behind.
         with suppress(OSError):
             draft.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name is on the disk, too; some systems cannot open a folder, and do not need to."""
+    """Sync the new name to disk too; some systems cannot open a folder and do not need to."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -387,7 +393,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _forget_older(path: Path, location: str) -> None:
-    """Remove the data of models that this path held before."""
+    """Remove the data of previous models at this path."""
     name = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.data")
     for each in path.parent.iterdir():
         if each.name != location and name.fullmatch(each.name):

@@ -1,8 +1,8 @@
-"""The system under test of an inference run: samples by their numbers in, the network's outputs on the host out.
+"""The system under test of an inference run: takes sample numbers and returns the network's outputs on the host.
 
-An answer is there when its outputs can be read on the host, so the way to the device and back is part of it; accuracy,
-audits and timed queries go through the same function. A prepared feed has the finished inputs in memory and copies
-rows; a raw one has what the data set has and makes inputs of it, on the clock.
+An answer is complete when its outputs can be read on the host, so transfers to the device and back are part of it.
+Accuracy, audits and timed queries use the same function. A prepared feed has finished inputs in memory and copies rows;
+a raw feed makes inputs from the rows of the data set, on the clock.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ _ROWS = 256
 
 
 class Rows(Protocol):
-    """Rows that are read, decoded or made when they are asked for."""
+    """Rows that are read, decoded or made on request."""
 
     def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
-        """The rows at ``indices``; without seeds, as they are evaluated."""
+        """The rows at ``indices``; without seeds, as for evaluation."""
 
 
 Source = NDArray[Any] | Rows
 
 
 class Feed(ABC):
-    """The inputs of the network for samples by their numbers."""
+    """The inputs of the network, by sample number."""
 
     includes: tuple[str, ...]
-    """What it does on the clock, in words for a record."""
+    """What it does on the clock, for the record."""
 
     @abstractmethod
     def inputs(self, indices: NDArray[np.int64]) -> list[Array]:
-        """Native arrays in the network's order, one row a sample."""
+        """Native arrays in the network's order, one row per sample."""
 
     def load(self, indices: NDArray[np.int64]) -> None:  # noqa: B027  # a feed that prepares nothing has nothing to do
-        """Make ready, off the clock, for queries about these samples."""
+        """Prepare, off the clock, for queries about these samples."""
 
 
 class RawFeed(Feed):
-    """Takes rows as the data set has them and makes inputs of them at each query."""
+    """Makes inputs from the rows of the data set at each query."""
 
     includes = ("preprocessing", "transfer")
 
     def __init__(
         self, backend: Backend, sources: Sequence[Source], finish: Finish | None = None, before: Before | None = None
     ) -> None:
-        """``finish`` is applied to the first native array, the normalisation of raw pixels on the device.
+        """``finish`` is applied to the first native array: the normalisation of raw pixels on the device.
 
-        ``before`` is applied to the first rows on the host, for a framework whose arrays know no arithmetic.
+        ``before`` is applied to the first rows on the host, for frameworks whose arrays have no arithmetic.
         """
         self._backend, self._sources, self._finish, self._before = backend, tuple(sources), finish, before
 
     def inputs(self, indices: NDArray[np.int64]) -> list[Array]:
-        """Read or decode the rows, bring them to the device, normalise them there (or on the host before)."""
+        """Read or decode the rows, transfer them to the device, and normalise them there (or on the host before)."""
         rows = [_rows(each, indices) for each in self._sources]
         if self._before is not None:
             rows[0] = self._before(rows[0])
@@ -72,22 +72,22 @@ class RawFeed(Feed):
 
 
 class PreparedFeed(Feed):
-    """Makes all inputs once, before any clock runs, and hands out copies of their rows."""
+    """Makes all inputs once, before any clock runs, and returns copies of their rows."""
 
     includes = ("transfer",)
 
     def __init__(
         self, backend: Backend, sources: Sequence[Source], finish: Finish | None = None, before: Before | None = None
     ) -> None:
-        """As for :class:`RawFeed`."""
+        """Arguments are those of :class:`RawFeed`."""
         self._backend, self._raw = backend, RawFeed(backend, sources, finish, before)
-        # What is an array already, with nothing to be done to it, is taken as it is.
+        # Arrays that need no preprocessing are used directly.
         ready = finish is None and before is None and all(isinstance(each, np.ndarray) for each in sources)
         self._ready: list[NDArray[Any]] | None = [np.asarray(each) for each in sources] if ready else None
         self._place: dict[int, int] | None = None
 
     def load(self, indices: NDArray[np.int64]) -> None:
-        """Preprocess these samples; others are preprocessed when they are asked for."""
+        """Preprocess these samples; others are preprocessed on request."""
         if self._ready is not None and (self._place is None or self._place.keys() >= set(indices.tolist())):
             return
         parts = []
@@ -98,7 +98,7 @@ class PreparedFeed(Feed):
         self._place = {int(index): at for at, index in enumerate(indices)}
 
     def inputs(self, indices: NDArray[np.int64]) -> list[Array]:
-        """Copy the finished rows and bring them to the device."""
+        """Copy the finished rows and transfer them to the device."""
         if self._ready is None:
             return self._raw.inputs(indices)
         places = indices
@@ -120,11 +120,11 @@ Outputs = tuple[NDArray[Any], ...]
 
 
 class Answerer:
-    """Answers queries on a backend with as many executors as there are workers.
+    """Answers queries on a backend with one executor per worker.
 
-    ``batch`` is how many samples the network gets at once at most; with ``fixed`` it always gets so many, the last ones
-    repeated, for networks and compilers that know one shape only. Calls from several threads at once wait for an
-    executor that is free.
+    ``batch`` is the largest number of samples that the network gets at once; with ``fixed`` it always gets that many,
+    repeating the last, for networks and compilers that support only one shape. Concurrent calls wait for a free
+    executor.
     """
 
     def __init__(
@@ -146,21 +146,21 @@ class Answerer:
         self._kept: list[tuple[NDArray[np.int64], Outputs]] | None = None
 
     def load(self, indices: Sequence[int] | NDArray[np.int64]) -> None:
-        """Make ready for queries about these samples, off the clock."""
+        """Prepare for queries about these samples, off the clock."""
         self.feed.load(np.asarray(indices, np.int64))
 
     def warm_up(self, indices: Sequence[int]) -> None:
-        """Answer these on each executor, so that nothing is compiled or started on the clock."""
+        """Answer these queries on each executor, so that nothing is compiled or started on the clock."""
         for _ in self._executors:
-            # Taken from the front and put back at the end: each has its turn.
+            # Executors are taken from the front and put back at the end, so each gets its turn.
             self.answer(indices)
 
     def keep_answers(self) -> None:
-        """Keep all outputs from now on. On the clock that is one entry of a list a call: they are cut up later."""
+        """Keep all outputs from now on. On the clock this appends one list entry per call; they are split later."""
         self._kept = []
 
     def kept_answers(self) -> dict[int, Outputs]:
-        """The outputs of each sample since :meth:`keep_answers`, the last ones of each; no more are kept."""
+        """The latest outputs of each sample since :meth:`keep_answers`; stops keeping outputs."""
         kept, self._kept = self._kept or [], None
         return {
             index: tuple(each[at] for each in outputs)
@@ -169,14 +169,14 @@ class Answerer:
         }
 
     def answer(self, indices: Sequence[int]) -> None:
-        """Answer about these samples; returns once all outputs are on the host."""
+        """Answer a query about these samples; returns once all outputs are on the host."""
         kept = self._kept
         for answered in self._answers(indices):
             if kept is not None:
                 kept.append(answered)
 
     def outputs(self, indices: Sequence[int] | NDArray[np.int64]) -> Outputs:
-        """The outputs for these samples, one row each, by the same path."""
+        """The outputs for these samples, one row each, computed in the same way."""
         parts = [outputs for _, outputs in self._answers(indices)]
         return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 

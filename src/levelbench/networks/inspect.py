@@ -1,8 +1,8 @@
-"""Looks at a model that came from elsewhere before anything is computed with it, and puts its nodes in order.
+"""Checks a foreign model before anything is computed with it, and sorts its nodes.
 
-Whatever a file claims (sizes, names, nesting, functions that call each other) is compared with what is really in it, so
-nothing that comes later can be made to allocate, recurse or loop by a claim alone. Nodes that are in order already stay
-as they are; others move no further than they must.
+Whatever a file claims (sizes, names, nesting, functions that call each other) is compared with its actual contents, so
+that no false claim can make later code allocate, recurse or loop. Sorted nodes are left alone; others move no further
+than necessary.
 """
 
 from __future__ import annotations
@@ -19,11 +19,6 @@ from onnx import TensorProto
 from levelbench.errors import DefinitionError
 
 
-def refuse(asked: str, found: str, do: str) -> DefinitionError:
-    """The error of a model that cannot be used as it is written."""
-    return DefinitionError(asked, found, do)
-
-
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs in a node's attributes: the branches of If, the body of Loop or Scan."""
     for attribute in node.attribute:
@@ -33,12 +28,12 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
-    """Whether a node is one of ONNX's own operators, of these types."""
+    """Whether a node is one of these operators of ONNX's own domain."""
     return node.domain in ("", "ai.onnx") and node.op_type in op_types
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """These nodes and those of all their subgraphs."""
+    """These nodes and the nodes of all their subgraphs."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):
@@ -46,7 +41,7 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def names_in(graph: onnx.GraphProto) -> set[str]:
-    """All names of values in a graph and in the subgraphs of its nodes: none of them may be taken again."""
+    """All names of values in a graph and the subgraphs of its nodes, none of which may be used again."""
     names = {each.name for each in (*graph.input, *graph.output, *graph.initializer)}
     for node in graph.node:
         names.update(node.input, node.output, *(names_in(inner) for inner in subgraphs(node)))
@@ -54,7 +49,7 @@ def names_in(graph: onnx.GraphProto) -> set[str]:
 
 
 def captured(node: onnx.NodeProto) -> Iterator[str]:
-    """The values around a node that its subgraphs read and do not make themselves."""
+    """The values around a node that its subgraphs read but do not make themselves."""
     for graph in subgraphs(node):
         own = {each.name for each in (*graph.input, *graph.initializer)}
         own |= {each.values.name for each in graph.sparse_initializer}
@@ -73,9 +68,9 @@ def outer_reads(node: onnx.NodeProto) -> Iterator[str]:
 def needed_nodes(
     graph: onnx.GraphProto, outputs: Iterable[str], given: Container[str] = frozenset()
 ) -> tuple[list[int], set[str]]:
-    """The places of the nodes that ``outputs`` depend on, in order, and the names of all values on the way.
+    """The indices of the nodes that ``outputs`` depend on, in order, and the names of all values they depend on.
 
-    What is ``given`` needs no node, whatever makes it.
+    Values in ``given`` need no node, even if one makes them.
     """
     made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
     found: set[int] = set()
@@ -99,7 +94,7 @@ RANDOM = frozenset(
 
 
 def random_values(graph: onnx.GraphProto) -> set[str]:
-    """Names of values that depend on random numbers, which no two frameworks draw alike."""
+    """Names of values that depend on random numbers, which differ between frameworks."""
     found: set[str] = set()
     true = {each.name for each in graph.initializer if each.data_type == TensorProto.BOOL and any(each.raw_data)}
     for node in graph.node:
@@ -114,14 +109,14 @@ def sort_nodes(
 ) -> None:
     """Sort a repeated field of nodes in place.
 
-    Raises ``DefinitionError`` for a value that is made twice or by nothing, and for nodes in a cycle.
+    Raises ``DefinitionError`` for a value that is made twice or not at all, and for nodes in a cycle.
     """
     maker: dict[str, int] = {}
     own = set(given)
     for at, node in enumerate(nodes):
         for name in node.output:
             if name and (name in maker or name in own):
-                raise refuse(asked, f"the value {name!r} is made twice", "rename one of them")
+                raise DefinitionError(asked, f"the value {name!r} is made twice", "rename one of them")
             if name:
                 maker[name] = at
     known = own | around
@@ -129,10 +124,12 @@ def sort_nodes(
     for node, names in zip(nodes, needs, strict=True):
         for name in names:
             if name not in maker and name not in known:
-                raise refuse(asked, f"{node.op_type} reads {name!r}, which nothing makes", "complete the model")
+                raise DefinitionError(
+                    asked, f"{node.op_type} reads {name!r}, which no node makes", "complete the model"
+                )
     for name in wanted:
         if name and name not in maker and name not in known:
-            raise refuse(asked, f"its output {name!r} is made by nothing", "complete the model")
+            raise DefinitionError(asked, f"no node makes its output {name!r}", "complete the model")
     before = [{maker[name] for name in names if name in maker} for names in needs]
     if all(not earlier or max(earlier) < at for at, earlier in enumerate(before)):
         return
@@ -145,7 +142,7 @@ def sort_nodes(
 
 
 def _order(before: Sequence[set[int]], nodes: Sequence[onnx.NodeProto], asked: str) -> list[int]:
-    """Kahn's algorithm (1962); of the nodes that are ready, the one that came first in the file."""
+    """Kahn's algorithm (1962), taking the first ready node in the order of the file."""
     missing = [len(each) for each in before]
     readers: list[list[int]] = [[] for _ in before]
     for at, earlier in enumerate(before):
@@ -162,7 +159,8 @@ def _order(before: Sequence[set[int]], nodes: Sequence[onnx.NodeProto], asked: s
                 heapq.heappush(ready, reader)
     if len(order) < len(before):
         node = nodes[next(at for at, count in enumerate(missing) if count)]
-        raise refuse(asked, f"it has a cycle through {node.op_type} {(node.name or node.output[0])!r}", "take it out")
+        found = f"it has a cycle through {node.op_type} {(node.name or node.output[0])!r}"
+        raise DefinitionError(asked, found, "remove the cycle")
     return order
 
 
@@ -183,7 +181,7 @@ _BITS = {
     **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
     TensorProto.COMPLEX128: 128,
 }
-# The field that holds a type's values where they are not raw bytes, and how many entries of it an element takes.
+# The field that holds a type's values if they are not raw bytes, and how many entries of it an element takes.
 _FIELDS: dict[int, tuple[str, float]] = {
     **{each: ("int32_data", min(1.0, bits / 8)) for each, bits in _BITS.items() if bits <= 16},
     TensorProto.INT32: ("int32_data", 1),
@@ -199,25 +197,25 @@ _FIELDS: dict[int, tuple[str, float]] = {
 
 
 def inspect(model: onnx.ModelProto, asked: str) -> None:
-    """Check all of the model, and sort its nodes in place where they are not in an order that can be executed.
+    """Check the whole model, and sort its nodes in place if their order cannot be executed.
 
-    Raises ``DefinitionError`` that begins with ``asked``. Operators that ONNX does not know are allowed, in a domain
-    that the model imports. All tensors must be in the model (:mod:`levelbench.networks.files`) by then.
+    Raises ``DefinitionError`` for ``asked``. Operators that ONNX does not know are allowed in domains that the model
+    imports. All tensors must already be in the model (:mod:`levelbench.networks.files`).
     """
     for tensor in tensors_of(model, asked):
         _check_tensor(tensor, asked)
     for graph in _graphs(model, asked):
         _check_types(graph, asked)
         for sparse in graph.sparse_initializer:
-            # A few bytes of one may claim any shape, and no framework but ONNX Runtime has them.
-            found = f"its initialiser {sparse.values.name!r} is a sparse tensor, which is not read"
-            raise refuse(asked, found, "store it as a dense one")
+            # A few bytes may claim any shape, and only ONNX Runtime supports sparse tensors.
+            found = f"its initialiser {sparse.values.name!r} is a sparse tensor, which is not supported"
+            raise DefinitionError(asked, found, "store it as a dense one")
     _check_functions(model, asked)
     for function in model.functions:
         sort_nodes(function.node, list(function.input), function.output, f"{asked}, function {function.name!r}")
     sort_graph(model.graph, set(), asked)
     try:
-        # It is faster without large arrays, too.
+        # Without large arrays it is also faster.
         onnx.checker.check_model(without_values(model, _is_small))
     except onnx.checker.ValidationError as error:
         raise DefinitionError(asked, _first_line(error), _REPAIR) from None
@@ -235,20 +233,22 @@ def tensors_of(model: onnx.ModelProto, asked: str) -> Iterator[TensorProto]:
 
 
 def byte_size(tensor: TensorProto, asked: str) -> int:
-    """Bytes of the tensor's elements as raw data; ``DefinitionError`` for strings, unknown types and absurd shapes."""
+    """The tensor's bytes as raw data; ``DefinitionError`` for strings, unknown types and absurd shapes."""
     if tensor.data_type not in _BITS:
-        raise refuse(asked, f"tensor {tensor.name!r} has no elements of a fixed size", _REPAIR)
+        raise DefinitionError(asked, f"tensor {tensor.name!r} has no elements of a fixed size", _REPAIR)
     return math.ceil(_elements(tensor.dims, f"tensor {tensor.name!r}", asked) * _BITS[tensor.data_type] / 8)
 
 
 def sort_graph(graph: onnx.GraphProto, around: set[str], asked: str) -> None:
-    """Sort the nodes of a graph and of those inside it; ``around`` are the values of the graphs that it is inside."""
+    """Sort the nodes of a graph and its subgraphs; ``around`` are the values of the graphs that contain it."""
     given = [each.name for each in graph.input]
     stored = [each.name for each in graph.initializer] + [each.values.name for each in graph.sparse_initializer]
     for names, what in ((given, "input"), (stored, "initialiser")):
         if len(set(names)) < len(names):
             twice = next(name for at, name in enumerate(names) if name in names[:at])
-            raise refuse(asked, f"the graph {graph.name!r} has two {what}s called {twice!r}", "rename one of them")
+            raise DefinitionError(
+                asked, f"the graph {graph.name!r} has two {what}s called {twice!r}", "rename one of them"
+            )
     known = list(dict.fromkeys([*given, *stored]))
     sort_nodes(graph.node, known, [each.name for each in graph.output], asked, around)
     inside = around | set(known) | {name for node in graph.node for name in node.output if name}
@@ -258,13 +258,15 @@ def sort_graph(graph: onnx.GraphProto, around: set[str], asked: str) -> None:
 
 
 def _graphs(model: onnx.ModelProto, asked: str) -> Iterator[onnx.GraphProto]:
-    """The graph and all inside it and inside the functions, without recursion: how deep they go is still a claim."""
+    """The graph and all subgraphs, also of functions, without recursion, as their depth is still unchecked."""
     waiting = [(model.graph, 0)]
     waiting += [(each, 1) for function in model.functions for node in function.node for each in subgraphs(node)]
     while waiting:
         graph, depth = waiting.pop()
         if depth > _DEEPEST:
-            raise refuse(asked, f"graphs lie more than {_DEEPEST} deep inside one another", "simplify the model")
+            raise DefinitionError(
+                asked, f"its graphs are nested more than {_DEEPEST} levels deep", "simplify the model"
+            )
         yield graph
         waiting += [(each, depth + 1) for node in graph.node for each in subgraphs(node)]
 
@@ -291,20 +293,20 @@ def _dense_parts(sparse: onnx.SparseTensorProto, asked: str) -> Iterator[TensorP
 
 
 def _elements(dims: Sequence[int], what: str, asked: str) -> int:
-    """The number of elements; a shape that is absurd without its zeros is refused too, for NumPy refuses it."""
+    """The number of elements; a shape that is absurd apart from its zeros is refused too, because NumPy refuses it."""
     if any(size < 0 for size in dims):
-        raise refuse(asked, f"{what} claims the shape {tuple(dims)}", "sizes are 0 or more")
+        raise DefinitionError(asked, f"{what} claims the shape {tuple(dims)}", "use sizes of 0 or more")
     if math.prod(size for size in dims if size) > _MOST_ELEMENTS:
-        raise refuse(asked, f"{what} claims the shape {tuple(dims)}", "no tensor has more than 2**40 elements")
+        raise DefinitionError(asked, f"{what} claims the shape {tuple(dims)}", "use at most 2**40 elements")
     return math.prod(dims)
 
 
 def _check_tensor(tensor: TensorProto, asked: str) -> None:
     what = f"tensor {tensor.name!r}"
     if tensor.data_type not in _FIELDS:
-        raise refuse(asked, f"{what} has elements of type {tensor.data_type}, which ONNX does not know", _REPAIR)
+        raise DefinitionError(asked, f"{what} has elements of unknown type {tensor.data_type}", _REPAIR)
     if tensor.HasField("segment"):
-        raise refuse(asked, f"{what} is one segment of a larger one", "store it as one tensor")
+        raise DefinitionError(asked, f"{what} is one segment of a larger one", "store it as one tensor")
     count = _elements(tensor.dims, what, asked)
     field, each = _FIELDS[tensor.data_type]
     if tensor.HasField("raw_data") and tensor.data_type != TensorProto.STRING:
@@ -312,24 +314,24 @@ def _check_tensor(tensor: TensorProto, asked: str) -> None:
     else:
         held, expected, unit = len(getattr(tensor, field)), math.ceil(count * each), f"entries of {field}"
     if held != expected:
-        found = f"{what} claims the shape {tuple(tensor.dims)}, {expected} {unit}, and holds {held}"
-        raise refuse(asked, found, _REPAIR)
+        found = f"{what} claims the shape {tuple(tensor.dims)}, {expected} {unit}, but holds {held}"
+        raise DefinitionError(asked, found, _REPAIR)
 
 
 def _check_types(graph: onnx.GraphProto, asked: str) -> None:
-    """The declared types; a size of -1 is how some exporters write one that is not known, and becomes that."""
+    """Check the declared types; a size of -1, which some exporters write for an unknown one, becomes unknown."""
     for info in (*graph.input, *graph.output, *graph.value_info):
         kind, depth = info.type, 0
         while (outer := kind.WhichOneof("value")) in ("sequence_type", "optional_type", "map_type"):
             inner = getattr(kind, outer)
             kind, depth = inner.value_type if outer == "map_type" else inner.elem_type, depth + 1
             if depth > _DEEPEST:
-                raise refuse(asked, f"the type of {info.name!r} has no end", _REPAIR)
+                raise DefinitionError(asked, f"the type of {info.name!r} is nested too deeply", _REPAIR)
         if outer not in ("tensor_type", "sparse_tensor_type"):
             continue
         tensor = getattr(kind, outer)
         if tensor.elem_type and tensor.elem_type not in _FIELDS:
-            raise refuse(asked, f"{info.name!r} has elements of type {tensor.elem_type}", "ONNX knows no such type")
+            raise DefinitionError(asked, f"{info.name!r} has elements of unknown type {tensor.elem_type}", _REPAIR)
         for size in tensor.shape.dim:
             if size.HasField("dim_value") and size.dim_value == -1:
                 size.ClearField("dim_value")
@@ -337,12 +339,12 @@ def _check_types(graph: onnx.GraphProto, asked: str) -> None:
 
 
 def _check_functions(model: onnx.ModelProto, asked: str) -> None:
-    """That no function calls itself, directly or not, and that the model does not explode when they are expanded."""
+    """Refuse functions that call themselves, directly or indirectly, or that expand to too many nodes."""
     bodies: dict[Any, Sequence[onnx.NodeProto]] = {
         (each.domain, each.name, each.overload): each.node for each in model.functions
     }
     if len(bodies) < len(model.functions):
-        raise refuse(asked, "two of its functions have the same name", "rename one of them")
+        raise DefinitionError(asked, "two of its functions have the same name", "rename one of them")
     bodies[None] = model.graph.node
     calls: dict[Any, list[Any]] = {}
     sizes: dict[Any, int] = {}
@@ -354,11 +356,13 @@ def _check_functions(model: onnx.ModelProto, asked: str) -> None:
         order = list(TopologicalSorter(calls).static_order())
     except CycleError as error:
         names = " -> ".join(each[1] for each in error.args[1])
-        raise refuse(asked, f"its functions call each other without end ({names})", "take the cycle out") from None
+        raise DefinitionError(
+            asked, f"its functions call each other in a cycle ({names})", "remove the cycle"
+        ) from None
     for key in order:
         sizes[key] += sum(sizes[each] for each in calls[key])
     if sizes[None] > _MOST_EXPANDED:
-        raise refuse(asked, f"its functions expand to {sizes[None]} nodes", f"at most {_MOST_EXPANDED} are run")
+        raise DefinitionError(asked, f"its functions expand to {sizes[None]} nodes", f"use at most {_MOST_EXPANDED}")
 
 
 def _is_small(tensor: TensorProto) -> bool:
@@ -366,7 +370,7 @@ def _is_small(tensor: TensorProto) -> bool:
 
 
 def without_values(model: onnx.ModelProto, is_small: Callable[[TensorProto], bool]) -> onnx.ModelProto:
-    """A copy with all but small initialisers as inputs without values: ONNX's C++ cannot take more than 2 GiB."""
+    """A copy with large initialisers as inputs without values, because ONNX's C++ code cannot take more than 2 GiB."""
     light = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
     light.opset_import.extend(model.opset_import)
     light.functions.extend(model.functions)

@@ -1,7 +1,7 @@
-"""Makes a network one that can be trained: a loss spliced in, and operators put into training mode.
+"""Makes a network trainable: adds a loss, and puts operators into training mode.
 
-A loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly what
-ONNX defines.
+A loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly what ONNX
+defines.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ _ON = "training_mode.on"
 
 
 def with_loss(network: Network, kind: str, output: str | None, axis: int | None, smoothing: float = 0.0) -> Network:
-    """The network with one more input, ``labels`` or ``targets``, and the scalar output ``loss``.
+    """The network with an additional input, ``labels`` or ``targets``, and the scalar output ``loss``.
 
-    ``cross-entropy`` is the mean of -log softmax(output)[label], with classes on ``axis``: by default the last one up
-    to rank 3, and axis 1 of images; labels are int64 of the other axes' shape. ``soft-cross-entropy`` is the mean of
-    -sum(labels * log softmax(output)) over classes, with labels of the output's own shape and type: the share of each
-    class. ``smoothing`` spreads that share of each label over all classes evenly (Szegedy et al. 2016, section 7).
-    ``mse`` is the mean of the squared differences to targets of the output's own shape. ``output`` is a name; default:
+    ``cross-entropy`` is the mean of -log softmax(output)[label], with classes on ``axis``: by default the last up to
+    rank 3, and axis 1 for images; labels are int64 with the shape of the other axes. ``soft-cross-entropy`` is the mean
+    of -sum(labels * log softmax(output)) over classes, with labels of the output's shape and type: the share of each
+    class. ``smoothing`` is the share of each label that is spread evenly over all classes (Szegedy et al. 2016, section
+    7). ``mse`` is the mean of the squared differences to targets of the output's shape. ``output`` is a name; default:
     the first output.
     """
     graph, value = LossSplice(network), _chosen(network, output)
     if value.shape is None or not value.dtype:
-        raise DefinitionError(f"a loss of {value.name!r}", "its shape is not known", "save the model with shapes")
+        raise DefinitionError(f"a loss of {value.name!r}", "its shape is unknown", "save the model with shapes")
     if not 0 <= smoothing < 1 or (smoothing and kind == "mse"):
-        found = f"smoothing={smoothing:g}" if kind != "mse" else "targets of mse are no classes to smooth"
-        raise UsageError(
-            f"loss {kind!r} of {value.name!r}", found, "give smoothing from 0 to below 1, to classes alone"
-        )
+        found = f"smoothing={smoothing:g}" if kind != "mse" else "targets of mse are not classes that can be smoothed"
+        do = "give smoothing from 0 to below 1, and only for classes"
+        raise UsageError(f"loss {kind!r} of {value.name!r}", found, do)
     if kind == "cross-entropy":
         _cross_entropy(graph, value, axis, smoothing)
     elif kind == "soft-cross-entropy":
@@ -48,20 +47,20 @@ def with_loss(network: Network, kind: str, output: str | None, axis: int | None,
     elif kind == "mse":
         _squares(graph, value)
     else:
-        raise UsageError(f"loss {kind!r}", "there is none of that name", f"give one of {', '.join(LOSSES)}")
+        raise UsageError(f"loss {kind!r}", "there is no such loss", f"give one of {', '.join(LOSSES)}")
     return graph.network(value.dtype)
 
 
 def with_token_loss(network: Network) -> Network:
     """The network with the input ``labels`` (batch, length) and the scalar output ``loss``.
 
-    It is the mean of -log softmax(logits)[label] over the labels that are not 0, padding; logits are the first output,
-    (batch, length, tokens). Which positions count is said by the labels themselves, so it needs no mask.
+    It is the mean of -log softmax(logits)[label] over labels other than 0 (padding); logits are the first output,
+    (batch, length, tokens). The labels themselves say which positions count, so no mask is needed.
     """
     graph, logits = LossSplice(network), network.outputs[0]
     shape = logits.shape or ()
     if len(shape) != 3:
-        raise DefinitionError(f"a loss of the tokens of {network.name}", f"its output is {shape}", "give 3 axes")
+        raise DefinitionError(f"a token loss for {network.name}", f"its output is {shape}", "give it 3 axes")
     labels = graph.input("labels", "int64", shape[:2], shape[2])
     moved = graph.node("Transpose", [logits.name], "loss.logits", perm=[0, 2, 1])
     graph.node("SoftmaxCrossEntropyLoss", [moved, labels], graph.loss, ignore_index=0, reduction="mean")
@@ -85,18 +84,18 @@ def with_span_loss(network: Network) -> Network:
 
 
 class LossSplice:
-    """A copy of a network's model, to which a loss is added under names that are free."""
+    """A copy of a network's model, to which a loss is added under unused names."""
 
     def __init__(self, network: Network) -> None:
         if network.loss:
-            raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
+            raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use that one")
         self._network, self._model = network, network.copied()
         self._graph, self._taken, self._fills = self._model.graph, names_in(self._model.graph), dict(network.fills)
         self.opset = network.opsets.get("", 0)
         self.loss = free_name("loss", self._taken)
 
     def input(self, name: str, dtype: str, shape: Shape, high: int | str | None = None) -> str:
-        """One more input; integers are below ``high`` where that is a number."""
+        """Add an input; integers are below ``high`` if that is a number."""
         name = free_name(name, self._taken)
         self._graph.input.append(value_info(Value(name, dtype, shape)))
         if isinstance(high, int):
@@ -104,19 +103,19 @@ class LossSplice:
         return name
 
     def node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
-        """One more node of one output."""
+        """Add a node with one output."""
         name = output if output == self.loss else free_name(output, self._taken)
         self._graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
         return name
 
     def constant(self, value: Any, dtype: str, name: str) -> str:
-        """A constant."""
+        """Add a constant."""
         name = free_name(name, self._taken)
         self._graph.initializer.append(numpy_helper.from_array(np.array(value, np.dtype(dtype)), name))
         return name
 
     def rows(self, value: str, *width: int, name: str) -> str:
-        """All axes but ``width`` as one."""
+        """Merge all axes except those of ``width`` into one."""
         return self.node("Reshape", [value, self.constant([-1, *width], "int64", "loss.shape")], name)
 
     def scaled(self, value: str, factor: float, dtype: str, output: str) -> str:
@@ -134,7 +133,7 @@ def _chosen(network: Network, output: str | None) -> Value:
     if output is None:
         return network.outputs[0]
     if output not in known:
-        raise UsageError(f"a loss of {output!r}", f"{network.name} has no such output", f"one of {', '.join(known)}")
+        raise UsageError(f"a loss of {output!r}", f"{network.name} has no such output", f"give {' or '.join(known)}")
     return known[output]
 
 
@@ -144,7 +143,8 @@ def _classes_axis(logits: Value, axis: int | None) -> int:
     if len(shape) < 2:
         raise DefinitionError(f"cross-entropy of {logits.name!r}", f"its shape is {shape}", "give (batch, classes)")
     if axis is not None and not -len(shape) <= axis < len(shape):
-        raise UsageError(f"cross-entropy of {logits.name!r} over axis {axis}", f"its shape is {shape}", "name another")
+        asked = f"cross-entropy of {logits.name!r} over axis {axis}"
+        raise UsageError(asked, f"its shape is {shape}", "choose another axis")
     return (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
 
 
@@ -156,7 +156,7 @@ def _cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing
     if classes_at != 1:
         if classes_at != rank - 1 or not isinstance(classes, int):
             asked = f"cross-entropy of {logits.name!r} over axis {classes_at}"
-            raise DefinitionError(asked, f"its shape is {shape}", "1")
+            raise DefinitionError(asked, f"its shape is {shape}", "put the classes on axis 1")
         given = [graph.rows(logits.name, classes, name="loss.logits"), graph.rows(labels, name="loss.labels")]
         rank = 2
     if not smoothing:
@@ -176,7 +176,7 @@ def _soft_cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoo
     log_softmax = _log_softmax(graph, logits.name, classes_at, len(shape))
     product = graph.node("Mul", [log_softmax, labels], "loss.product")
     mean = graph.node("ReduceMean", [product], "loss.product_mean", keepdims=0)
-    # The mean over rows of the sum over classes, in the reduction that is spelt alike in all opsets.
+    # The mean over rows of the sum over classes, written with the one reduction that is the same in all opsets.
     soft = graph.scaled(mean, -classes, logits.dtype, "loss.soft" if smoothing else graph.loss)
     if smoothing:
         _smoothed(graph, soft, log_softmax, smoothing, logits.dtype)
@@ -184,13 +184,13 @@ def _soft_cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoo
 
 def _log_softmax(graph: LossSplice, logits: str, axis: int, rank: int) -> str:
     if graph.opset < 13 and axis != rank - 1:
-        found = f"opset {graph.opset} has it over the last axes together"
+        found = f"opset {graph.opset} applies it to all axes from there on"
         raise DefinitionError(f"log softmax of {logits!r} over axis {axis}", found, "use opset 13 or later")
     return graph.node("LogSoftmax", [logits], "loss.log_softmax", axis=axis)
 
 
 def _smoothed(graph: LossSplice, loss: str, log_softmax: str, smoothing: float, dtype: str) -> None:
-    """(1 - smoothing) loss - smoothing mean(log softmax): the same as smoothing the labels."""
+    """(1 - smoothing) loss - smoothing mean(log softmax), which equals smoothing the labels."""
     even = graph.node("ReduceMean", [log_softmax], "loss.log_softmax_mean", keepdims=0)
     kept = graph.scaled(loss, 1 - smoothing, dtype, "loss.kept")
     spread = graph.scaled(even, smoothing, dtype, "loss.spread")
@@ -205,15 +205,15 @@ def _squares(graph: LossSplice, value: Value) -> None:
 
 
 def training(network: Network) -> Network:
-    """The network with BatchNormalization and Dropout in training mode, those of the top graph.
+    """The network with BatchNormalization and Dropout of the top graph in training mode.
 
-    BatchNormalization normalises by its batch, and its new running statistics are the network's ``updates``. Executors
-    infer with :func:`inferring` of it. Raises ``DefinitionError`` below opset 14, where BatchNormalization has no
-    training mode, and below opset 12, where Dropout has none.
+    BatchNormalization normalises by the batch, and its new running statistics become the network's ``updates``.
+    Executors infer with :func:`inferring` of it. Raises ``DefinitionError`` below opset 14, where BatchNormalization
+    has no training mode, and below opset 12, where Dropout has none.
     """
     for op_type, since in (("BatchNormalization", 14), ("Dropout", 12)):
         if network.opsets.get("", 0) < since and any(each.op_type == op_type for each in network.nodes):
-            found = f"its opset {network.opsets.get('', 0)} has no training mode of {op_type}"
+            found = f"its opset {network.opsets.get('', 0)} has no training mode for {op_type}"
             raise DefinitionError(f"{network.name} in training mode", found, "convert it with onnx.version_converter")
     if network.in_training:
         return network
@@ -234,9 +234,9 @@ def training(network: Network) -> Network:
 
 
 def inferring(network: Network) -> Network:
-    """The network out of training mode: what :func:`training` did is taken back, whatever was edited since.
+    """The network without training mode: reverts :func:`training`, even after other edits.
 
-    A BatchNormalization whose statistics are outputs of the network stays as it is.
+    A BatchNormalization whose statistics are outputs of the network is left unchanged.
     """
     model = network.copied()
     put_out = {each.name for each in model.graph.output}

@@ -1,20 +1,21 @@
-"""A model in a framework's own words: a ``torch.nn.Module`` or a JAX function, from a user's file, without conversion.
+"""A framework's own model: a ``torch.nn.Module`` or a JAX function, from a user's file, without conversion.
 
-A native model brings its computation, and says of its inputs what an ONNX graph would say: name, dtype and shape. So
-whatever is measured of a network is measured of it too.
+A native model defines its computation, and declares its inputs as an ONNX graph would: name, dtype and shape. So
+everything that is measured of a network can be measured of it too.
 
-A file names a function that makes the model (``my_model.py:build``), which may return
+A file has a function that makes the model (``my_model.py:build``), which may return
 
 - a ``torch.nn.Module``, or ``(module, inputs)``;
 - for JAX a function ``f(*inputs)``, ``(f, parameters)`` with ``f(parameters, *inputs)``, or
-  ``(f, parameters, inputs)``, where ``parameters`` are arrays in any nest of lists and dictionaries, or ``None``;
-- a :class:`NativeModel`, which says all of it.
+  ``(f, parameters, inputs)``, where ``parameters`` are arrays in nested lists and dictionaries, or ``None``;
+- a :class:`NativeModel`, which declares everything.
 
-``inputs`` is a dictionary of shapes by name, ``{"images": ("batch", 3, 32, 32)}``, in the order of the arguments; what
-is not float32 says so, and integers say their exclusive upper bound: ``{"ids": (("batch", 16), "int64", 1000)}``. Or it
-is a function that makes the NumPy arrays of a batch, as a dictionary or in order: ``def inputs(batch): ...``. Where the
-model comes alone, the file's own ``inputs`` is taken. Its ``loss``, if there is one, is a function of the model's
-outputs and the labels; without one, training uses cross-entropy on the first output.
+``inputs`` is a dictionary of shapes by name, ``{"images": ("batch", 3, 32, 32)}``, in the order of the arguments.
+Dtypes other than float32 are stated, and integers need an exclusive upper bound:
+``{"ids": (("batch", 16), "int64", 1000)}``. Or it is a function that makes the NumPy arrays of a batch, as a dictionary
+or in order: ``def inputs(batch): ...``. If the function returns only the model, ``inputs`` of the file is used. The
+file's ``loss``, if defined, is a function of the model's outputs and the labels; without one, training uses
+cross-entropy on the first output.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ _HOW = 'return (model, {"images": ("batch", 3, 32, 32)}), or define inputs in th
 
 @dataclass(frozen=True)
 class NativeModel:
-    """A model that a framework runs by itself.
+    """A model in a framework's own form.
 
-    ``inputs`` are tensors with open sizes by name, ``fills`` the exclusive upper bounds of integer ones and ``sizes``
-    the values of sizes besides ``batch``; ``draw`` makes the arrays of a batch in their place. ``loss`` is a function
-    of the outputs and the labels, or ``cross-entropy``: the mean of -log softmax(outputs[0])[label], with classes on
-    the last axis up to rank 3 and on axis 1 of images, as in :meth:`levelbench.networks.Network.with_loss`.
-    ``smoothing`` is the share of each label that cross-entropy spreads over all classes; labels that are shares of
-    classes, of the shape of the outputs, may stand in the place of numbers.
+    ``inputs`` are tensors whose open sizes have names, ``fills`` the exclusive upper bounds of integer inputs and
+    ``sizes`` the values of sizes other than ``batch``; instead, ``draw`` may make the arrays of a batch. ``loss`` is a
+    function of the outputs and the labels, or ``cross-entropy``: the mean of -log softmax(outputs[0])[label], with
+    classes on the last axis up to rank 3 and on axis 1 for images, as in
+    :meth:`levelbench.networks.Network.with_loss`. ``smoothing`` is the share of each label that cross-entropy spreads
+    over all classes. Instead of class numbers, labels may be shares of classes, with the shape of the outputs.
     """
 
     name: str
@@ -67,12 +68,12 @@ class NativeModel:
     """A ``torch.nn.Module``, or a function."""
     inputs: tuple[Value, ...] = ()
     parameters: Any = None
-    """JAX's: a nest of arrays, the function's first argument; ``None`` where it takes none. A module has its own."""
+    """For JAX: nested arrays, the function's first argument; ``None`` if it takes none. A module has its own."""
     state: Any = None
-    """JAX's: a nest of arrays that are not trained, such as running statistics and random keys.
+    """For JAX: nested arrays that are not trained, such as running statistics and random keys.
 
-    With one the function is ``f(parameters, state, *inputs, training=...)`` and returns its outputs and the new state,
-    which counts after a training step alone.
+    With a state the function is ``f(parameters, state, *inputs, training=...)`` and returns its outputs and the new
+    state, which is kept only after a training step.
     """
     draw: Callable[[int], _Arrays] | None = None
     fills: Mapping[str, int] = field(default_factory=dict)
@@ -83,9 +84,9 @@ class NativeModel:
     def make_inputs(
         self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
     ) -> dict[str, NDArray[Any]]:
-        """Arrays by name, in the order of the arguments: random ones, or those of the user's own function.
+        """Arrays by name, in the order of the arguments: random ones, or those of the user's function.
 
-        ``DefinitionError`` where that function raises or returns anything but arrays.
+        ``DefinitionError`` if that function raises or returns anything but arrays.
         """
         if self.draw is None:
             return make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
@@ -100,7 +101,7 @@ class NativeModel:
         return arrays
 
     def make_labels(self, logits: Sequence[int], seed: int = 0) -> NDArray[np.int64]:
-        """Random labels for cross-entropy on logits of this shape; ``UsageError`` where it has no classes."""
+        """Random labels for cross-entropy on logits of this shape; ``UsageError`` if it has no classes."""
         if len(logits) < 2:
             raise UsageError(f"labels for {self.name}", f"its first output has shape {tuple(logits)}", "define a loss")
         axis = len(logits) - 1 if len(logits) <= 3 else 1
@@ -110,12 +111,12 @@ class NativeModel:
 
 @dataclass(frozen=True)
 class NativeNetwork:
-    """What builds a network in a framework's own words, as a recipe holds it: no array, and no framework yet.
+    """Builds a framework's own network, for a recipe: holds no arrays and imports no framework.
 
     ``build`` returns a ``torch.nn.Module``, for JAX ``(f, parameters)`` with ``f(parameters, *inputs)`` or
-    ``(f, parameters, state)`` as :class:`NativeModel` has it, or a Keras model on JAX. It is called with the run's seed
-    where it has a parameter ``seed``, and otherwise without arguments, with PyTorch's generators seeded. ``loss`` is a
-    function of the network's outputs and the labels; ``None`` is the recipe's cross-entropy.
+    ``(f, parameters, state)`` as in :class:`NativeModel`, or a Keras model on JAX. It is called with the run's seed if
+    it has a parameter ``seed``, and otherwise without arguments, with PyTorch's generators seeded. ``loss`` is a
+    function of the network's outputs and the labels; ``None`` means the recipe's cross-entropy.
     """
 
     build: Callable[..., Any]
@@ -124,13 +125,13 @@ class NativeNetwork:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name used in messages."""
         inner = getattr(self.build, "func", self.build)
         found = str(getattr(inner, "__name__", type(inner).__name__))
         return "of the recipe" if found == "<lambda>" else found
 
     def with_loss(self, kind: str, *, smoothing: float = 0.0) -> NativeNetwork:
-        """The same with cross-entropy; whether labels are numbers or shares of classes shows in their shape."""
+        """The same with cross-entropy; the labels' shape tells whether they are class numbers or shares of classes."""
         return replace(self, loss=None, smoothing=smoothing)
 
     def training(self) -> NativeNetwork:
@@ -138,9 +139,9 @@ class NativeNetwork:
         return self
 
     def model(self, seed: int) -> NativeModel:
-        """A new model, with weights drawn from ``seed`` where ``build`` takes it.
+        """A new model, with weights drawn from ``seed`` if ``build`` takes it.
 
-        ``DefinitionError`` where it raises, or returns neither a module nor a function.
+        ``DefinitionError`` if it raises, or returns neither a module nor a function.
         """
         try:
             takes = "seed" in inspect.signature(self.build).parameters
@@ -154,7 +155,7 @@ class NativeNetwork:
         torch = _is_torch(model)
         if not callable(model) or len(rest) > (0 if torch else 2) or isinstance(model, type):
             found = f"its function returns {'nothing' if made is None else f'a {type(made).__name__}'}"
-            raise DefinitionError(what, found, "return a torch.nn.Module, or (function, parameters) of JAX")
+            raise DefinitionError(what, found, "return a torch.nn.Module, or (function, parameters) for JAX")
         parameters, state = (*rest, None, None)[:2]
         return NativeModel(
             self.name,
@@ -168,9 +169,9 @@ class NativeNetwork:
 
 
 def _keras(model: Any) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
-    """A Keras model as a function of its variables: those that are trained, and the others.
+    """A Keras model as a function of its trainable and its other variables.
 
-    They are named by their places, since the paths of a second model of the same layers differ.
+    Variables are named by position, because the paths of a second model with the same layers differ.
     """
     kept = [
         {f"{at}/{each.name}": each.value for at, each in enumerate(some)}
@@ -187,25 +188,25 @@ def _keras(model: Any) -> tuple[Callable[..., Any], dict[str, Any], dict[str, An
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a ``torch.nn.Module`` that exists already, told without importing torch."""
+    """Whether it is an instance of ``torch.nn.Module``, determined without importing torch."""
     return not isinstance(value, type) and _is_torch(value)
 
 
 def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) -> NativeModel:
     """The model of ``FILE.py:function``, called with ``options`` by keyword.
 
-    The file is imported under a name of its own; modules next to it can be imported too. Raises ``UsageError`` for a
-    word of another form, ``MissingError`` where there is no such file, ``UnknownNameError`` for a function or an option
-    that is not there, and ``DefinitionError`` with the line for what the file raises or answers wrongly.
+    The file is imported under a unique name; it can import modules next to it. Raises ``UsageError`` for a malformed
+    word, ``MissingError`` if the file does not exist, ``UnknownNameError`` for an unknown function or option, and
+    ``DefinitionError`` with the line if the file raises or returns something wrong.
     """
     place, colon, name = word.rpartition(":")
     path = Path(place)
     if not colon or path.suffix != ".py" or not name.isidentifier():
-        raise UsageError(f"native model {word!r}", "it names no function of a file", "write FILE.py:function")
+        raise UsageError(f"native model {word!r}", "it does not name a function in a file", "write FILE.py:function")
     if not path.is_file():
         raise MissingError(f"native model {word!r}", f"there is no file {place}", "give the path of a .py file")
     path = path.resolve()
-    with _beside(path):
+    with _folder_on_path(path):
         module = _import(path)
         build = getattr(module, name, None)
         if not callable(build):
@@ -217,21 +218,21 @@ def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def _model(made: Any, module: ModuleType, name: str, word: str) -> NativeModel:
-    """What the user's function returned, as a native model."""
+    """The result of the user's function as a native model."""
     if isinstance(made, NativeModel):
         return made
     model, *rest = made if isinstance(made, tuple) and made else (made,)
     torch = _is_torch(model)
     if not callable(model):
         returns = "it returns nothing" if made is None else f"it returns a {type(model).__name__}"
-        raise DefinitionError(f"{word}()", returns, "return a torch.nn.Module, or a function of JAX's arrays")
+        raise DefinitionError(f"{word}()", returns, "return a torch.nn.Module, or a function of JAX arrays")
     if len(rest) > (1 if torch else 2):
         shape = "(module, inputs)" if torch else "(function, parameters, inputs)"
-        raise DefinitionError(f"{word}()", f"it returns {len(rest) + 1} things", f"return {shape}")
+        raise DefinitionError(f"{word}()", f"it returns {len(rest) + 1} values", f"return {shape}")
     parameters = None if torch or not rest else rest[0]
     given = rest[-1] if len(rest) == (1 if torch else 2) else getattr(module, "inputs", None)
     if given is None:
-        raise DefinitionError(f"{word}()", "nothing says which inputs the model takes", _HOW)
+        raise DefinitionError(f"{word}()", "the model's inputs are not declared", _HOW)
     drawn = callable(given)
     declared = {} if drawn else _declared(given, word)
     return NativeModel(
@@ -247,7 +248,7 @@ def _model(made: Any, module: ModuleType, name: str, word: str) -> NativeModel:
 
 
 def _is_torch(model: object) -> bool:
-    """Whether it is a ``torch.nn.Module``, told without importing torch."""
+    """Whether it is a ``torch.nn.Module``, determined without importing torch."""
     return any(each.__name__ == "Module" and each.__module__.startswith("torch.") for each in type(model).__mro__)
 
 
@@ -268,7 +269,7 @@ def _value(name: str, given: Any, word: str) -> tuple[Value, int | None]:
     sizes = isinstance(shape, list | tuple) and all(isinstance(each, int | str) for each in shape)
     if more or not sizes or not isinstance(dtype, str) or not isinstance(high, int | None):
         found = f"it is {given!r}"
-        raise DefinitionError(f"input {name!r} of {word}", found, "give (sizes), or ((sizes), dtype, bound)")
+        raise DefinitionError(f"input {name!r} of {word}", found, "give (sizes) or ((sizes), dtype, bound)")
     dtype_of(dtype)
     fixed: Shape = tuple(shape)
     return Value(name, dtype, fixed), high
@@ -290,19 +291,19 @@ def _check_options(build: Callable[..., Any], options: Mapping[str, Any], word: 
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[None]:
-    """While it lasts, modules in the file's folder can be imported, after all others: none is hidden by them."""
+def _folder_on_path(path: Path) -> Iterator[None]:
+    """Inside, modules in the file's folder can be imported; the folder comes last, so they hide no others."""
     folder = str(path.parent)
     sys.path.append(folder)
     try:
         yield
     finally:
-        # Not the last one for certain: the user's file may have appended its own.
+        # It may no longer be the last entry: the user's file may have appended its own.
         del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
 
 
 def _import(path: Path) -> ModuleType:
-    """The module of a file, under a name that only this path has."""
+    """The module of a file, under a name that is unique to its path."""
     name = f"levelbench_model_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
@@ -310,7 +311,7 @@ def _import(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not by the loader, which would leave a cache next to the user's file.
+        # Not with the loader, which would write a cache next to the user's file.
         _attempt(f"the model file {path}", lambda: exec(compile(path.read_bytes(), path, "exec"), vars(module)), path)
     except LevelbenchError:
         sys.modules.pop(name, None)
@@ -319,7 +320,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _attempt(what: str, call: Callable[[], Any], path: Path | None = None) -> Any:
-    """What a user's code answers; whatever it raises becomes an error with its place."""
+    """The result of a user's code; any exception becomes an error with its line."""
     try:
         return call()
     except LevelbenchError:
@@ -329,7 +330,7 @@ def _attempt(what: str, call: Callable[[], Any], path: Path | None = None) -> An
 
 
 def _place(error: BaseException, path: Path | None) -> str:
-    """The error, and the line of the user's file that raised it: without one, that of the innermost frame."""
+    """The error, with the line of the user's file that raised it (without a path: of the innermost frame)."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [each.lineno for each in frames if path is None or each.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)

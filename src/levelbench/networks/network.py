@@ -1,8 +1,8 @@
-"""A network: an ONNX model that knows which of its arrays are parameters, and how the seed draws them.
+"""A network: an ONNX model that knows which of its arrays are parameters, and how they are drawn from a seed.
 
-A network never changes. What edits it answers with another one, so a plan, a transform and an executor that hold the
-same network hold the same thing. Drawn parameters are inputs of ONNX's graph without a value, which is valid ONNX and
-weighs nothing; stored ones are initialisers.
+Networks are immutable: edits return another network, so that plans, transforms and executors can safely share one.
+Drawn parameters are inputs of the ONNX graph without a value, which is valid ONNX and takes no space; stored ones are
+initialisers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from levelbench.operators.node import OperatorNode
 class Network:
     """An ONNX model with its parameters; ``model`` must not be modified.
 
-    ``fills`` gives integer inputs an upper bound (a vocabulary), ``sizes`` symbolic sizes the value to use where nobody
-    says another, ``loss`` names the scalar output that is the loss, and ``updates`` which value replaces a buffer after
-    a training forward.
+    ``fills`` gives integer inputs an upper bound (a vocabulary), ``sizes`` gives symbolic sizes a default value,
+    ``loss`` names the scalar output that is the loss, and ``updates`` maps each buffer to the value that replaces it
+    after a training forward.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Network:
         updates: Mapping[str, str] = MappingProxyType({}),
         in_training: bool = False,
     ) -> None:
-        """``parameters=None`` takes those that a foreign model seems to have (:mod:`levelbench.networks.values`).
+        """``parameters=None`` guesses those of a foreign model (:mod:`levelbench.networks.values`).
 
-        ``in_training`` says that :meth:`training` was asked of it: :meth:`for_inference` takes that back.
+        ``in_training``: it is the result of :meth:`training`, which :meth:`for_inference` reverts.
         """
         self.model = model
         self.parameters = default_parameters(model.graph) if parameters is None else tuple(parameters)
@@ -56,7 +56,7 @@ class Network:
         if strange := set(updates) - buffers:
             raise DefinitionError(
                 f"the updates of {self.name}",
-                f"{', '.join(sorted(strange))}: no array of it that is not trained has that name",
+                f"{', '.join(sorted(strange))}: not an untrained array of the network",
                 "update buffers: parameters with trainable=False",
             )
 
@@ -70,24 +70,24 @@ class Network:
 
     @cached_property
     def opsets(self) -> Mapping[str, int]:
-        """The version that the model imports of each domain; ONNX's own is the empty name."""
+        """The imported version of each domain; ONNX's own domain is the empty name."""
         imports = self.model.opset_import
         return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
-        """What a caller gives, in the graph's order: parameters and initialisers are not among them."""
+        """What a caller passes, in the graph's order: the inputs except parameters and initialisers."""
         own = {each.name for each in self.parameters} | {each.name for each in self.model.graph.initializer}
         return tuple(value_of(each) for each in self.model.graph.input if each.name not in own)
 
     @cached_property
     def outputs(self) -> tuple[Value, ...]:
-        """All outputs of the graph but the loss."""
+        """All outputs of the graph except the loss."""
         return tuple(value_of(each) for each in self.model.graph.output if each.name != self.loss)
 
     @cached_property
     def nodes(self) -> tuple[OperatorNode, ...]:
-        """The nodes of the top graph, in an order in which they can be executed."""
+        """The nodes of the top graph, in an executable order."""
         found = []
         for each in self.model.graph.node:
             domain = "" if each.domain == "ai.onnx" else each.domain
@@ -95,11 +95,11 @@ class Network:
         return tuple(found)
 
     def parameter_count(self) -> int:
-        """Number of trainable scalars."""
+        """The number of trainable scalars."""
         return sum(each.size for each in self.parameters if each.trainable)
 
     def initialise(self, seed: int = 0) -> dict[str, NDArray[Any]]:
-        """All parameters and buffers by name: the drawn ones from ``seed``, the others as they are stored."""
+        """All parameters and buffers by name: the drawn ones from ``seed``, the others as stored."""
         wanted = {each.name for each in self.parameters if each.draw is None}
         stored = {each.name: each for each in self.model.graph.initializer if each.name in wanted}
         return {
@@ -119,7 +119,7 @@ class Network:
         return Network(changes.pop("model", self.model), **{**kept, **changes})
 
     def copied(self) -> onnx.ModelProto:
-        """A copy of the model, to be modified."""
+        """A copy of the model that may be modified."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         return model
@@ -143,7 +143,7 @@ class Network:
         return self.replace(model=model, parameters=roles)
 
     def with_outputs(self, names: Sequence[str]) -> Network:
-        """The same with these values as its outputs; nodes that they do not need stay. ``DefinitionError`` if unknown.
+        """The same with these values as its outputs; unneeded nodes stay. ``DefinitionError`` for unknown values.
 
         A network with a loss keeps it as one of its outputs.
         """
@@ -157,7 +157,9 @@ class Network:
         for name in dict.fromkeys([*names, *([self.loss] if self.loss else [])]):
             if name not in made and name not in {each.name for each in self.inputs}:
                 known = ", ".join(sorted(made)[:5])
-                raise DefinitionError(f"output {name!r} of {self.name}", "no node makes it", f"as in {known}")
+                raise DefinitionError(
+                    f"output {name!r} of {self.name}", "no node makes it", f"choose from {known}, ..."
+                )
             if name in declared:
                 model.graph.output.append(declared[name])
             elif name in inferred and inferred[name].dtype:
@@ -193,7 +195,7 @@ class Network:
         return inferring(self) if self.in_training else self
 
     def to_proto(self) -> onnx.ModelProto:
-        """A copy of the model whose metadata say what ONNX has no place for: :meth:`from_proto` reads it back."""
+        """A copy of the model with metadata for what ONNX has no place for; :meth:`from_proto` reads them."""
         facts = {name: getattr(self, name) for name in _Facts.__struct_fields__}
         model = self.copied()
         for old in [each for each in model.metadata_props if each.key == METADATA_KEY]:
@@ -204,25 +206,25 @@ class Network:
 
     @classmethod
     def from_proto(cls, model: onnx.ModelProto) -> Network:
-        """A network of a model: what its metadata say, else what it seems to have."""
+        """The network of a model, with parameters from its metadata, or else guessed."""
         return cls(model, **_read(model))
 
 
 def read_inputs(network: Network) -> list[str]:
-    """The inputs on which the outputs but the loss depend, in the network's order: those that ``infer`` takes."""
+    """The inputs on which the outputs (except the loss) depend, in the network's order: those that ``infer`` takes."""
     _, read = needed_nodes(network.model.graph, [each.name for each in network.outputs])
     return [each.name for each in network.inputs if each.name in read]
 
 
 METADATA_KEY = "levelbench.network"
-"""A JSON property of the model; a tool that does not know it loses the draws, and nothing that the network computes."""
+"""A JSON property of the model. Tools that drop it lose how parameters are drawn, but nothing of the computation."""
 
 _Fill = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class _Facts(msgspec.Struct, forbid_unknown_fields=True):
-    """What a network is besides its model, under the names of its attributes."""
+    """The attributes of a network besides its model."""
 
     parameters: list[Parameter]
     fills: dict[str, _Fill] = {}
@@ -233,7 +235,7 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _read(model: onnx.ModelProto) -> dict[str, Any]:
-    """The arguments of a network; none for a model without the property. ``DefinitionError`` where it does not fit."""
+    """The arguments of a network; none for a model without the property. ``DefinitionError`` if it does not fit."""
     texts = [each.value for each in model.metadata_props if each.key == METADATA_KEY]
     if not texts:
         return {}
@@ -241,7 +243,7 @@ def _read(model: onnx.ModelProto) -> dict[str, Any]:
     try:
         facts = msgspec.json.decode(texts[0], type=_Facts)
     except msgspec.MsgspecError as error:
-        raise DefinitionError(asked, f"it does not say what a network needs ({error})", "remove the property") from None
+        raise DefinitionError(asked, f"it does not describe a network ({error})", "remove the property") from None
     except DefinitionError as error:
         raise DefinitionError(asked, f"it has {error.asked}: {error.found}", error.do) from None
     if found := _wrong(facts, model.graph):
@@ -250,7 +252,7 @@ def _read(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def _wrong(facts: _Facts, graph: onnx.GraphProto) -> str:
-    """What the facts name and the graph lacks, or nothing."""
+    """What the facts name but the graph lacks; empty if nothing."""
     stored = {each.name for each in graph.initializer}
     given = {each.name for each in graph.input}
     made = {name for node in graph.node for name in node.output}

@@ -1,7 +1,7 @@
-"""The dtype and the shape of every value of a network, with its sizes left open or bound.
+"""The dtype and shape of every value of a network, with its sizes left open or bound.
 
-ONNX's own inference decides, strictly; what it cannot tell is said to be unknown, and what a model claims
-wrongly is refused before anything of that size is computed.
+ONNX's own inference decides, in strict mode. What it cannot infer is reported as unknown, and false claims of a model
+are refused before anything of that size is computed.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of
 
 MOST_ELEMENTS = 2**40
-"""A value that claims more elements is refused."""
+"""Values that claim more elements are refused."""
 SMALL_ELEMENTS = 1024
-"""Initialisers of more elements than this are not given to ONNX's inference, which needs only their shapes."""
+"""Initialisers with more elements are passed to ONNX's inference without values, as it needs only their shapes."""
 _LONG = 2**16
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
 
 
 def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> dict[str, Value]:
-    """Every value of the top graph by name: inputs, parameters, initialisers, and what the nodes make.
+    """Every value of the top graph by name: inputs, parameters, initialisers, and the outputs of nodes.
 
-    Without ``sizes``, symbolic ones stay symbolic. With them (an empty mapping too) all sizes of inputs are bound: from
-    ``sizes``, else from the network's own, else ``batch`` and a first axis of unknown size to 1; ``UsageError`` names
-    one that is not given. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
-    ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
+    Without ``sizes``, symbolic sizes stay symbolic. With them (even an empty mapping) all sizes of inputs are bound:
+    from ``sizes``, else the network's own, else ``batch`` and a first axis of unknown size to 1; ``UsageError`` names
+    a size that is missing. A value that ONNX cannot infer has dtype ``""`` and shape ``None``. Raises
+    ``DefinitionError`` for shapes that contradict each other, are negative, or have more than 2**40 elements.
     """
     model = without_values(network.model, lambda each: abs(math.prod(each.dims)) <= SMALL_ELEMENTS)
     names = {} if sizes is None else bind_inputs(model.graph, network, sizes)
@@ -59,7 +59,7 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
 
 
 def bind_inputs(graph: onnx.GraphProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Write the sizes of inputs, as far as they have shapes, into ``graph``; what each name came to."""
+    """Write the sizes of all inputs with shapes into ``graph``; returns the value of each name."""
     known = {**network.sizes, **sizes}
     names = {**known, "batch": known.get("batch", 1)}
     bound = {}
@@ -75,9 +75,9 @@ def bind_inputs(graph: onnx.GraphProto, network: Network, sizes: Mapping[str, in
 
 
 def _forget(model: onnx.ModelProto, names: Mapping[str, int]) -> dict[str, Value]:
-    """Take the symbolic sizes out of what is declared of other values; what was declared, with the sizes written in.
+    """Remove symbolic sizes from the declarations of other values; returns the declarations with sizes filled in.
 
-    The same name need not mean the same size behind a convolution, so inference goes first.
+    After a convolution the same name need not mean the same size, so inference takes precedence.
     """
     declared = {}
     for info in (*model.graph.value_info, *model.graph.output):
@@ -95,9 +95,9 @@ def _named(shape: Shape, names: Mapping[str, int]) -> Shape:
 
 
 def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
-    """What ONNX infers, following the values of shapes where that is safe.
+    """What ONNX infers, following the values of shapes if that is safe.
 
-    It takes every integer vector for a shape and writes it out, element by element, however long it claims to be.
+    ONNX treats every integer vector as a shape and writes it out element by element, even if it claims to be huge.
     """
     found = _inferred_once(model, name, follow=False)
     within, inside = _ranges(model)
@@ -114,7 +114,7 @@ def _is_long(value: Value) -> bool:
 
 
 def _without(model: onnx.ModelProto, nodes: set[int], known: Mapping[str, Value]) -> onnx.ModelProto:
-    """A copy in which what these Range nodes make is given: how long it is would follow from values."""
+    """A copy in which the outputs of these Range nodes are inputs, because their lengths depend on values."""
     cut = onnx.ModelProto()
     cut.CopyFrom(model)
     del cut.graph.node[:]
@@ -130,8 +130,8 @@ def _inferred_once(model: onnx.ModelProto, name: str, *, follow: bool) -> dict[s
     try:
         graph = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=follow).graph
     except onnx.shape_inference.InferenceError as error:
-        said = (str(error).strip().splitlines() or ["inference failed"])[-1]
-        raise DefinitionError(f"the shapes of {name}", said.rstrip("."), "correct the model") from None
+        reason = (str(error).strip().splitlines() or ["inference failed"])[-1]
+        raise DefinitionError(f"the shapes of {name}", reason.rstrip("."), "correct the model") from None
     found = {each.name: value_of(each) for each in (*graph.value_info, *graph.output, *graph.input)}
     for each in graph.initializer:
         found[each.name] = value_of(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
@@ -139,7 +139,7 @@ def _inferred_once(model: onnx.ModelProto, name: str, *, follow: bool) -> dict[s
 
 
 def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
-    """The places of Range nodes, and whether there are any in subgraphs or functions."""
+    """The indices of Range nodes, and whether there are any in subgraphs or functions."""
     nodes = model.graph.node
     functions = [node for function in model.functions for node in function.node]
     inner = [graph.node for node in nodes for graph in subgraphs(node)]
@@ -148,9 +148,9 @@ def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
 
 
 def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
-    """Put values in the place of the shape arithmetic that ``known`` decides; whether there was any.
+    """Replace shape arithmetic by its value where ``known`` determines it; returns whether there was any.
 
-    ONNX follows values of shapes through few operators; a slice to a length that is computed is not one of them.
+    ONNX follows values of shapes through only a few operators; a slice to a computed length is not one of them.
     """
     graph = model.graph
     nodes = [OperatorNode.from_proto(each, _opset(model)) for each in graph.node]
@@ -181,7 +181,7 @@ def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
 
 
 def _is_small(node: OperatorNode, known: Mapping[str, Value]) -> bool:
-    """Whether computing it cannot allocate much, whatever the model claims."""
+    """Whether computing it cannot allocate much, even if the model makes false claims."""
     if node.op_type not in _GROWING:
         return True
     value = known.get(node.outputs[0])
@@ -193,7 +193,7 @@ def _opset(model: onnx.ModelProto) -> int:
 
 
 def _symbols(model: onnx.ModelProto) -> set[str]:
-    """The names of sizes that the model itself uses; ONNX's inference makes up others."""
+    """The names of sizes that the model itself uses; ONNX's inference invents others."""
     graph = model.graph
     return {
         dimension.dim_param
@@ -204,7 +204,7 @@ def _symbols(model: onnx.ModelProto) -> set[str]:
 
 
 def _completed(value: Value, declared: Value | None, symbols: set[str]) -> Value:
-    """The value without made-up names, its unknown sizes as they were declared."""
+    """The value without invented names, and with unknown sizes taken from the declaration."""
     if value.shape is None:
         return value
     shape = tuple(each if isinstance(each, int) or each in symbols else None for each in value.shape)
@@ -218,7 +218,7 @@ def _refuse_absurd(network: Network, values: Mapping[str, Value]) -> None:
         sizes = [each for each in value.shape or () if isinstance(each, int)]
         if any(size < 0 for size in sizes):
             found = f"{value.name!r} claims the shape {value.shape}"
-            raise DefinitionError(f"the shapes of {network.name}", found, "sizes are 0 or more")
+            raise DefinitionError(f"the shapes of {network.name}", found, "use sizes of 0 or more")
         if math.prod(size for size in sizes if size) > MOST_ELEMENTS:
             found = f"{value.name!r} claims the shape {value.shape}"
-            raise DefinitionError(f"the shapes of {network.name}", found, "no tensor has more than 2**40 elements")
+            raise DefinitionError(f"the shapes of {network.name}", found, "use at most 2**40 elements")

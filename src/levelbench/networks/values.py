@@ -1,8 +1,8 @@
-"""What a network is made of besides nodes: its values, parameters that a seed initialises, and random inputs.
+"""The parts of a network besides nodes: its values, parameters initialised from a seed, and random inputs.
 
-A drawn parameter follows from the seed and its name alone, so every framework starts from the same bits, and adding a
-layer does not change the weights of the others. What an input says of itself (dtype, shape, the bound of its integers)
-is enough to run the network, so one command measures any model; what it leaves open has to be said.
+A drawn parameter depends only on the seed and its name, so every framework starts from the same bits, and adding a
+layer does not change the weights of others. An input's declaration (dtype, shape, bound of integers) is enough to run
+the network, so one command measures any model; only open sizes must be given.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.operators.node import OperatorNode, structural
 
 Shape = tuple[int | str | None, ...]
-# Of numbers at a time: NumPy draws in float64 and the steps from there to the dtype make copies.
+# How many numbers are drawn at a time: NumPy draws in float64, and converting them makes copies.
 _CHUNK = 2**20
 _SMALL_BYTES = 2**20
 _MOST_BYTES = 2**40
-# What is drawn, doubled or shifted stays finite in float64.
+# Keeps drawn values finite in float64, even if doubled or shifted.
 _LARGEST = 1e300
 
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of a network: NumPy's name of its dtype and its shape, with names for sizes that are left open.
+    """A tensor of a network: the NumPy name of its dtype, and its shape, with names for open sizes.
 
-    ``None`` stands for a size, or a whole shape, that is not known. A value that is no tensor has the dtype ``""``.
+    ``None`` stands for an unknown size or shape. A value that is not a tensor has the dtype ``""``.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Value:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """The shape where all of it is known."""
+        """The shape, if all of it is known."""
         sizes = tuple(each for each in self.shape or () if isinstance(each, int))
         return sizes if self.shape is not None and len(sizes) == len(self.shape) else None
 
 
 @dataclass(frozen=True)
 class Draw:
-    """How a parameter is drawn: ``scale`` is a standard deviation, a half width, or the constant itself.
+    """How a parameter is drawn: ``scale`` is a standard deviation, a half-width, or the constant itself.
 
-    Raises ``DefinitionError`` for a number that is not finite, and for a width below 0.
+    Raises ``DefinitionError`` for a number that is not finite and for a width below 0.
     """
 
     kind: Literal["normal", "uniform", "constant"]
@@ -63,20 +63,21 @@ class Draw:
 
     def __post_init__(self) -> None:
         if self.kind not in ("normal", "uniform", "constant"):
-            raise DefinitionError(f"a draw of kind {self.kind!r}", "there is none", "normal, uniform or constant")
+            do = "use normal, uniform or constant"
+            raise DefinitionError(f"a draw of kind {self.kind!r}", "there is no such kind", do)
         for what, value in (("scale", self.scale), ("mean", self.mean)):
-            # Turned round, for no comparison with nan holds.
+            # Written as "not <=", because comparisons with NaN are false.
             if not abs(value) <= _LARGEST:
                 raise DefinitionError(f"a draw of {what} {value}", f"it is not finite, or above {_LARGEST}", "lower it")
         if self.kind != "constant" and self.scale < 0:
-            raise DefinitionError(f"a {self.kind} draw of scale {self.scale}", "a width is 0 or more", "correct it")
+            raise DefinitionError(f"a {self.kind} draw of scale {self.scale}", "negative width", "give 0 or more")
 
 
 @dataclass(frozen=True)
 class Parameter:
     """An array that belongs to a network: trainable, or a buffer such as a running mean.
 
-    ``draw`` says how the seed gives its values; ``None`` that they are stored in the model.
+    ``draw`` says how its values are drawn from the seed; ``None`` means that they are stored in the model.
     """
 
     name: str
@@ -87,21 +88,21 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """Scalars in it."""
+        """The number of scalars."""
         return math.prod(self.shape)
 
     def initialise(self, seed: int) -> NDArray[Any]:
-        """The initial value: a function of the seed and the name alone.
+        """The initial value: a function of only the seed and the name.
 
-        ``DefinitionError`` for a stored one and one of a dtype that has no numbers to draw, ``UsageError`` where the
-        memory that is left cannot hold it.
+        ``DefinitionError`` for a stored parameter and a non-numeric dtype, ``UsageError`` if the available memory
+        cannot hold it.
         """
         draw, asked = self.draw, f"drawing parameter {self.name!r}"
         if draw is None:
             raise DefinitionError(asked, "its values are stored", "read them instead")
         dtype = dtype_of(self.dtype)
         if not is_number(dtype):
-            raise DefinitionError(asked, f"its dtype {self.dtype!r} is none of numbers", "as in float32")
+            raise DefinitionError(asked, f"its dtype {self.dtype!r} is not numeric", "use one such as float32")
         check_memory(self.size * dtype.itemsize, asked)
         if draw.kind == "constant":
             return np.full(self.shape, draw.scale, dtype)
@@ -118,21 +119,22 @@ class Parameter:
 
 
 def check_memory(size_bytes: int, asked: str) -> None:
-    """``UsageError`` where so many bytes are more than the memory that is left."""
+    """Raise ``UsageError`` if the available memory is smaller."""
     if size_bytes <= _SMALL_BYTES:
         return
     left = memory_left_bytes()
     most = _MOST_BYTES if left is None else min(left, _MOST_BYTES)
     if size_bytes > most:
-        raise UsageError(asked, f"it takes {size_bytes:,} bytes, {most:,} are left", "use less, or a larger machine")
+        found = f"it takes {size_bytes:,} bytes, but {most:,} are left"
+        raise UsageError(asked, found, "use less, or a larger machine")
 
 
 def drawn(
     shape: tuple[int, ...], dtype: np.dtype[np.generic], values: Callable[[int], NDArray[Any]], asked: str
 ) -> NDArray[Any]:
-    """An array of what ``values(count)`` gives call by call, so that little more than the array is held at a time.
+    """An array filled by calls of ``values(count)``, so that little more memory than the array is needed.
 
-    A complex dtype takes all real parts first. ``UsageError`` where the system does not grant the memory.
+    For a complex dtype all real parts come first. ``UsageError`` if the system does not grant the memory.
     """
     try:
         flat = np.empty(math.prod(shape), dtype)
@@ -147,12 +149,12 @@ def drawn(
 
 
 def is_number(dtype: np.dtype[np.generic]) -> bool:
-    """Whether the dtype is a floating or integer one, those of ``ml_dtypes`` included."""
+    """Whether the dtype is a floating-point or integer one, including those of ``ml_dtypes``."""
     return dtype.kind in "fiu" or dtype.type.__module__ == "ml_dtypes"
 
 
 def dtype_of(name: str) -> np.dtype[np.generic]:
-    """NumPy's dtype of that name, those of ``ml_dtypes`` included: ``bfloat16``, ``int4``, ``float8_e4m3fn``."""
+    """The NumPy dtype of that name, including those of ``ml_dtypes``: ``bfloat16``, ``int4``, ``float8_e4m3fn``."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -160,18 +162,19 @@ def dtype_of(name: str) -> np.dtype[np.generic]:
 
         found: Any = getattr(ml_dtypes, name, None)
         if not (isinstance(found, type) and issubclass(found, np.generic)):
-            raise DefinitionError(f"dtype {name!r}", "neither NumPy nor ml_dtypes has it", "as in float32") from None
+            found_in = "neither NumPy nor ml_dtypes has it"
+            raise DefinitionError(f"dtype {name!r}", found_in, "use one such as float32") from None
         dtype: np.dtype[Any] = np.dtype(found)
         return dtype
 
 
 def element_type(dtype: str) -> int:
-    """ONNX's number of a dtype's name."""
+    """ONNX's number for a dtype."""
     return int(helper.np_dtype_to_tensor_dtype(dtype_of(dtype)))
 
 
 def free_name(name: str, taken: set[str], at: int = 1) -> str:
-    """``name``, or the first of ``name_1``, ``name_2``, ... (from ``at`` on) that is free; it is taken from now on."""
+    """``name``, or the first unused of ``name_1``, ``name_2``, ... (from ``at`` on); marks it as used."""
     found = name
     while found in taken:
         found, at = f"{name}_{at}", at + 1
@@ -180,12 +183,12 @@ def free_name(name: str, taken: set[str], at: int = 1) -> str:
 
 
 def value_info(value: Value) -> onnx.ValueInfoProto:
-    """ONNX's message of a tensor."""
+    """The ONNX message that declares a tensor."""
     return helper.make_tensor_value_info(value.name, element_type(value.dtype), value.shape)
 
 
 def value_of(info: onnx.ValueInfoProto) -> Value:
-    """The value that ONNX's message declares."""
+    """The value that an ONNX message declares."""
     if not info.type.HasField("tensor_type"):
         return Value(info.name, "", None)
     tensor = info.type.tensor_type
@@ -198,7 +201,7 @@ def value_of(info: onnx.ValueInfoProto) -> Value:
 
 
 def _size(dimension: Any) -> int | str | None:
-    # Some exporters write -1 for a size that is left open.
+    # Some exporters write -1 for an open size.
     if dimension.HasField("dim_value") and dimension.dim_value >= 0:
         return int(dimension.dim_value)
     return dimension.dim_param or None
@@ -211,13 +214,13 @@ _HIGHEST = 2**63 - 1
 def make_inputs(
     inputs: Sequence[Value], batch: int, seed: int, sizes: Mapping[str, int], fills: Mapping[str, int]
 ) -> dict[str, NDArray[Any]]:
-    """Arrays by name: floating ones normal, integers uniform in [0, ``fills[name]``) (default 2), booleans even odds.
+    """Random arrays by name: normal floats, uniform integers in [0, ``fills[name]``) (default 2), fair booleans.
 
-    ``UsageError`` for a batch below 1, a size that is not given, a dtype with no such draw (strings), a bound of
-    integers below 1, and more than the memory that is left.
+    ``UsageError`` for a batch below 1, a missing size, a dtype that cannot be drawn (strings), an integer bound below
+    1, and more than the available memory.
     """
     if batch < 1:
-        raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
+        raise UsageError(f"a batch of {batch}", "it has no samples", "give 1 or more")
     shapes = [bound_shape(each, batch, sizes) for each in inputs]
     dtypes = [_dtype(each) for each in inputs]
     total = sum(math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True))
@@ -227,7 +230,7 @@ def make_inputs(
 
 
 def batch_axis(value: Value, sizes: Mapping[str, int]) -> int | None:
-    """The axis of an input that is the batch: the one of that name, else a first axis that nobody says; or ``None``."""
+    """The batch axis of an input: the one called ``batch``, else a first axis of unknown size; or ``None``."""
     shape = value.shape or ()
     if "batch" in shape:
         return shape.index("batch")
@@ -235,12 +238,12 @@ def batch_axis(value: Value, sizes: Mapping[str, int]) -> int | None:
 
 
 def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape with its open sizes filled in: from ``sizes``, and the first axis with ``batch`` where they lack it.
+    """The shape with its open sizes filled in from ``sizes``, or from ``batch`` for a first axis missing there.
 
-    ``UsageError`` for a size that is not given, and one that is below 0 or above 2**40.
+    ``UsageError`` for a missing size, and one that is below 0 or above 2**40.
     """
     if value.shape is None:
-        raise UsageError(f"input {value.name!r}", "the model does not say its shape", "give one: --shape NAME=1x3x8")
+        raise UsageError(f"input {value.name!r}", "the model does not declare its shape", "give --shape NAME=1x3x8")
     shape = []
     for axis, size in enumerate(value.shape):
         if isinstance(size, int):
@@ -251,8 +254,8 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
             shape.append(batch)
         else:
             what = f"size {size!r}" if size else f"axis {axis}"
-            do = f"say it: --size {size}=16" if size else f"give a shape: --shape {value.name}=..."
-            raise UsageError(f"{what} of input {value.name!r}", "its size is not known", do)
+            do = f"give --size {size}=16" if size else f"give --shape {value.name}=..."
+            raise UsageError(f"{what} of input {value.name!r}", "its size is unknown", do)
         if not 0 <= shape[-1] <= _LARGEST_SIZE:
             raise UsageError(f"axis {axis} of input {value.name!r}", f"its size is {shape[-1]}", "give 0 to 2**40")
     return tuple(shape)
@@ -260,7 +263,8 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
 
 def _dtype(value: Value) -> np.dtype[np.generic]:
     if value.dtype in ("", "str", "object"):
-        raise UsageError(f"random values for input {value.name!r}", f"it holds {value.dtype or 'no tensor'}", "give it")
+        found = f"it holds {value.dtype or 'no tensor'}"
+        raise UsageError(f"random values for input {value.name!r}", found, "give its values")
     return dtype_of(value.dtype)
 
 
@@ -271,7 +275,7 @@ def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], seed: 
         return drawn(shape, dtype, lambda count: generator.random(count) < 0.5, asked)
     if dtype.kind in "iu":
         if not 1 <= high <= _HIGHEST:
-            raise UsageError(asked, f"they are to be below {high}", "give a bound of 1 to 2**63 - 1")
+            raise UsageError(asked, f"impossible bound {high}", "give a bound of 1 to 2**63 - 1")
         return drawn(shape, dtype, lambda count: generator.integers(0, high, count), asked)
     return drawn(shape, dtype, generator.standard_normal, asked)
 
@@ -286,9 +290,9 @@ _STATISTICS = {"BatchNormalization": (3, 4)}
 
 
 def default_parameters(graph: onnx.GraphProto) -> tuple[Parameter, ...]:
-    """Floating initialisers of rank 1 and up that no node reads as a structural input.
+    """Floating-point initialisers of rank 1 or more that no node reads as a structural input.
 
-    Those read only as the mean or variance of BatchNormalization are buffers.
+    Those read only as mean or variance of BatchNormalization are buffers.
     """
     structure: set[str] = set()
     statistics: set[str] = set()

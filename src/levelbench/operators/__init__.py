@@ -1,1 +1,1 @@
-"""Level 0, operators: an ONNX node on any framework, checked against references and measured against ceilings."""
+"""Level 0, operators: ONNX nodes on any framework, checked against references and measured against ceilings."""

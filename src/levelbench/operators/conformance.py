@@ -1,7 +1,7 @@
-"""Conformance: ONNX's own node tests through a framework's operators, judged passed, wrong or unsupported.
+"""Conformance: runs ONNX's own node tests with a framework's operators, each passed, wrong or unsupported.
 
-An output that ONNX leaves to chance cannot be compared with one draw of it. Bernoulli and Dropout in training are
-judged by what they promise: which values may appear, which must, and how often, within five standard deviations.
+Random outputs cannot be compared with one draw. Bernoulli and Dropout in training are judged by what they guarantee:
+which values may appear, which must, and how often, within five standard deviations.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from levelbench.errors import UnknownNameError, UnsupportedError
 from levelbench.operators.contract import DType, OperatorBackend, Value
 from levelbench.operators.frameworks import open_framework
 
-__all__ = ["NodeTestCounts", "Result", "collect_cases", "judge", "run_conformance", "tally", "tolerances", "try_case"]
-
 
 @dataclass(frozen=True, eq=False)
 class NodeTest:
-    """One test: its ``operator`` is the one under test, also where the model is that operator's expanded definition."""
+    """One test. ``operator`` is the one under test, even if the model is that operator's expanded definition."""
 
     name: str
     operator: str
@@ -40,9 +38,9 @@ class NodeTest:
 
 
 def collect_cases(operators: Collection[str] = (), match: str = "") -> list[NodeTest]:
-    """The tests of ``operators`` (none: of all) whose name contains ``match``, in ONNX's order.
+    """The tests of ``operators`` (empty: of all) whose name contains ``match``, in ONNX's order.
 
-    Raises ``UnknownNameError`` for an operator that has no test.
+    Raises ``UnknownNameError`` for an operator without a test.
     """
     cases = _all_cases()
     known = {case.operator for case in cases}
@@ -70,12 +68,12 @@ def _all_cases() -> tuple[NodeTest, ...]:
 
 
 def _array(value: Value) -> Value:
-    """Most values are arrays already; those whose type NumPy has not come as ONNX's messages."""
+    """Convert a value to an array. Most are arrays already; types that NumPy lacks come as ONNX messages."""
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def _base(name: str) -> str:
-    """The name of the test whose operator ``test_..._expanded`` spells out."""
+    """The name of the test that ``test_..._expanded`` is the expansion of."""
     return re.sub(r"_expanded(_ver\d+)?$", "", name)
 
 
@@ -85,21 +83,21 @@ def _title(node: onnx.NodeProto) -> str:
 
 _SIGMAS = 5.0
 _RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike", "RandomNormal", "RandomUniform"}
-# A test's own tolerance of 1e-3 is about one rounding of float16 and far below one of bfloat16: eight and two are
-# allowed, and near zero as many of the largest expected value.
+# A test's own tolerance of 1e-3 is about one rounding of float16 and far below one of bfloat16. We allow eight and two
+# roundings; near zero, half as much relative to the largest expected value.
 _LOW = {np.dtype(np.float16): 8 * 2.0**-10, np.dtype(ml_dtypes.bfloat16): 2 * 2.0**-7}
 
 
 def tolerances(case: NodeTest, dtype: DType) -> tuple[float, float]:
-    """(relative, absolute as a share of the largest expected value) on top of the test's own, for half precisions."""
+    """The relative tolerance, and the absolute one as a share of the largest expected value (for half precisions)."""
     low = _LOW.get(dtype, 0.0)
     return max(case.rtol, low), low / 2
 
 
 def judge(case: NodeTest, inputs: Sequence[Value], outputs: Sequence[Value], expected: Sequence[Value]) -> str | None:
-    """``None`` if the outputs are right, else what is wrong, with where and how much for values."""
+    """``None`` if the outputs are right, else what is wrong; for values also where and by how much."""
     if len(outputs) != len(expected):
-        return f"{len(outputs)} outputs, {len(expected)} expected"
+        return f"{len(outputs)} outputs, expected {len(expected)}"
     chance = _by_chance(case, inputs)
     for at, (found, wanted) in enumerate(zip(outputs, expected, strict=True)):
         if fault := _compare(case, found, wanted, values=not chance):
@@ -117,9 +115,9 @@ def _compare(case: NodeTest, found: Value, wanted: Value, values: bool = True) -
     wanted = np.asarray(wanted)
     text = wanted.dtype.kind in "OSUT"
     if found.dtype != wanted.dtype and not (text and found.dtype.kind in "OSUT"):
-        return f"type {found.dtype}, {wanted.dtype} expected"
+        return f"type {found.dtype}, expected {wanted.dtype}"
     if found.shape != wanted.shape:
-        return f"shape {found.shape}, {wanted.shape} expected"
+        return f"shape {found.shape}, expected {wanted.shape}"
     return _compare_values(case, found, wanted) if values else None
 
 
@@ -127,7 +125,7 @@ def _compare_lists(case: NodeTest, found: Value, wanted: list[Value]) -> str | N
     if not isinstance(found, list):
         return f"a {type(found).__name__} where a sequence is expected"
     if len(found) != len(wanted):
-        return f"a sequence of {len(found)}, one of {len(wanted)} expected"
+        return f"a sequence of {len(found)}, expected {len(wanted)}"
     for at, (each, other) in enumerate(zip(found, wanted, strict=True)):
         if fault := _compare(case, each, other):
             return f"element {at}: {fault}"
@@ -139,7 +137,7 @@ def _compare_values(case: NodeTest, found: Value, wanted: Value) -> str | None:
         bad = np.asarray([_text(a) != _text(b) for a, b in zip(found.ravel(), wanted.ravel(), strict=True)], bool)
         bad = bad.reshape(wanted.shape)
     elif wanted.dtype.kind in "biu":
-        # An integer that is off by one is wrong, unless a rounding of 1e-3 explains it: then it is large.
+        # An integer that is off by one is wrong, unless it is so large that a relative error of 1e-3 explains it.
         rtol, _ = tolerances(case, wanted.dtype)
         difference = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
         bad = difference > case.atol + rtol * np.abs(wanted.astype(np.float64))
@@ -149,7 +147,7 @@ def _compare_values(case: NodeTest, found: Value, wanted: Value) -> str | None:
         return None
     where = tuple(int(each) for each in np.unravel_index(int(np.argmax(bad)), bad.shape))
     share = f"{int(bad.sum())} of {bad.size} values differ"
-    return f"{share}, first at {where}: {found[where]}, {wanted[where]} expected"
+    return f"{share}, first at {where}: {found[where]}, expected {wanted[where]}"
 
 
 def _close(case: NodeTest, found: Value, wanted: Value) -> Value:
@@ -183,7 +181,7 @@ def _distribution(case: NodeTest, inputs: Sequence[Value], outputs: Sequence[Val
             np.asarray(outputs[0], np.float64),
             mask,
         )
-    return f"no rule judges the random operator {case.operator}"
+    return f"there is no rule to judge the random operator {case.operator}"
 
 
 def _bernoulli(probability: NDArray[Any], drawn: NDArray[Any]) -> str | None:
@@ -209,7 +207,7 @@ def _count(found: float, mean: float, variance: float) -> str | None:
 
 
 def try_case(case: NodeTest, backend: OperatorBackend) -> Result:
-    """The case's model on the backend, judged; whatever it raises but a refusal is wrong."""
+    """Run and judge the case's model on the backend; any exception other than a refusal is wrong."""
     try:
         fault = _fault(case, backend)
     except UnsupportedError as error:
@@ -250,7 +248,7 @@ STATUSES = ("passed", "wrong", "unsupported", "upstream")
 
 @dataclass(frozen=True)
 class Result:
-    """How a test ended: ``passed``, ``wrong``, ``unsupported``, or ``upstream`` (by a known fault of the framework).
+    """How a test ended: ``passed``, ``wrong``, ``unsupported``, or ``upstream`` (wrong by a known framework fault).
 
     ``detail`` says what was found, or what is not supported.
     """
@@ -263,7 +261,7 @@ class Result:
 
 @dataclass(frozen=True)
 class NodeTestCounts:
-    """Counts by status, of all tests and by operator, and the results behind them."""
+    """Counts by status, in total and by operator, and the results behind them."""
 
     framework: str
     results: tuple[Result, ...]
@@ -271,16 +269,16 @@ class NodeTestCounts:
     by_operator: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def of(self, status: str) -> list[Result]:
-        """The results that ended so."""
+        """The results with that status."""
         return [each for each in self.results if each.status == status]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """The counts and results as JSON types."""
         return asdict(self)
 
 
 def tally(framework: str, results: Iterable[Result]) -> NodeTestCounts:
-    """The counts of ``results``."""
+    """Count ``results``."""
     kept = tuple(results)
     by_operator = {name: dict.fromkeys(STATUSES, 0) for name in sorted({each.operator for each in kept}, key=str.lower)}
     total = dict.fromkeys(STATUSES, 0)
@@ -296,10 +294,10 @@ _CHILD = f"{__name__}:run_in_process"
 def run_conformance(
     framework: str, cases: Sequence[NodeTest], device: str = "cpu", tell: Callable[[Result], None] = lambda _: None
 ) -> NodeTestCounts:
-    """All ``cases`` on ``framework``, which can run here, in a process of its own; ``tell`` is called with each result.
+    """Run all ``cases`` on ``framework`` in a separate process; ``tell`` is called with each result.
 
-    A case that kills the process is wrong, with the signal as its detail, and another process goes on behind it.
-    Raises what opening the framework raises, ``DefinitionError`` for a process that ends before the first case.
+    A case that kills the process is wrong, with the signal as its detail, and another process continues after it.
+    Raises what opening the framework raises, and ``DefinitionError`` if a process ends before the first case.
     """
     operators = {case.name: case.operator for case in cases}
     results: dict[str, Result] = {}
@@ -330,7 +328,7 @@ def run_conformance(
 
 
 def run_in_process(job: JsonLine, say: Say) -> None:
-    """What a process does for :func:`run_conformance`: a line goes out before each case, and one after it."""
+    """The part of :func:`run_conformance` in the other process: sends a line before each case and one after it."""
     wanted = set(job["names"])
     backend = open_framework(job["framework"], job["device"])
     for case in collect_cases():

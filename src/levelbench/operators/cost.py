@@ -1,14 +1,14 @@
-"""What an ONNX node costs for given shapes: floating-point operations, and the bytes that must move.
+"""The cost of an ONNX node for given shapes: floating-point operations, and the bytes that must be moved.
 
-A convention stated once and used everywhere, and ``None`` where there is none, never a guess.
+The convention is stated here and used everywhere. Where there is none, the cost is ``None``, never a guess.
 
-- A multiply-add counts 2; bias, alpha and beta are not counted (torch's FlopCounterMode counts the same).
-- Any other arithmetic, comparison or function of one element counts 1, a composite activation too. Softmax and the
-  norms count the passes over their input that their definitions need (listed below); moving data counts 0.
-- Bytes are compulsory ones: each input is read once and each output written once, whatever caches and workspaces do.
-  What ONNX lets a framework do without moving anything (Reshape) has none that are compulsory, so ``None``.
-- Backward costs one forward for each differentiable operand of a product; its bytes are those of the gradients that
-  come in and go out and of the inputs. Other operators' backwards are ``None``.
+- A multiply-add counts 2; bias, alpha and beta are not counted (torch's FlopCounterMode does the same).
+- Any other arithmetic, comparison or function of one element counts 1, even a composite activation. Softmax and the
+  norms count the passes over their input that their definitions need (listed below). Moving data counts 0.
+- Bytes are the compulsory ones: each input is read once and each output written once, regardless of caches and
+  workspaces. For operators that need not move anything (Reshape) they are ``None``.
+- Backward costs one forward for each differentiable operand of a product. Its bytes are those of the inputs and of the
+  gradients of outputs and inputs. The backward of other operators is ``None``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from typing import NamedTuple
 
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Cost", "Signature", "cost_of"]
-
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Signature:
-    """An array's shape, the bytes of one element, and whether it is of a floating-point dtype."""
+    """An array's shape, the bytes of one element, and whether its dtype is floating-point."""
 
     shape: Shape
     itemsize: int
@@ -35,17 +33,17 @@ class Signature:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all elements."""
+        """The bytes of all elements."""
         return self.size * self.itemsize
 
 
 class Cost(NamedTuple):
-    """Floating-point operations, two a multiply-add, and compulsory bytes of one call; ``None`` is unknown."""
+    """Floating-point operations (two per multiply-add) and compulsory bytes of one call; ``None`` if unknown."""
 
     flops: float | None
     bytes: float | None
@@ -56,7 +54,7 @@ Rule = Callable[[OperatorNode, Arrays, Arrays], float | None]
 
 
 def cost_of(node: OperatorNode, inputs: Arrays, outputs: Arrays, direction: str = "forward") -> Cost:
-    """The cost of one call: ``None`` stands for an input or output that is left out.
+    """The cost of one call; ``None`` stands for an omitted input or output.
 
     >>> from levelbench.operators.node import operator_node
     >>> a, b, y = Signature((2, 3), 4), Signature((3, 5), 4), Signature((2, 5), 4)
@@ -111,19 +109,19 @@ def _conv(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float:
 
 
 def _conv_transpose(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float:
-    # Each input element meets every weight of its channel; what falls into cropped padding is counted as well.
+    # Each input element is multiplied by every weight of its channel, including products that are cropped away.
     return 2.0 * _size(inputs) * math.prod(_shape(inputs, 1)[1:])
 
 
 def _recurrent(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float:
-    """The products with W (directions, gates x hidden, input) and R; what gates do element by element is left out."""
+    """The products with W (directions, gates x hidden, input) and R; elementwise work of the gates is not counted."""
     first = _shape(inputs, 0)
     steps = first[0] * first[1]
     return 2.0 * steps * (_size(inputs, 1) + _size(inputs, 2))
 
 
 def _attention(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float | None:
-    """Both products, of every pair of positions, those hidden by a mask too; inputs (batch, heads, length, size)."""
+    """Both products for every pair of positions, even masked ones; inputs are (batch, heads, length, size)."""
     query, key, value = (_shape(inputs, at) for at in range(3))
     if len(query) != 4 or len(key) != 4 or len(value) != 4 or any(each is not None for each in inputs[4:6]):
         return None
@@ -167,7 +165,7 @@ _ELEMENTWISE = (
 _MOVING = "Cast Compress Concat DepthToSpace Expand Pad ReverseSequence SpaceToDepth Split Tile Transpose Trilu"
 _CHOOSING = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
 _FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-# How many leading inputs are operands of a product, so that each has a gradient that costs as much as the forward.
+# The number of leading inputs that are operands of a product; the gradient of each costs as much as the forward.
 _PRODUCTS = {"Conv": 2, "ConvTranspose": 2, "GRU": 2, "Gemm": 2, "LSTM": 2, "MatMul": 2, "RNN": 2}
 
 _RULES: dict[str, Rule] = {
@@ -178,14 +176,14 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("ArgMax", "ArgMin", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _an_input(1)
     ),
-    # A second operation an element: an absolute value, a square, an exponential.
+    # A second operation per element: an absolute value, a square, an exponential.
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare"), _an_input(2)),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "CumSum"), _an_input(1)),
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     # Largest, difference, exponential, sum, and quotient or second difference.
     **dict.fromkeys(("LogSoftmax", "Softmax", "SoftmaxCrossEntropyLoss"), _an_input(5)),
     "LRN": _local_response,
-    # Scale and shift, into which mean and variance fold.
+    # Scale and shift; mean and variance are folded into them.
     "BatchNormalization": _an_input(2),
     # Mean, difference, square, sum, product with 1 / deviation, scale, shift.
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), _an_input(7)),

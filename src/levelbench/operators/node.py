@@ -1,7 +1,7 @@
-"""An operator as data: ONNX's node, with its attributes as Python values and the defaults of its schema filled in.
+"""An operator as data: ONNX's node, with its attributes as Python values and the defaults of its schema.
 
-A node holds no shape and no array, so one operator made of it takes inputs of any shape that ONNX allows. Operators are
-checked against ONNX's schema of the opset they ask for when they are made, not when they are called.
+A node holds neither shapes nor arrays, so its operator takes inputs of any shape that ONNX allows. Operators are
+checked against ONNX's schema for their opset when they are created, not when they are called.
 """
 
 from __future__ import annotations
@@ -16,28 +16,15 @@ from onnx import defs, helper, numpy_helper
 
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "CUSTOM_DOMAIN",
-    "DEFAULT_OPSET",
-    "IR_VERSION",
-    "OPSETS",
-    "AttributeValue",
-    "OperatorNode",
-    "in_range",
-    "operator_node",
-    "structural",
-]
-
-
 DEFAULT_OPSET = 21
 IR_VERSION = 10
 OPSETS = range(13, 29)
-"""The opsets of ONNX's own domain that adapters implement; an operator that changed since an older one is refused."""
+"""The opsets of ONNX's own domain that adapters implement; older ones are accepted if the operator did not change."""
 
-# Versions before opset 13 that differ from the next one in the types they allow, or not at all in what they compute.
+# Versions before opset 13 that compute the same as the next one and differ at most in the types they allow.
 _SAME = {("Dropout", 7), ("Dropout", 10), ("If", 11), ("Loop", 11), ("Scan", 9), ("Scatter", 9), ("Upsample", 9)}
 
-# ONNX reads all its schemas at the first look at one, which takes 10 ms: now, and not when a network is made.
+# ONNX loads all its schemas at the first access, which takes 10 ms: do it now, not when a network is created.
 defs.has("Identity")
 
 CUSTOM_DOMAIN = "levelbench.custom"
@@ -45,15 +32,15 @@ CUSTOM_DOMAIN = "levelbench.custom"
 
 
 AttributeValue = Any
-"""A number, text, a list of these, an ``ndarray`` for a tensor; graphs and types are ONNX's messages."""
+"""An int, float, str, a list of these, or an ``ndarray`` for a tensor; graphs and types are ONNX's messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
-    """ONNX's node: ``inputs`` and ``outputs`` are value names, the empty one for an optional value that is left out.
+    """An ONNX node: ``inputs`` and ``outputs`` are value names, with the empty string for an omitted optional value.
 
     ``attributes`` are Python values: int, float, str, lists of these, ``numpy.ndarray`` for a tensor; graphs, types and
-    sparse tensors stay ONNX's own messages. ``node["pads"]`` answers with the schema's default where none is given.
+    sparse tensors stay ONNX's own messages. ``node["pads"]`` falls back to the schema's default.
     """
 
     op_type: str
@@ -65,7 +52,7 @@ class OperatorNode:
 
     @cached_property
     def schema(self) -> defs.OpSchema | None:
-        """ONNX's schema in force at ``opset``, ``None`` for an operator that ONNX does not know."""
+        """ONNX's schema at ``opset``; ``None`` for an operator that ONNX does not know."""
         try:
             return defs.get_schema(self.op_type, self.opset, self.domain)
         except defs.SchemaError:
@@ -79,7 +66,7 @@ class OperatorNode:
         return {name: _value(each.default_value) for name, each in known.items() if each.default_value.name}
 
     def __getitem__(self, name: str) -> AttributeValue:
-        """The attribute, else the schema's default; ``KeyError`` where there is neither."""
+        """The attribute, else the schema's default; ``KeyError`` if there is neither."""
         return self.attributes[name] if name in self.attributes else self._defaults[name]
 
     def get(self, name: str, default: AttributeValue | None = None) -> AttributeValue:
@@ -96,18 +83,18 @@ class OperatorNode:
 
     @classmethod
     def from_proto(cls, proto: onnx.NodeProto, opset: int) -> OperatorNode:
-        """The node of a model whose import of ``proto``'s domain is ``opset``."""
+        """The node of a model that imports ``proto``'s domain at ``opset``."""
         attributes = {each.name: _value(each) for each in proto.attribute if not each.ref_attr_name}
         return cls(proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto.domain, opset)
 
     def to_proto(self) -> onnx.NodeProto:
-        """ONNX's message of it."""
+        """The node as an ONNX message."""
         attributes = {name: _message(value) for name, value in self.attributes.items() if value is not None}
         return helper.make_node(self.op_type, self.inputs, self.outputs, domain=self.domain, **attributes)
 
 
 def in_range(node: OperatorNode) -> bool:
-    """Whether the version of the operator in force at the node's opset is one that is in force in ``OPSETS``."""
+    """Whether the operator's version at the node's opset is still the current one at some opset of ``OPSETS``."""
     if node.domain or node.opset in OPSETS:
         return True
     if node.opset > OPSETS[-1] or node.schema is None:
@@ -125,10 +112,10 @@ def operator_node(
     opset: int = DEFAULT_OPSET,
     **attributes: Any,
 ) -> OperatorNode:
-    """A node checked against ONNX's schema; without names, all required inputs and the first output of the schema.
+    """A node checked against ONNX's schema; by default with all required inputs and the first output of the schema.
 
     Raises ``UnknownNameError`` for an operator or attribute that ONNX does not know at ``opset``, and ``UsageError``
-    for an attribute that is missing or inputs that are too few or too many.
+    for a missing attribute or a wrong number of inputs.
     """
     try:
         schema = defs.get_schema(op_type, opset, domain)
@@ -145,7 +132,7 @@ def operator_node(
     names = [each.name for each in schema.inputs if each.option != optional] if inputs is None else list(inputs)
     if not schema.min_input <= len(names) <= schema.max_input:
         takes = f"it takes {schema.min_input} to {schema.max_input}"
-        raise UsageError(f"operator {op_type} with {len(names)} inputs", takes, "give as many")
+        raise UsageError(f"operator {op_type} with {len(names)} inputs", takes, "give that many")
     found = [schema.outputs[0].name] if outputs is None else list(outputs)
     return OperatorNode(op_type, tuple(names), tuple(found), attributes, domain, opset)
 
@@ -165,13 +152,13 @@ def _value(attribute: onnx.AttributeProto) -> AttributeValue:
 
 
 def _message(value: AttributeValue) -> AttributeValue:
-    # An array is the one value that ONNX's helper cannot take as it is.
+    # Arrays are the only values that ONNX's helper does not accept.
     return numpy_helper.from_array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else value
 
 
-# Which inputs of an ONNX operator are structural: they decide shapes or axes, so they must be known on the host.
-# In a network these come from constants, and reading them from a device would make it wait at every call; so every
-# framework gets them as NumPy arrays, and a tracing compiler may treat them as constants.
+# Structural inputs of ONNX operators determine shapes or axes, so they must be known on the host. In a network they
+# come from constants, and reading them from a device would make every call wait. So every framework gets them as NumPy
+# arrays, and a tracing compiler may treat them as constants.
 
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
@@ -213,5 +200,5 @@ _STRUCTURAL: dict[str, tuple[int, ...]] = {
 
 
 def structural(node: OperatorNode) -> tuple[int, ...]:
-    """The positions of the structural inputs of ``node``; none for an operator of another domain than ONNX's."""
+    """The positions of the structural inputs of ``node``; none for operators outside ONNX's own domain."""
     return () if node.domain else _STRUCTURAL.get(node.op_type, ())

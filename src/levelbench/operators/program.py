@@ -1,7 +1,7 @@
-"""Runs a whole ONNX model through a backend's operators, node by node; arrays stay the framework's own.
+"""Runs a whole ONNX model with a backend's operators, node by node; arrays stay the framework's own.
 
-What is not arithmetic (control flow, sequences, optionals, functions) is the same for every framework, so it is written
-here once, and an operator that a backend has not is expanded into the body that ONNX defines it by.
+Control flow, sequences, optionals and functions are the same for every framework, so they are implemented here once. An
+operator that a backend lacks is expanded into the body by which ONNX defines it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import OperatorBackend, Value
 from levelbench.operators.node import OPSETS, OperatorNode, in_range, structural
 
-__all__ = [
-    "Call",
-    "Graph",
-    "Primitive",
-    "Program",
-    "Scope",
-    "_container_call",
-    "_control_call",
-    "body",
-    "constants_of",
-    "functions_of",
-    "has_body",
-    "imports_of",
-    "instantiate",
-    "reads",
-    "takes_values",
-    "types_of",
-]
-
 
 def has_body(node: OperatorNode) -> bool:
     """Whether ONNX defines the operator by simpler ones."""
@@ -46,7 +27,7 @@ def has_body(node: OperatorNode) -> bool:
 
 
 def types_of(inputs: Sequence[Value], backend: OperatorBackend) -> list[onnx.TypeProto | None]:
-    """The types of values at hand; ``None`` for one that is left out."""
+    """The types of the given values; ``None`` for an omitted one."""
     return [None if value is None else _type_of(value, backend) for value in inputs]
 
 
@@ -59,7 +40,7 @@ def _type_of(value: Value, backend: OperatorBackend) -> onnx.TypeProto:
 
 
 def body(node: OperatorNode, types: Sequence[onnx.TypeProto | None]) -> onnx.FunctionProto | None:
-    """The definition in force at the node's opset, ``None`` where ONNX has none for these attributes and types."""
+    """The definition at the node's opset; ``None`` if ONNX has none for these attributes and types."""
     schema: Any = node.schema
     if schema.has_function:
         versions = [each for each in schema.function_opset_versions if each <= node.opset]
@@ -75,7 +56,7 @@ def body(node: OperatorNode, types: Sequence[onnx.TypeProto | None]) -> onnx.Fun
 
 
 def instantiate(function: onnx.FunctionProto, node: OperatorNode) -> onnx.GraphProto:
-    """The function's nodes as a graph, with the attributes of ``node``, else the defaults, in place of references."""
+    """The function's nodes as a graph, with attribute references replaced by those of ``node`` or the defaults."""
     values: dict[str, onnx.AttributeProto] = {each.name: each for each in function.attribute_proto}
     schema: defs.OpSchema | None = node.schema
     if schema is not None:
@@ -116,13 +97,12 @@ def _filled(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto]) -> 
 
 Call = Callable[..., Sequence[Value]]
 Constants = Mapping[str, NDArray[Any]]
-"""What is known before a graph is run, by name."""
+"""Values that are known before a graph runs, by name."""
 
 
-def _container_call(node: OperatorNode, backend: OperatorBackend) -> Call | None:
-    """The node as a call, ``None`` for an operator on plain tensors."""
-    maker = None if node.domain else _MAKERS.get(node.op_type)
-    return maker(node, backend) if maker is not None else None
+def _known(backend: OperatorBackend, value: Value) -> NDArray[Any]:
+    """A structural value, condition or count on the host, where it may be already."""
+    return value if isinstance(value, np.ndarray) else backend.host(value)
 
 
 def _identity(node: OperatorNode, backend: OperatorBackend) -> Call:
@@ -156,14 +136,6 @@ def _sequence_erase(_: OperatorNode, backend: OperatorBackend) -> Call:
     return call
 
 
-def _sequence_length(_: OperatorNode, backend: OperatorBackend) -> Call:
-    return lambda sequence: (backend.array(np.array(len(sequence), np.int64)),)
-
-
-def _has_element(_: OperatorNode, backend: OperatorBackend) -> Call:
-    return lambda value=None: (backend.array(np.array(value is not None)),)
-
-
 def _get_element(node: OperatorNode, _: OperatorBackend) -> Call:
     def call(value: Value) -> Sequence[Value]:
         if value is None:
@@ -173,29 +145,12 @@ def _get_element(node: OperatorNode, _: OperatorBackend) -> Call:
     return call
 
 
-def _optional(_: OperatorNode, __: OperatorBackend) -> Call:
-    return lambda value=None: (value,)
-
-
-def _sequence_empty(_: OperatorNode, __: OperatorBackend) -> Call:
-    return lambda: ([],)
-
-
-def _sequence_construct(_: OperatorNode, __: OperatorBackend) -> Call:
-    return lambda *values: (list(values),)
-
-
-def _known_sequence(backend: OperatorBackend, value: Value) -> NDArray[Any]:
-    """A structural value on the host, where it may be already."""
-    return value if isinstance(value, np.ndarray) else backend.host(value)
-
-
 def _split_to_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
     axis, keep = int(node["axis"]), bool(node["keepdims"])
     squeeze = backend.operator(OperatorNode("Squeeze", ("x", "axes"), ("y",)))
 
     def call(value: Value, split: Value | None = None) -> Sequence[Value]:
-        sizes = _sizes(value.shape[axis], None if split is None else _known_sequence(backend, split))
+        sizes = _sizes(value.shape[axis], None if split is None else _known(backend, split))
         names = tuple(f"y{i}" for i in range(len(sizes)))
         operator = backend.operator(OperatorNode("Split", ("x", "split"), names, {"axis": axis}))
         parts = list(operator.forward(value, np.asarray(sizes, np.int64)))
@@ -207,7 +162,7 @@ def _split_to_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
 
 
 def _sizes(length: int, split: NDArray[Any] | None) -> list[int]:
-    """Sizes of the parts: ones, equal ones of a scalar with a rest, or those given."""
+    """The sizes of the parts: all 1 by default, the given list, or equal ones plus a remainder for a scalar."""
     if split is None:
         return [1] * length
     if split.ndim:
@@ -230,24 +185,24 @@ def _concat_from_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
     return call
 
 
-_MAKERS: dict[str, Callable[[OperatorNode, OperatorBackend], Call]] = {
+_CONTAINERS: dict[str, Callable[[OperatorNode, OperatorBackend], Call]] = {
     "ConcatFromSequence": _concat_from_sequence,
     "Identity": _identity,
-    "Optional": _optional,
+    "Optional": lambda _, __: lambda value=None: (value,),
     "OptionalGetElement": _get_element,
-    "OptionalHasElement": _has_element,
+    "OptionalHasElement": lambda _, backend: lambda value=None: (backend.array(np.array(value is not None)),),
     "SequenceAt": _sequence_at,
-    "SequenceConstruct": _sequence_construct,
-    "SequenceEmpty": _sequence_empty,
+    "SequenceConstruct": lambda _, __: lambda *values: (list(values),),
+    "SequenceEmpty": lambda _, __: lambda: ([],),
     "SequenceErase": _sequence_erase,
     "SequenceInsert": _sequence_insert,
-    "SequenceLength": _sequence_length,
+    "SequenceLength": lambda _, backend: lambda sequence: (backend.array(np.array(len(sequence), np.int64)),),
     "SplitToSequence": _split_to_sequence,
 }
 
 
-# ONNX's control flow, If, Loop and Scan, for every framework: the conditions are read on the host, the rest is not.
-# A subgraph sees the values around it, so these are called with all of them, and only they are.
+# ONNX's control flow (If, Loop and Scan) for every framework: only conditions and counts are read on the host.
+# A subgraph sees the values around it, so only these operators are called with all values.
 
 
 _SCAN_WITHOUT_BATCH = 9
@@ -256,28 +211,18 @@ Compile = Callable[[onnx.GraphProto], "Graph"]
 
 
 def takes_values(node: OperatorNode) -> bool:
-    """Whether the node has subgraphs, and so is called with the values around it first."""
-    return not node.domain and node.op_type in {"If", "Loop", "Scan"}
+    """Whether the node has subgraphs, and is therefore called with the values around it first."""
+    return not node.domain and node.op_type in _CONTROL
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:
-    """The names of all values that a node reads, in its subgraphs too (their own among them)."""
+    """The names of all values that a node and its subgraphs read (including the subgraphs' own)."""
     yield from node.input
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             for inner in attribute.g.node:
                 yield from reads(inner)
             yield from (each.name for each in attribute.g.output)
-
-
-def _control_call(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
-    """The node as a call of (values around it, its inputs)."""
-    return {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type](node, backend, compile_graph)
-
-
-def _known(backend: OperatorBackend, value: Value) -> NDArray[Any]:
-    """A condition or a count on the host, where it may be already."""
-    return value if isinstance(value, np.ndarray) else backend.host(value)
 
 
 def _if(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
@@ -319,7 +264,7 @@ def _loop(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) 
 
 def _scan(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
     if node.opset < _SCAN_WITHOUT_BATCH:
-        raise UnsupportedError("Scan of opset 8", "it scans a batch at a time, which opset 9 gave up", "convert it")
+        raise UnsupportedError("Scan of opset 8", "it scans in batches, which opset 9 removed", "convert the model")
     body, count = compile_graph(node["body"]), node["num_scan_inputs"]
     carried = len(body.inputs) - count
     scanned = len(body.outputs) - carried
@@ -348,8 +293,16 @@ def _scan(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) 
     return call
 
 
+_CONTROL: dict[str, Callable[[OperatorNode, OperatorBackend, Compile], Call]] = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+}
+"""Makes a call of (the values around the node, its inputs)."""
+
+
 class Stack:
-    """Joins arrays along a new axis by the backend's own operators."""
+    """Joins arrays along a new axis with the backend's own operators."""
 
     def __init__(self, backend: OperatorBackend) -> None:
         self._backend = backend
@@ -357,7 +310,7 @@ class Stack:
         self._concat: dict[tuple[int, int], Any] = {}
 
     def __call__(self, arrays: Sequence[Value], axis: int, node: OperatorNode, at: int) -> Value:
-        """The arrays along a new ``axis``; none at all make an array without elements, if its shape is declared."""
+        """The arrays along a new ``axis``; no arrays make an empty one, if its shape is declared."""
         if not arrays:
             return self._empty(node, at)
         key = (axis, len(arrays))
@@ -373,7 +326,7 @@ class Stack:
         declared = graph.output[first + at].type.tensor_type
         if not declared.HasField("shape") or any(not each.HasField("dim_value") for each in declared.shape.dim):
             raise UnsupportedError(
-                f"{node.op_type} without a single step", "its body does not declare the output's shape", "declare it"
+                f"{node.op_type} with no steps", "its body does not declare the output's shape", "declare it"
             )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(declared.elem_type)
         shape = (0, *(each.dim_value for each in declared.shape.dim))
@@ -381,32 +334,31 @@ class Stack:
 
 
 def _carried(node: OperatorNode) -> int:
-    """The number of loop-carried values: what the body takes beyond the counter and the condition."""
+    """The number of loop-carried values: the inputs of the body other than counter, condition and scanned values."""
     return len(node["body"].input) - (2 if node.op_type == "Loop" else int(node["num_scan_inputs"]))
 
-
-__all__ += ["resolve"]
 
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What the nodes of a graph share: the backend, the opset of each domain, the functions of the model."""
+    """What the nodes of a graph share: the backend, the opset of each domain, and the model's functions."""
 
     backend: OperatorBackend
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto] = field(default_factory=dict)
 
     def node(self, proto: onnx.NodeProto) -> OperatorNode:
-        """The node under the scope's opsets.
+        """The node at the scope's opset for its domain.
 
-        ``UnsupportedError`` for a domain that the model does not import, and for an opset that no adapter implements.
+        ``UnsupportedError`` for a domain that the model does not import or an opset that no adapter implements.
         """
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if domain and domain not in self.opsets:
-            raise UnsupportedError(f"a node of domain {domain!r}", "the model imports none", "add it to opset_import")
-        # Definitions that ONNX writes in another domain do not always say which opset of its own they use.
+            found = "the model does not import it"
+            raise UnsupportedError(f"a node of domain {domain!r}", found, "add it to opset_import")
+        # Definitions in other domains do not always declare which opset of ONNX's own domain they use.
         opset = self.opsets.get(domain, OPSETS[-1])
         node = replace(OperatorNode.from_proto(proto, opset), domain=domain)
         if not self.backend.any_opset and not in_range(node):
@@ -418,12 +370,12 @@ class Scope:
         return node
 
     def within(self, function: onnx.FunctionProto) -> Scope:
-        """The scope inside a function: its own imports."""
+        """The scope inside a function, with the function's own imports."""
         return replace(self, opsets=imports_of(function.opset_import))
 
 
 class Program:
-    """A model as a function of native arrays: one value an input of its graph, one an output."""
+    """A model as a function of native arrays: takes one value per input of its graph, returns one per output."""
 
     def __init__(self, model: onnx.ModelProto, backend: OperatorBackend) -> None:
         opsets = imports_of(model.opset_import)
@@ -436,7 +388,7 @@ class Program:
 
 
 class Graph:
-    """The nodes of a graph as calls, in order; a value is forgotten after its last use."""
+    """The nodes of a graph as calls, in order; a value is dropped after its last use."""
 
     def __init__(self, graph: onnx.GraphProto, scope: Scope, given: Constants | None = None) -> None:
         self.inputs = [each.name for each in graph.input]
@@ -450,7 +402,7 @@ class Graph:
         self._forget = _last_uses(nodes, {*self.outputs, *self.inputs, *self._native})
 
     def __call__(self, values: Values) -> list[Value]:
-        """The outputs, given the inputs and, for a subgraph, the values around it."""
+        """The outputs for the given inputs and, in a subgraph, the values around it."""
         values = {**self._native, **values}
         for step, forget in zip(self._steps, self._forget, strict=True):
             step(values)
@@ -460,7 +412,7 @@ class Graph:
 
 
 class Instruction:
-    """One node: gathers its inputs by name, calls, and files its outputs by name."""
+    """One node: looks up its inputs by name, calls the operator, and stores its outputs by name."""
 
     def __init__(self, proto: onnx.NodeProto, scope: Scope, constants: Constants) -> None:
         self.inputs, self.outputs = list(proto.input), list(proto.output)
@@ -469,30 +421,31 @@ class Instruction:
         self._call = resolve(node, proto, scope, constants)
 
     def __call__(self, values: Values) -> None:
+        """Run the node: reads its inputs from ``values`` and writes its outputs there."""
         arguments = [values[name] if name else None for name in self.inputs]
         found = self._call(values, *arguments) if self._subgraphs else self._call(*arguments)
-        # An operator may answer with more outputs than the node names, or leave out the last optional ones.
+        # An operator may return more outputs than the node names, or omit trailing optional ones.
         for name, value in zip(self.outputs, found, strict=False):
             if name:
                 values[name] = value
 
 
 def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Constants) -> Call:
-    """A node as a call of its inputs; one with subgraphs takes the values around it first."""
+    """A node as a function of its inputs; a node with subgraphs takes the values around it first."""
     local = scope.functions.get((node.domain, node.op_type, proto.overload))
     if local is not None:
         return _function(local, node, scope)
     if takes_values(node):
-        return _control_call(node, scope.backend, lambda graph: Graph(graph, scope, constants))
-    if (container := _container_call(node, scope.backend)) is not None:
-        return container
-    return Primitive(node, proto, scope, constants)
+        return _CONTROL[node.op_type](node, scope.backend, lambda graph: Graph(graph, scope, constants))
+    if not node.domain and node.op_type in _CONTAINERS:
+        return _CONTAINERS[node.op_type](node, scope.backend)
+    return Primitive(node, scope, constants)
 
 
 class Primitive:
-    """An operator of the backend or, where it refuses, the body by which ONNX defines it."""
+    """An operator of the backend or, if it refuses, the body by which ONNX defines it."""
 
-    def __init__(self, node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Constants) -> None:
+    def __init__(self, node: OperatorNode, scope: Scope, constants: Constants) -> None:
         self._node, self._scope = node, scope
         positions = [at for at in structural(node) if at < len(node.inputs)]
         self._bound = {at: constants[node.inputs[at]] for at in positions if node.inputs[at] in constants}
@@ -524,7 +477,7 @@ class Primitive:
             return self._body(inputs, error)
 
     def _body(self, inputs: Sequence[Value], refusal: UnsupportedError) -> Sequence[Value]:
-        """The outputs by ONNX's own definition, made once for the types at hand."""
+        """The outputs by ONNX's own definition, which is expanded once for each combination of types."""
         types = types_of(inputs, self._scope.backend)
         key = tuple(each.SerializeToString() if each is not None else b"" for each in types)
         if key not in self._expanded:
@@ -536,10 +489,10 @@ class Primitive:
 
 
 def _function(function: onnx.FunctionProto, node: OperatorNode, scope: Scope) -> Call:
-    """A function of ONNX as a call: its nodes with the attributes of ``node`` put in."""
+    """An ONNX function as a call, with the attributes of ``node`` substituted."""
     graph = instantiate(function, node)
     program = Graph(graph, scope.within(function))
-    # ONNX writes a definition without the nodes whose outputs were not asked for.
+    # ONNX omits nodes from a definition if their outputs were not requested.
     made = {name for each in graph.node for name in each.output} | set(function.input)
     program.outputs = [name if name in made else "" for name in function.output]
 
@@ -556,12 +509,12 @@ def functions_of(model: onnx.ModelProto) -> dict[tuple[str, str, str], onnx.Func
 
 
 def imports_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The opset of each domain that is imported; ONNX's own is the empty name."""
+    """The opset of each imported domain; ONNX's own is the empty name."""
     return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
 
 
 def constants_of(graph: onnx.GraphProto) -> dict[str, NDArray[Any]]:
-    """What is known before the graph is run: its initialisers, and the tensors of its Constant nodes."""
+    """What is known before the graph runs: its initialisers, and the tensors of its Constant nodes."""
     found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and not node.domain and (value := _constant(node)) is not None:
@@ -570,7 +523,7 @@ def constants_of(graph: onnx.GraphProto) -> dict[str, NDArray[Any]]:
 
 
 def _constant(node: onnx.NodeProto) -> NDArray[Any] | None:
-    """The value of a Constant; ``None`` for strings and sparse tensors, and where a function's attribute is missing."""
+    """The value of a Constant; ``None`` for strings and sparse tensors, and if a function's attribute is missing."""
     (attribute,) = node.attribute or (onnx.AttributeProto(),)
     value = onnx.helper.get_attribute_value(attribute) if attribute.type else None
     match attribute.name:
@@ -584,7 +537,7 @@ def _constant(node: onnx.NodeProto) -> NDArray[Any] | None:
 
 
 def _last_uses(nodes: Sequence[onnx.NodeProto], kept: set[str]) -> list[list[str]]:
-    """For each node, the values that no later one reads, those read in subgraphs included."""
+    """For each node, the values that no later node or subgraph reads."""
     last = {name: at for at, node in enumerate(nodes) for name in (*reads(node), *node.output)}
     forget: list[list[str]] = [[] for _ in nodes]
     for name, at in last.items():

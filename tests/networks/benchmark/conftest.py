@@ -33,7 +33,7 @@ def make_specification(model_file):
 
 
 class Altered(NumpyBackend):
-    """NumPy, whose outputs a test alters."""
+    """NumPy, with outputs that a test may alter."""
 
     def __init__(self, alter):
         super().__init__()
@@ -54,7 +54,7 @@ class Altered(NumpyBackend):
 
 @pytest.fixture
 def measured():
-    """Measures a specification here: the outcome and the events; ``alter`` spoils what NumPy computes."""
+    """Measures a specification here: returns the outcome and the events; ``alter`` changes what NumPy computes."""
 
     def measure(specification, alter=None, wanted=None, **more):
         events = []

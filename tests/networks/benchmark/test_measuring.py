@@ -1,4 +1,4 @@
-"""One case on one arm: each phase once, the result checked before it is timed, and every end an outcome."""
+"""One case on one arm: each phase once, the result checked before it is timed, and every ending an outcome."""
 
 from collections import Counter
 from dataclasses import replace
@@ -69,13 +69,13 @@ def test_the_facts_are_those_of_the_network_and_the_batch(make_specification, me
     assert eight.flops == pytest.approx(8 * one.flops)
 
 
-def test_a_right_result_says_against_what_it_was_checked(make_specification, measured):
+def test_a_correct_result_states_its_reference(make_specification, measured):
     outcome, _ = measured(make_specification())
     assert outcome.errors["output"] <= 1e-4
     assert outcome.checked == "against numpy on 2 rows, within 0.0001 of each tensor's size"
 
 
-def test_a_wrong_output_is_measured_and_called_wrong(make_specification, measured):
+def test_a_wrong_output_is_measured_and_reported_as_wrong(make_specification, measured):
     outcome, events = measured(make_specification(), alter=lambda array: array + TRANSLATION)
     assert outcome.status == "wrong"
     assert outcome.reason.startswith("output 0 is off by")
@@ -109,13 +109,11 @@ def test_a_large_batch_is_checked_by_its_first_rows(make_specification, measured
     assert (right.status, wrong.status) == ("measured", "wrong")
 
 
-def test_a_foreign_model_whose_rows_change_each_other_is_run_with_those_alone(
-    make_specification, measured, monkeypatch
-):
+def test_a_foreign_model_whose_rows_affect_each_other_is_run_with_only_these(make_specification, measured, monkeypatch):
     monkeypatch.setattr(reference, "LIMIT_FLOPS", 100_000)
     outcome, _ = measured(make_specification(batch=16), alter=lambda array: array * (2 if len(array) == 16 else 1))
     assert outcome.status == "measured"
-    assert "within a batch of 16 the rows change each other" in outcome.checked
+    assert "within a batch of 16 the rows affect each other" in outcome.checked
 
 
 def test_without_a_reference_nothing_is_claimed(make_specification, measured):
@@ -144,13 +142,13 @@ class Refusing(NumpyBackend):
         (ValueError("no such thing\nsecond line"), "failed", "ValueError: no such thing"),
     ],
 )
-def test_whatever_a_framework_raises_is_an_outcome(make_specification, measured, error, status, reason):
+def test_any_exception_of_a_framework_is_an_outcome(make_specification, measured, error, status, reason):
     outcome, events = measured(make_specification(), open_backend=lambda name, device: Refusing(error))
     assert (outcome.status, outcome.reason) == (status, reason)
     assert "latency" not in named(events, Samples)
 
 
-def test_an_unknown_mode_is_told(make_specification, measured):
+def test_an_unknown_mode_is_reported(make_specification, measured):
     outcome, _ = measured(make_specification(mode="eagre"))
     assert outcome.status == "failed"
     assert "eager" in outcome.reason
@@ -164,11 +162,11 @@ def test_a_framework_that_is_missing_ends_everything(make_specification, measure
         measured(make_specification(), open_backend=missing)
 
 
-def test_parameters_that_cannot_fit_are_not_even_drawn(make_specification, measured, monkeypatch):
+def test_parameters_that_cannot_fit_are_not_drawn(make_specification, measured, monkeypatch):
     monkeypatch.setattr(measuring, "memory_left_bytes", lambda: 1000)
     outcome, events = measured(make_specification())
     assert outcome.status == "skipped"
-    assert "for parameters where 0.0 GiB are left" in outcome.reason
+    assert "for parameters, but 0.0 GiB are left" in outcome.reason
     assert "phase/prepare" not in named(events, Measurement)
 
 
@@ -180,16 +178,16 @@ def test_a_file_that_changed_since_it_was_planned_is_not_measured(make_specifica
     assert "changed since the benchmark was planned" in outcome.reason
 
 
-def test_a_transformed_network_is_checked_against_the_one_before(make_specification, measured):
+def test_a_transformed_network_is_compared_with_the_original(make_specification, measured):
     outcome, events = measured(make_specification(transforms=("dead-nodes",)))
     (facts,) = only(events, NetworkFacts)
     assert outcome.status == "measured"
     assert facts.transforms == ("dead-nodes: it changed nothing",)
 
 
-def test_an_adapter_without_a_profiler_says_so(make_specification, measured):
+def test_an_adapter_without_a_profiler_gives_the_reason(make_specification, measured):
     (shares,) = only(measured(make_specification())[1], ProfileShares)
-    assert (shares.shares, shares.reason) == ({}, "this adapter asks none")
+    assert (shares.shares, shares.reason) == ({}, "this adapter uses none")
 
 
 def test_a_profilers_seconds_become_shares(make_specification, measured):
@@ -202,7 +200,7 @@ def test_a_profilers_seconds_become_shares(make_specification, measured):
 
 
 @pytest.mark.parametrize(("call_s", "repeats"), [(1e-6, 50), (0.1, 25), (10.0, 5)])
-def test_half_the_budget_pays_for_the_calls_that_are_timed_by_operator(call_s, repeats):
+def test_half_the_budget_is_for_calls_timed_by_operator(call_s, repeats):
     assert repeats_for(call_s, 5.0) == repeats
 
 
@@ -221,7 +219,7 @@ def test_a_batch_that_a_model_cannot_have_is_refused(tmp_path, make_specificatio
     assert "fixed shapes" in outcome.reason
 
 
-def test_an_input_that_no_output_needs_is_not_given(tmp_path, make_specification, measured):
+def test_an_unneeded_input_is_not_passed(tmp_path, make_specification, measured):
     from levelbench.networks import GraphBuilder
     from levelbench.networks.files import save
 
@@ -233,7 +231,7 @@ def test_an_input_that_no_output_needs_is_not_given(tmp_path, make_specification
     assert measured(make_specification(case=case))[0].status == "measured"
 
 
-def test_torch_agrees_and_its_profiler_is_asked_where_its_adapter_offers_it(make_specification, measured):
+def test_torch_agrees_and_its_profiler_is_used_if_available(make_specification, measured):
     pytest.importorskip("torch")
     outcome, events = measured(make_specification("torch"))
     assert outcome.status == "measured"
@@ -242,7 +240,7 @@ def test_torch_agrees_and_its_profiler_is_asked_where_its_adapter_offers_it(make
 
 
 class Work:
-    """Takes scripted nanoseconds on a fake clock, the last of them for ever."""
+    """Takes scripted nanoseconds on a fake clock, repeating the last."""
 
     def __init__(self, *durations_ns):
         self.clock, self.calls = FakeClock(), 0
@@ -265,7 +263,7 @@ def test_each_value_is_one_call_however_short(duration_ns):
     assert found.values == pytest.approx(np.full(len(found.values), duration_ns * 1e-9))
 
 
-def test_a_steady_call_is_sampled_until_there_are_as_many_values_as_asked_for():
+def test_a_steady_call_is_sampled_for_the_requested_number_of_values():
     found = sampled(Work(1_000_000))
     assert 500 <= len(found.values) < 700
     assert "500" in found.stopped_by
@@ -278,21 +276,21 @@ def test_a_slow_call_ends_with_its_budget():
     assert found.stopped_by.startswith("budget of 2 s spent")
 
 
-def test_a_call_longer_than_the_budget_still_gives_a_median_an_interval_where_that_is_affordable():
+def test_a_call_longer_than_the_budget_still_gives_an_interval_if_affordable():
     assert len(sampled(Work(1_000_000_000), budget_s=3.0).values) == 6
 
 
-def test_a_call_that_takes_forever_gives_what_three_budgets_pay_for():
+def test_a_very_slow_call_is_sampled_for_three_budgets():
     assert len(sampled(Work(10_000_000_000), budget_s=1.0).values) == 1
 
 
-def test_slow_first_calls_are_warm_up_and_are_kept_apart():
+def test_slow_first_calls_are_warm_up_and_kept_separately():
     found = sampled(Work(*[50_000_000] * 5, 1_000_000), samples=100)
     assert found.warmup[:5] == pytest.approx([0.05] * 5)
     assert np.median(found.values) == pytest.approx(1e-3)
 
 
-def test_noise_without_end_stops_at_the_most_values():
+def test_endless_noise_stops_at_the_largest_number_of_values():
     random = np.random.default_rng(0)
     work = Work(*random.exponential(1000, 60_000).astype(int).tolist())
     assert len(sampled(work, precision=1e-6).values) <= 50_000
@@ -302,7 +300,7 @@ MIB = 2**20
 
 
 class Meter:
-    """Reads scripted bytes, one at each stop."""
+    """Returns scripted bytes, one at each stop."""
 
     def __init__(self, *values):
         self._values = iter(values)
@@ -320,7 +318,7 @@ def test_the_peak_is_above_what_was_held_before():
     assert found.method == "scripted, above the start"
 
 
-def test_a_peak_below_the_start_is_nothing():
+def test_a_peak_below_the_start_is_zero():
     assert Footprint(Meter(100.0, 90.0)).of(lambda: None).value == 0.0
 
 
@@ -329,7 +327,7 @@ def test_without_a_meter_the_reason_is_recorded():
     assert (found.value, found.method, found.reason) == (None, None, "no way")
 
 
-def test_an_accelerator_without_a_meter_says_so():
+def test_an_accelerator_without_a_meter_gives_the_reason():
     assert "NumpyBackend does not read the memory" in meter_of(NumpyBackend(), "cuda").stop().reason
 
 
@@ -340,7 +338,7 @@ def test_an_accelerators_meter_is_the_frameworks_own():
 
 
 @pytest.mark.skipif(not isinstance(memory_meter(), PeakMemoryMeter), reason="this kernel cannot reset the peak")
-def test_an_array_that_is_made_and_dropped_during_the_call_is_in_the_peak():
+def test_a_temporary_array_of_the_call_is_in_the_peak():
     found = Footprint(memory_meter()).of(lambda: np.ones(64 * MIB // 8))
     assert 60 * MIB < found.value < 100 * MIB
 
@@ -371,7 +369,7 @@ def test_a_node_has_its_own_cost():
     assert costs_of([timed(3)], NETWORK, KNOWN) == [COSTS[3]]
 
 
-def test_a_fused_operator_has_the_operations_of_its_nodes_and_not_the_bytes_that_pass_between_them():
+def test_a_fused_operator_has_its_nodes_operations_but_not_the_bytes_between_them():
     found = costs_of([timed(-1, output_of(1)), timed(2), timed(-1, output_of(4))], NETWORK, KNOWN)
     # What Conv writes and Relu reads, 30 bytes each, never moves.
     assert found == [Cost(11.0, 140.0), COSTS[2], Cost(11_000.0, 140.0)]
@@ -382,12 +380,12 @@ def test_a_fused_operator_with_a_part_of_unknown_cost_has_none():
     assert costs_of([timed(-1, output_of(1))], NETWORK, known) == [UNKNOWN]
 
 
-def test_where_a_size_between_fused_nodes_is_unknown_so_are_the_bytes():
+def test_bytes_are_unknown_if_a_size_between_fused_nodes_is():
     known = replace(KNOWN, value_bytes={})
     assert costs_of([timed(-1, output_of(1))], NETWORK, known) == [Cost(11.0, None)]
 
 
-def test_what_is_no_value_of_the_network_has_no_cost():
+def test_something_that_is_not_a_value_of_the_network_has_no_cost():
     assert costs_of([timed(-1, "a copy")], NETWORK, KNOWN) == [UNKNOWN]
     assert costs_of([timed(-1, "layer")], None, Known(NetworkFacts(), {}, {})) == [UNKNOWN]
 
@@ -402,7 +400,7 @@ def shares(seconds):
 
 
 def told(backend, profile, mode):
-    """The shares by our clock and by the witness; how near they are is for ``benchmarks/shares.py`` to say."""
+    """The shares by our clock and by the profiler; ``benchmarks/shares.py`` measures how close they are."""
     network = cnn((3, 32, 32), 32, 64, 10)
     executor = backend.executor(network, mode=mode, trains=False)
     inputs = [backend.array(each) for each in network.make_inputs(16).values()]
@@ -429,7 +427,7 @@ def test_onnx_runtimes_profiler_accounts_for_the_same_operators_as_our_clock_aro
     backend = open_framework("onnxruntime")
     ours, theirs = told(backend, lambda *given: profile(backend, *given), "unoptimised")
     assert set(theirs) == KINDS
-    # Its profiler counts whole microseconds, and a Flatten takes less.
+    # Its profiler counts whole microseconds, but a Flatten takes less.
     assert KINDS - {"Flatten"} <= set(ours)
 
 

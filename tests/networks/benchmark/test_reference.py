@@ -1,4 +1,4 @@
-"""What is measured is compared with the reference first: relative to each tensor's size, at kept elements."""
+"""Results are compared with the reference before they are measured: relative to each tensor's size."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def test_an_error_counts_relative_to_the_largest_of_its_tensor(off, right):
     assert finding.errors["output"] == pytest.approx(off)
 
 
-def test_gradients_have_a_tolerance_of_their_own():
+def test_gradients_have_their_own_tolerance():
     wanted = reference(loss=1.0, gradient_of_w=[1.0])
     assert compare(wanted, found(loss=1.0, gradient_of_w=[1.0005]), ALLOWED).wrong == ""
     assert compare(wanted, found(loss=1.0005, gradient_of_w=[1.0]), ALLOWED).wrong.startswith("loss is off")
@@ -44,34 +44,34 @@ def test_a_gradient_with_a_wrong_sign_is_caught():
     assert finding.wrong.startswith("gradient of w is off by 2")
 
 
-def test_a_gradient_that_is_zero_but_for_rounding_is_held_against_the_largest_of_all():
+def test_a_gradient_that_is_zero_up_to_rounding_is_compared_with_the_largest():
     wanted = reference(gradient_of_w=[1.0], gradient_of_b=[1e-9])
     assert compare(wanted, found(gradient_of_w=[1.0], gradient_of_b=[-3e-9]), ALLOWED).wrong == ""
     assert compare(wanted, found(gradient_of_w=[1.0], gradient_of_b=[1e-4]), ALLOWED).wrong
 
 
 def moved(by, **tensors):
-    """A reference whose tensors roundings move by so much."""
+    """A reference whose tensors are moved that much by rounding."""
     wanted = reference(**tensors)
     return replace(wanted, tensors={name: replace(each, moved=by) for name, each in wanted.tensors.items()})
 
 
-def test_what_roundings_of_the_inputs_do_as_well_is_no_fault_and_is_said():
+def test_errors_that_rounding_the_inputs_explains_are_accepted_with_a_note():
     wanted = moved(0.1, output_0=[1.0, 2.0])
     near = compare(wanted, found(output_0=[1.0, 2.2]), ALLOWED)
     assert near.wrong == ""
-    assert near.checked.endswith("; output off by 0.1, as roundings alone do")
+    assert near.checked.endswith("; output off by 0.1, as rounding alone explains")
     assert compare(wanted, found(output_0=[1.0, 2.5]), ALLOWED).wrong.startswith("output 0 is off by 0.25")
 
 
-def test_a_relu_that_turns_over_changes_a_few_elements_and_hardly_the_norm():
+def test_a_relu_that_switches_changes_a_few_elements_but_hardly_the_norm():
     gradient = np.ones(10_000)
     turned = gradient.copy()
     turned[0] = 1.09
     assert compare(reference(gradient_of_w=gradient), found(gradient_of_w=turned), ALLOWED).wrong == ""
 
 
-def test_which_gradient_roundings_move_is_chance_so_the_most_of_any_counts():
+def test_the_largest_effect_of_rounding_on_any_gradient_counts_for_all():
     wanted = moved(0.0, gradient_of_v=[1.0], gradient_of_w=[1.0])
     shaken = replace(wanted.tensors["gradient of v"], moved=0.01)
     wanted = replace(wanted, tensors={**wanted.tensors, "gradient of v": shaken})
@@ -88,12 +88,12 @@ def test_gradients_of_other_parameters_are_not_compared():
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ([1.0], "has the shape (1,), (2,) expected"),
+        ([1.0], "has shape (1,), expected (2,)"),
         ([float("nan"), 2.0], "NaN where the reference has none"),
         ([float("inf"), 2.0], "off by inf"),
     ],
 )
-def test_what_cannot_be_right_says_why(other, said):
+def test_impossible_results_are_wrong_with_the_reason(other, said):
     assert said in compare(reference(output_0=[1.0, 2.0]), found(output_0=other), ALLOWED).wrong
 
 
@@ -111,7 +111,7 @@ def test_an_integer_must_be_equal():
     assert finding.wrong == "25.00% of an integer result differ"
 
 
-def test_of_many_wrong_tensors_three_are_named():
+def test_three_of_many_wrong_tensors_are_named():
     names = [f"output_{at}" for at in range(5)]
     wanted = reference(**dict.fromkeys(names, 1.0))
     finding = compare(wanted, found(**dict.fromkeys(names, 2.0)), ALLOWED)
@@ -119,7 +119,7 @@ def test_of_many_wrong_tensors_three_are_named():
     assert finding.wrong.endswith("; and 2 more")
 
 
-def test_of_a_large_tensor_evenly_spaced_elements_are_kept_the_first_and_the_last_among_them():
+def test_evenly_spaced_elements_of_a_large_tensor_are_kept_including_both_ends():
     values = kept(np.arange(1_000_000, dtype=np.float32))
     assert len(values) == 2**16
     assert (values[0], values[-1]) == (0, 999_999)

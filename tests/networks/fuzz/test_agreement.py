@@ -1,4 +1,4 @@
-"""Generated networks agree on every framework; Hypothesis shrinks one on which they do not."""
+"""Generated networks agree on every framework; Hypothesis shrinks one on which they disagree."""
 
 import tempfile
 from pathlib import Path
@@ -20,7 +20,7 @@ IN_CI = settings(
 
 
 class Drawn(Draws):
-    """Draws of Hypothesis, in the form that the generator takes."""
+    """Hypothesis as the generator's source of choices."""
 
     def __init__(self, data):
         self._data = data
@@ -51,7 +51,7 @@ def test_torch_and_onnxruntime_agree_with_numpy(data):
     agree(data, ["torch", "onnxruntime"])
 
 
-# Each network is compiled anew, which takes most of a second.
+# Each network is compiled, which takes most of a second.
 @pytest.mark.slow
 @settings(IN_CI, max_examples=20)
 @given(st.data())

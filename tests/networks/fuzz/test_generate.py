@@ -1,4 +1,4 @@
-"""What is generated: valid, as large as was said, well conditioned, and the same from the same seed."""
+"""Generated networks are valid, of the right size, well conditioned, and equal for equal seeds."""
 
 from collections import Counter
 
@@ -35,7 +35,7 @@ def test_a_network_is_valid_onnx(cases):
 
 
 def test_a_network_has_2_to_about_12_operators(cases):
-    # Guards come with the operator that they guard.
+    # Guards are added together with the operator that they guard.
     assert all(2 <= len(case.network.nodes) <= 16 for case in cases)
     assert len({len(case.network.nodes) for case in cases}) >= 10
 
@@ -53,7 +53,7 @@ def test_values_stay_finite_and_of_moderate_size(values):
             assert np.abs(value.astype(np.float64)).max(initial=0) <= 2500
 
 
-def test_nothing_is_divided_by_what_is_near_zero(cases, values):
+def test_divisors_are_not_near_zero(cases, values):
     for case, found in zip(cases, values, strict=True):
         for node in case.network.nodes:
             if node.op_type in ("Div", "Reciprocal", "Log", "Sqrt"):
@@ -62,7 +62,7 @@ def test_nothing_is_divided_by_what_is_near_zero(cases, values):
                 assert known[name].min() >= 0.3
 
 
-def test_a_parameter_is_on_the_way_to_an_output(cases):
+def test_some_output_depends_on_a_parameter(cases):
     from levelbench.networks.probes.running import needed_nodes
 
     for case in cases:

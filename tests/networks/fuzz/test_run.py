@@ -1,4 +1,4 @@
-"""A disagreement is found, shrunk to the operator at fault, and written as files that ``levelbench check`` takes."""
+"""A disagreement is found, shrunk to the faulty operator, and written as files for ``levelbench check``."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from levelbench.operators.contract import Operator
 
 
 class WrongSoftmax(NumpyBackend):
-    """Its Softmax is off by a thousandth."""
+    """NumPy with a Softmax that is off by a thousandth."""
 
     def operator(self, node):
         inner = super().operator(node)
@@ -41,7 +41,7 @@ def test_a_wrong_operator_is_found_in_generated_networks(found):
     assert found.agree + len(found.failed) == 40
 
 
-def test_each_network_that_fails_is_shrunk_to_the_operator_at_fault(found):
+def test_each_failing_network_is_shrunk_to_the_faulty_operator(found):
     for path in found.files:
         network = load(path)
         assert "Softmax" in [node.op_type for node in network.nodes]
@@ -52,7 +52,7 @@ def test_the_agreement_names_the_operator(found):
     assert {each.backends[0].divergences[0].operator for _, each in found.failed} == {"Softmax"}
 
 
-def test_what_is_written_is_a_model_its_inputs_and_a_text_that_says_how_to_check_it(found):
+def test_the_written_files_are_a_model_its_inputs_and_a_text_with_the_check_command(found):
     path = found.files[0]
     network = load(path)
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as inputs:
@@ -62,18 +62,18 @@ def test_what_is_written_is_a_model_its_inputs_and_a_text_that_says_how_to_check
     assert f"levelbench check {path.name} --inputs {path.stem}.npz" in text
 
 
-def test_frameworks_that_are_equal_agree_on_all():
+def test_equal_frameworks_agree_on_all_networks():
     assert fuzz(10, 3, {"same": NumpyBackend()}, NumpyBackend()).agree == 10
 
 
-def test_the_command_counts_and_ends_in_0_where_all_agree(tmp_path):
+def test_the_command_counts_and_exits_with_0_if_all_agree(tmp_path):
     done = CliRunner().invoke(command, ["--count", "5", "--framework", "numpy", "--save", str(tmp_path / "none")])
     assert done.exit_code == 0
     assert "5 of 5 networks agree on numpy and numpy" in done.output
     assert not (tmp_path / "none").exists()
 
 
-def test_a_framework_that_is_unknown_is_refused_in_three_parts():
+def test_an_unknown_framework_is_refused_with_a_three_part_error():
     done = CliRunner().invoke(command, ["--count", "1", "--framework", "nonesuch"])
     assert done.exit_code == 2
     assert "nonesuch" in done.output

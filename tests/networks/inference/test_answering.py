@@ -1,4 +1,4 @@
-"""The system under test: the network's own outputs, whichever way the samples are asked for."""
+"""The system under test returns the network's outputs for all kinds of requests."""
 
 from threading import Thread
 
@@ -31,7 +31,7 @@ def expected(backend):
 
 
 @pytest.mark.parametrize(("batch", "fixed"), [(1, False), (4, False), (4, True), (16, True)])
-def test_answers_are_the_networks_outputs_in_the_order_asked(backend, expected, batch, fixed):
+def test_answers_are_the_networks_outputs_in_the_requested_order(backend, expected, batch, fixed):
     (found,) = answerer(backend, batch, fixed=fixed).outputs([7, 0, 7, 3, 9])
     np.testing.assert_allclose(found, expected[[7, 0, 7, 3, 9]], rtol=1e-6)
 
@@ -48,7 +48,7 @@ def test_a_fixed_batch_is_all_that_the_network_ever_sees(backend):
     assert shapes == [4, 4]
 
 
-def test_kept_answers_are_those_that_were_given(backend, expected):
+def test_kept_answers_are_the_outputs(backend, expected):
     asked = answerer(backend, 2)
     asked.keep_answers()
     asked.answer([5, 2, 8])
@@ -86,7 +86,7 @@ def test_preprocessing_on_the_clock_or_before_it_gives_the_same_inputs(backend):
     assert "preprocessing" not in before.includes
 
 
-def test_rows_may_be_finished_on_the_host_where_the_device_cannot(backend):
+def test_rows_may_be_preprocessed_on_the_host_if_the_device_cannot(backend):
     pixels = (np.arange(40).reshape(10, 4) * 6).astype(np.uint8)
     scale = lambda array: array.astype(np.float32) / 255  # noqa: E731
     wanted = np.array([3, 9])
@@ -97,7 +97,7 @@ def test_rows_may_be_finished_on_the_host_where_the_device_cannot(backend):
     np.testing.assert_array_equal(prepared.inputs(wanted)[0], on_device)
 
 
-def test_what_was_prepared_is_not_made_again(backend):
+def test_prepared_samples_are_not_made_again(backend):
     calls = []
 
     def scale(array):

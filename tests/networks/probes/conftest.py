@@ -1,4 +1,4 @@
-"""A network of many operators, and backends in which one thing is wrong."""
+"""A network with many operators, and backends with one planted fault."""
 
 import numpy as np
 import onnx
@@ -53,7 +53,7 @@ def build_network():
 
 
 class Edited(NumpyBackend):
-    """Hands every network to NumPy with the nodes of one output changed by ``edit(node, graph)``."""
+    """Passes every network to NumPy, with the node of one output changed by ``edit(node, graph)``."""
 
     def __init__(self, output, edit):
         self._output, self._edit = output, edit
@@ -69,7 +69,7 @@ class Edited(NumpyBackend):
         return self._with_what_it_still_reads(edited, network, model)
 
     def _with_what_it_still_reads(self, executor, network, model):
-        """What a dropped branch or bias no longer reads is taken, and left aside."""
+        """Accepts and ignores inputs that a dropped branch or bias no longer reads."""
         names = [each.name for each in network.outputs]
         before, now = (needed_nodes(graph, names)[1] for graph in (network.model.graph, model.graph))
         taken = [each.name for each in network.inputs if each.name in before]
@@ -116,5 +116,5 @@ def varied():
 
 @pytest.fixture(scope="session")
 def planting():
-    """The two kinds of backends in which one thing is wrong."""
+    """The two kinds of backends with one planted fault."""
     return Edited, Replaced

@@ -1,4 +1,4 @@
-"""Right networks are not accused, whatever they are made of; what cannot be compared is said."""
+"""Correct networks pass; what cannot be compared is reported."""
 
 import ml_dtypes
 import numpy as np
@@ -21,13 +21,13 @@ def opened(name):
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax", "onnxruntime"])
-def test_a_right_framework_is_not_accused(varied, framework):
+def test_a_correct_framework_passes(varied, framework):
     found = check_network(varied, {framework: opened(framework)}, NumpyBackend(), operators=True)
     assert found.backends[0].compared
     assert not found.backends[0].lacks
 
 
-def test_a_bias_before_a_norm_has_no_gradient_but_rounding_and_is_not_accused():
+def test_the_gradient_of_a_bias_before_a_norm_is_only_rounding_and_passes():
     g = GraphBuilder("cancelled")
     x = g.input("x", ("batch", 3, 6, 6))
     w, b = g.parameter("weight", (4, 3, 3, 3), Draw("normal", 0.5)), g.parameter("bias", (4,), Draw("normal", 0.5))
@@ -64,7 +64,7 @@ def test_integers_are_exact():
     assert "int64 is exact" in found.wrong[0].detail
 
 
-def test_what_depends_on_random_numbers_is_not_compared():
+def test_random_outputs_are_not_compared():
     g = GraphBuilder("random")
     x = g.input("x", ("batch", 4))
     noise = g.node("RandomNormalLike", x)
@@ -83,7 +83,7 @@ def test_a_framework_that_only_infers_has_its_gradients_not_compared_with_the_re
     assert all(each.status == "not compared" and "inference" in each.detail for each in gradients)
 
 
-def test_a_framework_that_refuses_is_told_and_not_accused(varied):
+def test_a_refusal_of_a_framework_is_reported_but_not_a_failure(varied):
     class Refusing(NumpyBackend):
         def operator(self, node):
             raise UnsupportedError(f"operator {node.title}", "it is refused", "use another")
@@ -93,7 +93,7 @@ def test_a_framework_that_refuses_is_told_and_not_accused(varied):
     assert not found.failed
 
 
-def test_a_framework_that_raises_what_is_no_refusal_is_wrong(varied):
+def test_an_exception_other_than_a_refusal_is_a_failure(varied):
     class Raising(NumpyBackend):
         def operator(self, node):
             raise KeyError("gone")

@@ -1,4 +1,4 @@
-"""Small networks that transforms have something to do on."""
+"""Small networks that transforms can change."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def residual():
 
 @pytest.fixture
 def exported():
-    """As an exporter writes it: the size of the batch read from a Shape, an erf-GELU and a layer norm in pieces."""
+    """A network as exporters write it: the batch size from a Shape, an erf-GELU and a layer norm in pieces."""
     g = GraphBuilder("exported")
     x = g.input("input", ("batch", 4, 6))
     batch = g.node("Unsqueeze", g.node("Gather", g.node("Shape", x), g.constant(0)), g.constant([0]))

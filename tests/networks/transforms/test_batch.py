@@ -9,7 +9,7 @@ W = Draw("normal", 0.5)
 
 
 def baked(batch, *, second=-1):
-    """A network whose batch is written into three shapes."""
+    """A network with its batch in three constant shapes."""
     g = GraphBuilder("baked")
     x = g.input("x", (batch, 4, 6))
     x = g.node("Reshape", x, g.constant([batch * 4, 6]))
@@ -39,7 +39,7 @@ def test_a_fixed_batch_is_opened(backend):
     for batch in (1, 2, 5):
         x = np.random.default_rng(batch).standard_normal((batch, 4, 6)).astype(np.float32)
         np.testing.assert_allclose(run(backend, done.network, x), run(backend, baked(batch), x), rtol=1e-6)
-    assert done.changed[1] == "changed 4 shapes that had it written in"
+    assert done.changed[1] == "changed 4 shapes that contained it"
 
 
 def test_an_open_batch_is_fixed(residual):
@@ -54,20 +54,20 @@ def test_an_open_batch_is_renamed(residual):
     assert done.network.outputs[0].shape == ("samples", 5)
 
 
-def test_the_batch_it_has_is_no_change():
+def test_the_current_batch_is_no_change():
     assert transforms.make("batch", size=3).apply(baked(3)).changed == ()
 
 
-def test_a_shape_that_already_leaves_another_size_open_gets_a_zero(backend):
+def test_a_shape_with_another_open_size_gets_a_zero(backend):
     done = transforms.make("batch").apply(baked(2))
     x = np.ones((3, 4, 6), np.float32)
     assert run(backend, done.network, x).shape == (3, 12)
 
 
-def test_a_constant_with_a_row_a_sample_is_refused_by_name():
+def test_a_constant_with_a_row_per_sample_is_refused_by_name():
     g = GraphBuilder("rows")
     g.output(g.node("Add", g.input("x", (2, 3)), g.constant(np.ones((2, 3), np.float32)), name="shift"), "y")
-    with pytest.raises(DefinitionError, match=r"Add 'shift'.*has a row for each of 2 samples"):
+    with pytest.raises(DefinitionError, match=r"Add 'shift'.*has one row for each of 2 samples"):
         transforms.make("batch", size=4).apply(g.build())
 
 
@@ -81,5 +81,5 @@ def test_a_shape_that_mixes_samples_is_refused_by_name():
 
 @pytest.mark.parametrize("size", [0, -3, "0"])
 def test_a_batch_below_one_is_refused(size):
-    with pytest.raises(UsageError, match="it holds no sample"):
+    with pytest.raises(UsageError, match="it has no samples"):
         transforms.make("batch", size=size)

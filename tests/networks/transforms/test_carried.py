@@ -1,4 +1,4 @@
-"""Each operator is split where the rules allow it, and gives what the whole batch gives; nowhere else."""
+"""Each operator is split only if the rules allow it, and gives the same as the whole batch."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def i64(g, *values):
     return g.constant(np.array(values, np.int64))
 
 
-# name: (input shapes, what to build of them). What can be split:
+# name: (input shapes, what to build from them). These can be split:
 SPLIT = {
     "Relu": ([("batch", 3)], lambda g, x: g.node("Relu", x)),
     "Add of two": ([("batch", 3), ("batch", 3)], lambda g, x, y: g.node("Add", x, y)),
@@ -130,7 +130,7 @@ def run(backend, network, inputs):
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_an_operator_that_keeps_samples_apart_gives_the_same_in_pieces(name, backend):
+def test_an_operator_that_keeps_samples_separate_gives_the_same_in_pieces(name, backend):
     profile = profile_of(*SPLIT[name])
     nodes = len(profile.nodes)
     assert profile.can_split(0, nodes), profile.tracked
@@ -149,18 +149,18 @@ def test_an_operator_that_mixes_its_batch_is_never_split(name):
     assert "mixed" in profile.tracked.nodes
 
 
-def test_what_a_batch_statistic_is_read_by_is_never_split():
+def test_readers_of_a_batch_statistic_are_never_split():
     profile = profile_of([("batch", 3)], lambda g, x: g.node("Sub", x, g.node("ReduceMean", x, i64(g, 0))))
     assert set(profile.tracked.nodes) == {"mixed"}
 
 
-def test_what_follows_a_normalisation_in_training_mode_can_still_be_split():
+def test_nodes_after_a_normalisation_in_training_mode_can_still_be_split():
     shapes, build = WHOLE["BatchNormalization in training"]
     profile = profile_of(shapes, lambda g, x: g.node("Relu", build(g, x)))
     assert [profile.can_split(at, at + 1) for at in range(2)] == [False, True]
 
 
-def test_what_does_not_depend_on_the_batch_runs_once():
+def test_nodes_that_do_not_depend_on_the_batch_run_once():
     profile = profile_of([("batch", 3)], lambda g, x: g.node("MatMul", x, g.node("Exp", g.parameter("w", (3, 4), W))))
     split, _ = split_network(profile, (Segment(0, 2, (), PIECES, 0, 0.0),))
     assert [each.op_type for each in split.nodes].count("Exp") == 1

@@ -1,4 +1,4 @@
-"""The check is checked: faults planted in transformed networks are all caught, and what is right passes."""
+"""The check catches all faults planted in transformed networks, and correct ones pass."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def find(graph, op_type, at=0):
 
 
 def bypass(op_type):
-    """Drop a node: what read its output reads its input."""
+    """Drop a node: readers of its output read its input."""
 
     def edit(graph):
         node = find(graph, op_type)
@@ -65,7 +65,7 @@ def scale_constant(factor):
 
 
 def shift_slice(graph):
-    """A piece that begins and ends a sample too early."""
+    """A piece that begins and ends one sample too early."""
     node = find(graph, "Slice", 1)
     stored = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for at in (1, 2):
@@ -134,7 +134,7 @@ def test_a_wrong_epsilon_is_caught(residual, backend):
         )
 
 
-def test_at_initial_values_a_lost_normalisation_would_not_show_and_shaken_it_does(residual, backend):
+def test_random_parameters_reveal_a_lost_normalisation_that_initial_ones_hide(residual, backend):
     lost = edited(residual, bypass("BatchNormalization"))
     outputs_only = Allowance(ROUNDING.outputs, None, "")
     check_equivalence(residual, lost, backend, tolerance=outputs_only)
@@ -144,7 +144,7 @@ def test_at_initial_values_a_lost_normalisation_would_not_show_and_shaken_it_doe
 
 
 def test_a_split_over_a_normalisation_in_training_mode_is_caught(residual, backend):
-    """Splitting first and training afterwards normalises by the pieces: the other way round is right."""
+    """Splitting before switching to training mode normalises by pieces, which is wrong."""
     values = random_parameters(residual)
     right = residual.with_loss("mse").training()
     pieces = transforms.make("microbatch", **MICRO).apply(residual, values).network
@@ -153,12 +153,12 @@ def test_a_split_over_a_normalisation_in_training_mode_is_caught(residual, backe
         check_equivalence(right, wrong, backend, parameters=values, after_parameters=values, batches=[BATCH])
 
 
-def test_a_gradient_that_is_wrong_where_the_outputs_are_right_is_caught(backend):
+def test_a_wrong_gradient_with_right_outputs_is_caught(backend):
     def build(constant):
         g = GraphBuilder("stopped")
         x, w = g.input("x", ("batch", 3)), g.parameter("w", (3, 2), Draw("normal", 1.0))
         y = g.node("MatMul", x, w)
-        # The value stays, the gradient of the square's half is twice as large.
+        # The value does not change, but half of the gradient is twice as large.
         g.output(g.node("Add", y, g.node("Sub", y, y)) if constant else g.node("Add", y, y, name="y2"), "y")
         return g.build()
 
@@ -191,22 +191,22 @@ def test_a_gradient_that_is_wrong_where_the_outputs_are_right_is_caught(backend)
         (lambda graph: graph.input[0].__setattr__("name", "wrong"), "inputs"),
     ],
 )
-def test_another_interface_is_caught(edit, says, residual, backend):
+def test_a_changed_interface_is_caught(edit, says, residual, backend):
     with pytest.raises(CheckFailedError, match=says):
         check_equivalence(residual, edited(residual, edit), backend)
 
 
-def test_another_shape_is_caught(backend):
+def test_a_changed_shape_is_caught(backend):
     def build(keep):
         g = GraphBuilder("reduced")
         g.output(g.node("ReduceSum", g.input("x", ("batch", 3)), g.constant([1]), keepdims=keep), "y")
         return g.build()
 
-    with pytest.raises(CheckFailedError, match=r"has shape \(1,\) and not \(1, 1\)"):
+    with pytest.raises(CheckFailedError, match=r"has shape \(1,\), expected \(1, 1\)"):
         check_equivalence(build(1), build(0), backend)
 
 
-def test_not_a_number_is_a_difference_and_two_of_them_are_none(backend):
+def test_nan_is_a_difference_unless_both_are(backend):
     def build(operator):
         g = GraphBuilder("undefined")
         g.output(g.node(operator, g.input("x", ("batch", 3))), "y")
@@ -218,7 +218,7 @@ def test_not_a_number_is_a_difference_and_two_of_them_are_none(backend):
             check_equivalence(build("Relu"), build("Sqrt"), backend, tolerance=Allowance(10.0, None, ""), batches=[5])
 
 
-def test_the_message_says_what_where_how_much_and_why(residual, backend):
+def test_the_message_has_tensor_index_deviation_and_reason(residual, backend):
     wrong = edited(residual, bypass("Relu"))
     with pytest.raises(CheckFailedError) as caught:
         check_equivalence(residual, wrong, backend)

@@ -15,7 +15,7 @@ def types(network):
     return [each.op_type for each in network.nodes]
 
 
-def test_what_follows_from_constants_is_computed_in_advance(backend):
+def test_nodes_that_depend_only_on_constants_are_computed_in_advance(backend):
     g = GraphBuilder("table")
     table = g.node("Mul", g.node("Cast", g.node("Range", *(g.constant(n) for n in (0, 4, 1))), to=1), g.constant(0.5))
     g.output(g.node("Add", g.input("x", ("batch", 4)), g.node("Sin", table)), "y")
@@ -31,7 +31,7 @@ def test_shape_arithmetic_is_folded_once_the_batch_is_bound(exported, backend):
     assert done.network.outputs[0].shape == (3, 3)
 
 
-def test_of_an_open_shape_the_known_sizes_are_folded(backend):
+def test_known_sizes_of_an_open_shape_are_folded(backend):
     g = GraphBuilder("partly")
     x = g.input("x", ("batch", 4, 6))
     width = g.node("Gather", g.node("Shape", x), g.constant([2]))
@@ -45,7 +45,7 @@ def test_a_shape_with_an_open_size_stays(exported):
     assert "Shape" in types(done.network)
 
 
-def test_parameters_are_no_constants():
+def test_parameters_are_not_constants():
     g = GraphBuilder("weights")
     g.output(g.node("Add", g.input("x", ("batch", 3)), g.node("Exp", g.parameter("w", (3,), W))), "y")
     network = g.build()
@@ -54,7 +54,7 @@ def test_parameters_are_no_constants():
     assert types(transforms.make("fold-constants").apply(stored).network) == ["Exp", "Add"]
 
 
-def test_no_giant_constant_appears():
+def test_large_constants_are_not_stored():
     g = GraphBuilder("giant")
     filled = g.node("ConstantOfShape", g.constant([1000, 1000]))
     g.output(g.node("Add", g.input("x", ("batch", 1000, 1000)), filled), "y")
@@ -78,7 +78,7 @@ def test_batch_normalisation_goes_into_the_convolutions_before_it(residual, back
     assert set(done.parameters) == {each.name for each in done.network.parameters}
 
 
-def test_without_values_the_seed_gives_them(residual, backend):
+def test_without_values_those_of_the_seed_are_used(residual, backend):
     done = transforms.make("fold-batchnorm").apply(residual)
     assert done.parameters is None
     x = residual.make_inputs(2)["input"]
@@ -89,7 +89,7 @@ def test_without_values_the_seed_gives_them(residual, backend):
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("bias", [False, True])
-def test_every_layer_that_can_take_it_does(groups, bias, backend):
+def test_every_suitable_layer_is_folded(groups, bias, backend):
     for kind in ("Conv", "ConvTranspose", "Gemm"):
         for transposed in (0, 1):
             g = GraphBuilder("layer")
@@ -122,7 +122,7 @@ def two_readers(g, y):
         ("relu", "no Conv"),
     ],
 )
-def test_a_normalisation_that_cannot_be_folded_stays_and_is_told_why(change, why):
+def test_a_normalisation_that_cannot_be_folded_stays_with_the_reason(change, why):
     g = GraphBuilder("left")
     y = g.node("Conv", g.input("x", ("batch", 2, 4, 4)), g.parameter("w", (3, 2, 3, 3), W), name="conv")
     before = g.node("Relu", y) if change == "relu" else y
@@ -138,7 +138,7 @@ def test_a_normalisation_that_cannot_be_folded_stays_and_is_told_why(change, why
     assert why in done.changed[-1]
 
 
-def test_nodes_that_no_output_needs_are_taken_out_with_their_weights(backend):
+def test_unneeded_nodes_are_removed_with_their_weights(backend):
     g = GraphBuilder("dead")
     x = g.input("x", ("batch", 3))
     g.node("MatMul", g.node("Relu", x), g.parameter("unused", (3, 100), W))
@@ -147,7 +147,7 @@ def test_nodes_that_no_output_needs_are_taken_out_with_their_weights(backend):
     done, _ = check_transform(transforms.make("dead-nodes"), network, backend)
     assert types(done.network) == ["MatMul"]
     assert done.network.parameter_count() == 6
-    assert done.changed[0] == "took out 2 of 3 nodes"
+    assert done.changed[0] == "removed 2 of 3 nodes"
     assert "unused" in done.changed[1]
 
 
@@ -180,7 +180,7 @@ def test_what_a_subgraph_reads_is_needed():
 
 
 @pytest.mark.parametrize("name", ["dead-nodes", "fold-batchnorm", "fold-constants"])
-def test_the_network_given_is_left_as_it_was(name, residual):
+def test_the_given_network_is_not_changed(name, residual):
     before = residual.model.SerializeToString(deterministic=True)
     transforms.make(name).apply(residual)
     assert residual.model.SerializeToString(deterministic=True) == before

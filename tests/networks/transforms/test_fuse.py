@@ -140,7 +140,7 @@ def test_a_product_of_matrices_and_a_bias_become_gemm(shape, backend):
     assert fused(build, backend, shape=("batch", 6))[0] == ["Gemm"]
 
 
-def test_a_product_of_more_axes_is_no_gemm(backend):
+def test_a_product_with_more_axes_does_not_become_gemm(backend):
     def build(g, x):
         return g.node("Add", g.node("MatMul", x, g.parameter("w", (6, 5), W)), g.parameter("b", (5,), W))
 
@@ -174,14 +174,14 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("name", NEARLY)
-def test_what_only_looks_like_a_pattern_is_left(name, backend):
+def test_near_matches_of_a_pattern_are_left_alone(name, backend):
     _, done = fused(NEARLY[name], backend, patterns=["gelu", "hard-swish", "layer-norm"])
     assert done.changed == ()
 
 
 @pytest.mark.parametrize("build", [lambda g, x: erf_gelu(g, x, 0), layer_norm, attention])
 def test_a_pattern_with_a_value_that_is_read_elsewhere_is_left(build, backend):
-    """Every value inside it in turn becomes an output: none may disappear."""
+    """Each value inside in turn becomes an output, which must not disappear."""
     g = GraphBuilder("read", opset=23)
     x = g.input("x", ("batch", 4, 6))
     y = build(g, x)
@@ -195,10 +195,10 @@ def test_a_pattern_with_a_value_that_is_read_elsewhere_is_left(build, backend):
         assert done.changed == ()
 
 
-def test_an_operator_of_a_later_opset_is_made_only_if_asked(backend):
+def test_an_operator_of_a_later_opset_is_used_only_on_request(backend):
     found, done = fused(attention, backend)
     assert "Softmax" in found
-    assert done.changed == ("left 1 x attention: Attention needs opset 23, and this is 21",)
+    assert done.changed == ("left 1 x attention: Attention needs opset 23, but the network has 21",)
     found, done = fused(attention, backend, opset=21, patterns=["attention"])
     g = GraphBuilder("raised")
     g.output(attention(g, g.input("x", ("batch", 4, 6))), "y")
@@ -212,7 +212,7 @@ def test_an_opset_cannot_be_lowered():
         transforms.make("fuse", opset=13).apply(zoo.mlp(3, 4, 2))
 
 
-def test_an_unknown_pattern_answers_with_the_nearest():
+def test_an_unknown_pattern_is_refused_with_similar_names():
     with pytest.raises(UnknownNameError, match="gelu"):
         transforms.make("fuse", patterns=["gelo"])
 
@@ -223,7 +223,7 @@ def test_all_patterns_of_a_network_are_fused_together(exported, backend):
     assert done.network.parameter_count() == exported.parameter_count()
 
 
-def test_constants_may_be_nodes_as_exporters_write_them(backend):
+def test_constants_may_be_nodes(backend):
     def build(g, x):
         half, one, root = (
             g.node("Constant", value_float=value) for value in (0.5, 1.0, float(np.float32(np.sqrt(0.5))))

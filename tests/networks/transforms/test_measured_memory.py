@@ -1,4 +1,4 @@
-"""What a plan promises is what the operating system measures."""
+"""The predicted peak is what the operating system measures."""
 
 import csv
 import subprocess
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[3] / "benchmarks" / "transforms.py"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc")
-def test_the_measured_peak_of_alexnet_stays_inside_the_limit(tmp_path):
+def test_the_measured_peak_of_alexnet_stays_within_the_limit(tmp_path):
     pytest.importorskip("torch")
     table = tmp_path / "points.csv"
     words = ["--case", "alexnet:8", "--points", "2", "--repeats", "1", "--out", str(table)]

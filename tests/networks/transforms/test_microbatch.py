@@ -20,11 +20,11 @@ def plan_of(network, batch, memory, **settings):
 def smallest(network, batch, **settings):
     with pytest.raises(UsageError) as caught:
         plan_of(network, batch, 1, **settings)
-    return int(re.search(r"met is (\d+) bytes", caught.value.found)[1])
+    return int(re.search(r"possible limit is (\d+) bytes", caught.value.found)[1])
 
 
 @pytest.mark.parametrize("text", ["2GiB", "2 gib", "2147483648", "2147483648B"])
-def test_a_memory_is_read_in_its_unit(text):
+def test_memory_is_parsed_with_its_unit(text):
     assert parse_bytes(text) == 1 << 31
 
 
@@ -33,36 +33,36 @@ def test_decimal_units_are_powers_of_ten():
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "1TB", "1 2"])
-def test_what_is_no_memory_is_refused(text):
+def test_invalid_memory_is_refused(text):
     with pytest.raises(UsageError, match="not a number of bytes"):
         parse_bytes(text)
 
 
 @pytest.mark.parametrize(("batch", "pieces"), [(7, 1), (7, 3), (8, 8), (64, 6)])
-def test_pieces_make_up_the_batch_and_differ_by_one_at_most(batch, pieces):
+def test_pieces_add_up_to_the_batch_and_differ_by_at_most_one(batch, pieces):
     sizes = sizes_of(batch, pieces)
     assert sum(sizes) == batch
     assert len(sizes) == pieces
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_what_fits_is_left_as_it_is(residual):
+def test_a_network_that_fits_is_not_split(residual):
     done = transforms.make("microbatch", memory="1GiB", batch=6).apply(residual)
     assert not done.details.splits
     assert done.changed == ()
     assert [each.op_type for each in done.network.nodes] == [each.op_type for each in residual.nodes]
 
 
-def test_the_predicted_peak_is_that_of_a_hand_count():
+def test_the_predicted_peak_matches_a_count_by_hand():
     network = zoo.mlp(10, 20, 5)
     plan = plan_of(network, 8, "1GiB", workspace="none")
     parameters, inputs = 4 * (10 * 20 + 20 + 20 * 5 + 5), 4 * 8 * 10
-    # The hidden layer before and after its activation are there together.
+    # The hidden layer before and after its activation are alive together.
     assert plan.memory == parameters + inputs + 2 * 4 * 8 * 20
 
 
 @pytest.mark.parametrize("share", [0.9, 0.7, 0.5, 0.3])
-def test_a_plan_stays_inside_its_limit_and_covers_every_node_once(share, residual):
+def test_a_plan_stays_within_its_limit_and_covers_every_node_once(share, residual):
     whole = plan_of(residual, 16, "1GiB").memory
     least = smallest(residual, 16)
     limit = int(least + share * (whole - least))
@@ -80,15 +80,15 @@ def test_less_memory_never_takes_less_time(residual):
     assert times == sorted(times)
 
 
-def test_a_limit_that_cannot_be_met_says_the_smallest_that_can(residual):
+def test_the_error_for_an_impossible_limit_states_the_smallest_possible(residual):
     least = smallest(residual, 16)
     assert plan_of(residual, 16, least).memory <= least
-    with pytest.raises(UsageError, match="the smallest that can be met"):
+    with pytest.raises(UsageError, match="the smallest possible limit"):
         plan_of(residual, 16, least - 1)
 
 
-def test_the_plan_is_the_fastest_there_is(residual):
-    """Against all ways to cut and split, tried one by one."""
+def test_the_plan_is_the_fastest_possible(residual):
+    """Compared with all ways to cut and split, tried one by one."""
     network = bind(residual, 4)
     profile = Profile(network, batch_axes(residual), 4, "none")
     nodes = len(profile.nodes)
@@ -137,7 +137,7 @@ def test_weights_are_shared_by_the_pieces(residual):
     assert done.parameters is None
 
 
-def test_a_batch_that_is_written_into_a_reshape_becomes_that_of_the_piece(backend):
+def test_a_batch_in_a_reshape_target_becomes_that_of_the_piece(backend):
     g = GraphBuilder("heads")
     x = g.input("x", ("batch", 4, 6))
     batch = g.node("Slice", g.node("Shape", x), g.constant([0]), g.constant([1]))
@@ -173,7 +173,7 @@ def test_a_transformer_of_the_zoo_is_split_and_stays_the_same(name, backend):
 
 
 def test_measured_times_decide_the_pieces(residual, backend):
-    """Where a call costs nothing many pieces are as good as few; where it costs a lot, few are taken."""
+    """If a call costs nothing, many pieces are as good as few; if it costs a lot, few are used."""
     limit = int(0.6 * plan_of(residual, 16, "1GiB").memory)
     names = [each.outputs[0] for each in residual.nodes]
     dear = TimeTable({name: {1: 1.0, 16: 1.0} for name in names})
@@ -204,7 +204,7 @@ def test_the_plan_is_printed_with_its_parts_and_sizes(residual):
     assert "predicted time +" in text
 
 
-def test_a_fixed_batch_is_refused_with_the_way_out(residual):
+def test_a_fixed_batch_is_refused_with_a_remedy(residual):
     fixed = transforms.make("batch", size=4).apply(residual).network
     with pytest.raises(UsageError, match="batch size is fixed"):
         plan_of(fixed, 4, "1GiB")
@@ -216,9 +216,9 @@ def test_convolutions_as_rows_take_more_than_convolutions_in_blocks(residual):
 
 
 @pytest.mark.parametrize("framework", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
-def test_pieces_are_the_whole_on_other_frameworks_too(framework, residual):
+def test_pieces_equal_the_whole_on_other_frameworks_too(framework, residual):
     pytest.importorskip(framework)
-    # One limit that takes few pieces: XLA compiles each of them, and twice for the gradients.
+    # A limit that needs few pieces: XLA compiles each of them, and twice for the gradients.
     limit = int(0.7 * plan_of(residual, 5, "1GiB").memory)
     transform = transforms.make("microbatch", memory=limit, batch=5)
     done, _ = check_transform(transform, residual, open_framework(framework))

@@ -16,7 +16,7 @@ def dtypes(network):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
-def test_inputs_and_outputs_stay_float32_and_the_error_is_told(dtype, residual, backend):
+def test_inputs_and_outputs_stay_float32_and_the_error_is_stated(dtype, residual, backend):
     done, report = check_transform(transforms.make("precision", dtype=dtype), residual, backend)
     onnx.checker.check_model(done.network.model)
     assert not done.exact
@@ -41,7 +41,7 @@ def test_given_values_are_rounded(residual):
     assert np.array_equal(done.parameters[name], values[name].astype(done.parameters[name].dtype))
 
 
-def test_operators_that_lose_much_stay_float32_unless_asked(backend):
+def test_sensitive_operators_stay_float32_by_default(backend):
     network = zoo.build("bert-tiny")
     kept = transforms.make("precision", dtype="float16").apply(network)
     assert any("Softmax" in each for each in kept.changed)
@@ -49,9 +49,9 @@ def test_operators_that_lose_much_stay_float32_unless_asked(backend):
     assert not any("Softmax" in each for each in everything.changed)
 
 
-def test_what_onnx_does_not_define_in_bfloat16_stays_float32(residual):
+def test_operators_not_defined_in_bfloat16_stay_float32(residual):
     done = transforms.make("precision", dtype="bfloat16").apply(residual)
-    assert any("stayed float32" in each and "Conv" in each for each in done.changed)
+    assert any("still in float32" in each and "Conv" in each for each in done.changed)
 
 
 def test_constants_beyond_the_range_of_float16_do_not_become_infinite(backend):
@@ -59,10 +59,10 @@ def test_constants_beyond_the_range_of_float16_do_not_become_infinite(backend):
     x = g.node("Add", g.input("x", ("batch", 3)), g.constant([0.0, -1e9, 0.0]))
     g.output(g.node("Softmax", x), "y")
     done, _ = check_transform(transforms.make("precision", dtype="float16"), g.build(), backend)
-    assert "1 stored values beyond the range" in done.changed[-1]
+    assert "clipped 1 stored values to the range" in done.changed[-1]
 
 
-def test_a_value_that_both_kinds_read_is_there_in_both(backend):
+def test_a_value_read_in_both_precisions_exists_in_both(backend):
     g = GraphBuilder("both")
     x = g.input("x", ("batch", 4))
     y = g.node("MatMul", x, g.parameter("w", (4, 4), W))
@@ -72,7 +72,7 @@ def test_a_value_that_both_kinds_read_is_there_in_both(backend):
     assert [each.op_type for each in done.network.nodes].count("Softmax") == 1
 
 
-def test_integers_stay_what_they_are(backend):
+def test_integers_are_not_changed(backend):
     done, _ = check_transform(
         transforms.make("precision", dtype="float16"), zoo.build("gpt2-tiny"), backend, sizes={"length": 5}
     )
@@ -90,7 +90,7 @@ def test_int8_weights_are_within_half_a_step():
 
 
 def test_int8_on_onnxruntime_is_that_of_the_reference(backend):
-    """With weights of 8 bits it is not, on a processor that saturates sums of two products."""
+    """With weights of 8 bits they differ on a processor that saturates sums of two products."""
     pytest.importorskip("onnxruntime")
     network = zoo.mlp(64, 128, 10)
     done = transforms.make("precision", dtype="int8").apply(network)
@@ -101,7 +101,7 @@ def test_int8_on_onnxruntime_is_that_of_the_reference(backend):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_weights_have_as_many_bits_as_asked():
+def test_weights_have_the_requested_number_of_bits():
     weight = np.linspace(-1, 1, 11, dtype=np.float32)[None]
     assert [int(np.abs(quantise_weight(weight, 0, bits)[0]).max()) for bits in (7, 8)] == [63, 127]
     with pytest.raises(UsageError, match="7 or 8"):
@@ -119,10 +119,10 @@ def test_int8_takes_a_quarter_of_the_weights(residual):
     types = [each.op_type for each in done.network.nodes]
     assert types.count("ConvInteger") == 3
     assert types.count("MatMulInteger") == 1
-    assert "3 Conv, 1 Gemm compute in int8, weights of 7 bits" in done.changed[0]
+    assert "3 Conv, 1 Gemm compute in int8, with weights of 7 bits" in done.changed[0]
 
 
-def test_a_product_of_two_computed_values_is_left_and_told(backend):
+def test_a_product_of_two_computed_values_is_left_with_the_reason(backend):
     g = GraphBuilder("scores")
     x = g.input("x", ("batch", 4, 4))
     g.output(g.node("MatMul", x, g.node("Transpose", x, perm=[0, 2, 1])), "y")
@@ -131,7 +131,7 @@ def test_a_product_of_two_computed_values_is_left_and_told(backend):
 
 
 @pytest.mark.parametrize("settings", [{"transB": 1}, {"alpha": 0.5, "beta": 2.0}, {"bias": False}])
-def test_a_gemm_of_any_settings_is_quantised(settings, backend):
+def test_a_gemm_with_any_settings_is_quantised(settings, backend):
     settings = dict(settings)
     bias = settings.pop("bias", True)
     g = GraphBuilder("gemm")
@@ -157,6 +157,6 @@ def test_training_mode_is_refused(residual):
         transforms.make("precision", dtype="float16").apply(residual.with_loss("mse").training())
 
 
-def test_an_unknown_precision_answers_with_the_nearest():
+def test_an_unknown_precision_is_refused_with_similar_names():
     with pytest.raises(UnknownNameError, match="float16"):
         transforms.make("precision", dtype="float61")

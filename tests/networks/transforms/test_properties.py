@@ -1,4 +1,4 @@
-"""Random small networks keep their outputs and gradients under every transform."""
+"""Small random networks keep their outputs and gradients under every transform."""
 
 import contextlib
 
@@ -80,7 +80,7 @@ def add_flat_layer(g, name, x, width):
 
 @QUICK
 @given(chains)
-def test_folding_fusing_and_dead_nodes_keep_what_is_computed(chain):
+def test_folding_fusing_and_dead_nodes_keep_the_results(chain):
     network = build(chain)
     for name in ("fold-constants", "fold-batchnorm", "dead-nodes", "fuse"):
         check_transform(transforms.make(name), network, BACKEND, batches=[1, 3])
@@ -88,7 +88,7 @@ def test_folding_fusing_and_dead_nodes_keep_what_is_computed(chain):
 
 @QUICK
 @given(chains, st.integers(1, 7), st.floats(0, 1))
-def test_micro_batches_keep_what_is_computed_and_the_limit(chain, batch, share):
+def test_micro_batches_keep_the_results_and_the_limit(chain, batch, share):
     network = build(chain)
     whole = Microbatch(memory="1GiB", batch=batch).plan(network).memory
     try:
@@ -115,7 +115,7 @@ def test_micro_batches_of_a_network_in_training_mode_keep_its_statistics(chain, 
 
 @QUICK
 @given(chains)
-def test_narrow_floats_stay_near(chain):
+def test_narrow_floats_stay_close(chain):
     network = build(chain)
     check_transform(transforms.make("precision", dtype="float16"), network, BACKEND, batches=[3])
 

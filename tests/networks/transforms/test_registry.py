@@ -6,22 +6,22 @@ from levelbench.networks import transforms
 NAMES = ["batch", "dead-nodes", "fold-batchnorm", "fold-constants", "fuse", "microbatch", "precision"]
 
 
-def test_all_transforms_are_there_by_name():
+def test_all_transforms_exist_by_name():
     assert transforms.names() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_says_what_it_does_and_what_it_takes(name):
+def test_each_has_a_summary_and_settings(name):
     assert transforms.summary(name)
     assert all(each.kind is each.KEYWORD_ONLY for each in transforms.settings(name).values())
 
 
-def test_an_unknown_name_answers_with_the_nearest():
+def test_an_unknown_name_is_refused_with_similar_names():
     with pytest.raises(UnknownNameError, match="fold-batchnorm"):
         transforms.make("fold-batchnorms")
 
 
-def test_an_unknown_setting_answers_with_the_nearest():
+def test_an_unknown_setting_is_refused_with_similar_names():
     with pytest.raises(UnknownNameError, match="memory"):
         transforms.make("microbatch", memroy="1GiB", batch=1)
 
@@ -31,13 +31,13 @@ def test_a_missing_setting_is_named():
         transforms.make("microbatch", batch=1)
 
 
-def test_several_are_read_from_one_word():
+def test_several_are_parsed_from_one_word():
     found = transforms.parse("fold-constants,precision:bfloat16", batch=3)
     assert [each.name for each in found] == ["fold-constants", "precision"]
 
 
 @pytest.mark.parametrize("text", ["", "fuse,", "fuse:gelu", "precision:", "precision:float7", "nothing"])
-def test_what_cannot_be_read_is_refused(text):
+def test_invalid_text_is_refused(text):
     with pytest.raises(UsageError):
         transforms.parse(text)
 
@@ -47,11 +47,11 @@ def test_a_setting_that_none_of_them_has_is_refused():
         transforms.parse("fuse", memory="1GiB")
 
 
-def test_a_setting_that_is_not_given_is_no_setting():
+def test_a_setting_of_none_counts_as_not_given():
     assert len(transforms.parse("fuse", memory=None, batch=None)) == 1
 
 
-def test_one_works_on_the_result_of_the_other(residual, backend):
+def test_each_works_on_the_result_of_the_previous(residual, backend):
     chain = transforms.parse("fold-constants,fold-batchnorm,dead-nodes,microbatch", batch=5, memory=100_000)
     values = transforms.random_parameters(residual)
     steps = transforms.apply_all([*chain[:3]], residual, values)
@@ -77,6 +77,6 @@ def test_settings_may_come_as_words(residual):
 @pytest.mark.parametrize(
     "settings", [{"name": "fuse", "opset": "new"}, {"name": "microbatch", "memory": "1GiB", "batch": "-1"}]
 )
-def test_a_word_that_is_no_number_is_refused(settings):
+def test_a_word_that_is_not_a_number_is_refused(settings):
     with pytest.raises(UsageError, match="not a whole number"):
         transforms.make(**settings)

@@ -1,4 +1,4 @@
-"""The zoo's networks, made once, for they are only looked at."""
+"""The zoo's networks, built once, because tests do not change them."""
 
 from functools import cache
 
@@ -7,5 +7,5 @@ from levelbench.networks import zoo
 
 @cache
 def built(name):
-    """The network as the zoo has it; made once, for it is only looked at."""
+    """The network of the zoo, built once, because tests do not change it."""
     return zoo.build(name)

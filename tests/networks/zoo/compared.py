@@ -1,4 +1,4 @@
-"""Parameters to compare networks on, and how near is equal."""
+"""Parameters with which to compare networks, and the tolerance of equality."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from levelbench.operators.frameworks import open_framework
 
 
 def shaken(network, scale=0.2, *, least=0.1, dtype=None):
-    """Parameters away from where training starts, where biases of zero and scales of one would hide a mistake.
+    """Parameters other than the initial ones, whose zero biases and unit scales would hide mistakes.
 
     Running variances are ``least`` or more; without a ``dtype`` each parameter keeps its own.
     """
@@ -19,7 +19,7 @@ def shaken(network, scale=0.2, *, least=0.1, dtype=None):
 
 
 def run(network, parameters, *inputs):
-    """What the reference computes."""
+    """The outputs of the reference."""
     return open_framework("numpy").executor(network, parameters).infer(*inputs)
 
 

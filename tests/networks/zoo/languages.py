@@ -1,4 +1,4 @@
-"""Networks of language, so small that a test compares them in no time."""
+"""Language networks that are small enough to compare quickly."""
 
 from levelbench.networks import zoo
 

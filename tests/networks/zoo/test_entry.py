@@ -22,7 +22,7 @@ def test_an_option_changes_the_network():
         ("resnet20", {"classes": -3}, DefinitionError, "-3"),
     ],
 )
-def test_what_cannot_be_built_is_refused_with_the_reason(name, options, error, says):
+def test_invalid_options_are_refused_with_the_reason(name, options, error, says):
     with pytest.raises(error, match=says):
         zoo.build(name, **options)
 
@@ -36,7 +36,7 @@ def outcome(name, options):
 
 @pytest.mark.parametrize("name", ["lenet5", "gpt2-tiny", "vit-tiny", "deepspeech2-tiny", "lstm-lm-small"])
 @pytest.mark.parametrize("value", [0, -1, 10**9])
-def test_whatever_whole_number_an_option_has_it_is_a_network_or_a_clear_error(name, value):
+def test_any_integer_option_gives_a_network_or_a_clear_error(name, value):
     for option, parameter in inspect.signature(zoo.entry(name).build).parameters.items():
         if type(parameter.default) is int and (value < 1000 or option in ("classes", "vocabulary")):
             assert isinstance(outcome(name, {option: value}), Network | LevelbenchError)

@@ -1,4 +1,4 @@
-"""Networks made for the time to an accuracy: their fixed first kernels, and that these stay as they are."""
+"""Networks designed for time to accuracy: their first kernels, which are fixed."""
 
 import numpy as np
 import pytest
@@ -35,19 +35,19 @@ def test_the_lowest_frequencies_come_first_each_with_both_signs():
 
 
 @pytest.mark.parametrize("count", [0, 5, 20])
-def test_as_many_kernels_as_there_are_not_are_refused(count):
+def test_an_impossible_number_of_kernels_is_refused(count):
     with pytest.raises(DefinitionError, match="9 cosines, each with two signs"):
         cosine_kernels(count)
 
 
-def test_fixed_kernels_of_another_shape_are_refused():
+def test_fixed_kernels_of_the_wrong_shape_are_refused():
     g = ImageBuilder("one")
-    with pytest.raises(DefinitionError, match=r"fixed kernels of shape \(4, 1, 3, 3\), where \(4, 3, 3, 3\)"):
+    with pytest.raises(DefinitionError, match=r"fixed kernels have shape \(4, 1, 3, 3\), expected \(4, 3, 3, 3\)"):
         g.conv(g.image(3, 8), 4, 3, name="first", fixed=cosine_kernels(4))
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
-def test_what_is_fixed_is_no_parameter_and_stays_while_the_rest_is_trained(framework):
+def test_fixed_kernels_are_not_parameters_and_stay_while_the_rest_is_trained(framework):
     backend = open_framework(framework)
     network = quick(size=8, widths=(4, 8), residuals=(0, 1), cosines=True)
     learned = quick(size=8, widths=(4, 8), residuals=(0, 1))
@@ -67,14 +67,14 @@ def test_what_is_fixed_is_no_parameter_and_stays_while_the_rest_is_trained(frame
     trained = {name: backend.host(each) for name, each in {**executor.parameters, **executor.buffers}.items()}
     untrained = network.initialise(0)
     assert all(np.any(trained[name] != untrained[name]) for name in gradients)
-    # The same function with the cosines as its parameter: nothing else computed these outputs.
+    # The same function with the cosines as a parameter gives these outputs.
     given = {**trained, "layer0.conv.weight": cosine_kernels(4)}
     (wanted,) = backend.executor(learned, given, trains=False).infer(images)
     (found,) = executor.infer(images)
     np.testing.assert_allclose(backend.host(found), backend.host(wanted), rtol=1e-4, atol=1e-5)
 
 
-def test_each_width_has_a_branch_of_as_many_convolutions_as_asked_for():
+def test_each_width_has_a_branch_with_the_requested_number_of_convolutions():
     made = quick(widths=(4, 8, 16), residuals=(0, 1, 2))
     kernels = [(each.name, each.shape[0]) for each in made.parameters if each.name.endswith("conv.weight")]
     assert [channels for name, channels in kernels if "residual" in name] == [8, 16, 16]
@@ -86,7 +86,7 @@ def test_residuals_that_are_not_one_for_each_width_are_refused():
         quick(widths=(4, 8, 16), residuals=(0, 1))
 
 
-def test_the_gain_is_that_of_every_kernel_and_of_nothing_else():
+def test_the_gain_applies_to_every_kernel_and_nothing_else():
     plain, small = (quick(widths=(4, 8), residuals=(0, 1), gain=gain).initialise(3) for gain in (1.0, 0.25))
     for name, wanted in plain.items():
         np.testing.assert_allclose(small[name], wanted * (0.25 if "conv" in name else 1), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""What networks of language see: padding counts for nothing, and a later token for no earlier output."""
+"""What language networks depend on: padding is ignored, and later tokens do not change earlier outputs."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_padding_changes_nothing_for_the_tokens_of_bert():
     np.testing.assert_allclose(pooled, short_pooled, rtol=1e-4, atol=1e-5)
 
 
-def test_bert_looks_both_ways():
+def test_bert_attends_in_both_directions():
     network = small_bert()
     executor = open_framework("numpy").executor(network, shaken(network))
     ids, types, mask = network.make_inputs(1, sizes={"length": 9}).values()
@@ -52,7 +52,7 @@ def test_bert_looks_both_ways():
     assert np.abs(after - before)[:, 0].max() > 1e-3
 
 
-def test_gpt2s_residual_layers_start_smaller_by_the_root_of_their_number():
+def test_gpt2s_residual_layers_start_divided_by_the_root_of_their_number():
     weights = zoo.build("gpt2-tiny", width=256, layers=2).initialise(0)
     assert weights["block0.attention.input.weight"].std() == pytest.approx(0.02, rel=0.02)
     assert weights["block0.attention.output.weight"].std() == pytest.approx(0.02 / math.sqrt(4), rel=0.02)

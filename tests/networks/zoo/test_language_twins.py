@@ -1,4 +1,4 @@
-"""Networks of language equal independent implementations in PyTorch, layer by layer and gradient by gradient."""
+"""Language networks equal independent implementations in PyTorch, in outputs and gradients."""
 
 import math
 
@@ -40,7 +40,7 @@ def assert_twins(network, twin, *, sizes, batch=3):
         wanted = F.cross_entropy(theirs[0].flatten(0, -2), torch.tensor(labels).flatten())
     assert float(found) == pytest.approx(wanted.item(), rel=1e-4)
     wanted.backward()
-    # The gradient of the bias of an attention's keys is zero but for rounding: a softmax does not see it.
+    # The gradient of the bias of an attention's keys is zero up to rounding, because softmax cancels it.
     floor = 1e-6 * max(float(leaf.grad.abs().max()) for leaf in leaves.values() if leaf.grad is not None)
     for name, leaf in leaves.items():
         if leaf.grad is not None:
@@ -50,7 +50,7 @@ def assert_twins(network, twin, *, sizes, batch=3):
 
 
 def reordered(weight, order):
-    """The gates of an ONNX weight, along its first axis, in another order."""
+    """The gates of an ONNX weight, along its first axis, reordered."""
     gates = weight.chunk(len(order))
     return torch.cat([gates[at] for at in order])
 
@@ -162,7 +162,7 @@ def test_gpt2_equals_a_twin_with_pytorchs_causal_attention():
 
 
 def transformer_twin(p, inputs, width=16, heads=2):
-    """PyTorch's own encoder and decoder layers; its positions are computed by the paper's formula, place by place."""
+    """PyTorch's own encoder and decoder layers; positions are computed element by element with the paper's formula."""
     places = torch.tensor(
         [
             [(math.cos if k % 2 else math.sin)(at / 10000 ** ((k - k % 2) / width)) for k in range(width)]

@@ -1,4 +1,4 @@
-"""Networks beyond vision classification have the sizes and the weights that were published."""
+"""Networks other than vision classifiers have the published sizes and weights."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ from levelbench.errors import DefinitionError
 from levelbench.networks import zoo
 from levelbench.networks.cost import network_cost
 
-# Of BiDAF the paper rounds its count; ours is tested with the networks that read.
+# BiDAF's paper rounds its count; ours is tested in test_text_networks.py.
 NAMES = [name for name in zoo.names() if zoo.entry(name).kind != "vision" and name != "bidaf"]
-# Counted by hand from the papers' sizes, where nobody published an exact one.
+# Counted by hand from the papers' sizes, if no exact count was published.
 COUNTS = {
     "lstm-lm-small": 2 * 10000 * 200 + 10000 + 2 * 4 * (200 * 400 + 200),
     "lstm-lm-medium": 2 * 10000 * 650 + 10000 + 2 * 4 * (650 * 1300 + 650),
@@ -58,7 +58,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_count_of_parameters_is_the_published_one_or_the_entry_says_by_how_much_not(name):
+def test_the_parameter_count_is_the_published_one_or_the_entry_states_the_difference(name):
     published, count = zoo.entry(name).published, zoo.build(name).parameter_count()
     assert published.source
     if count != published.parameters:
@@ -67,7 +67,7 @@ def test_the_count_of_parameters_is_the_published_one_or_the_entry_says_by_how_m
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_count_that_nobody_published_to_the_scalar_is_that_of_the_papers_sizes(name):
+def test_a_count_that_was_not_published_exactly_follows_from_the_papers_sizes(name):
     assert zoo.build(name).parameter_count() == COUNTS[name]
 
 
@@ -83,7 +83,7 @@ def test_bert_with_a_head_has_the_published_count(options, count):
     assert zoo.build("bert-base", **options).parameter_count() == count
 
 
-# Of one sample of the usual sizes: 35 tokens, 128 tokens, a frame.
+# For one sample of the usual sizes: 35 tokens, 128 tokens, a frame.
 MULTIPLY_ADDS = {
     "lstm-lm-medium": 35 * (2 * 4 * 650 * 1300 + 650 * 10000),
     "gpt2-small": 128 * (12 * 12 * 768**2 + 768 * 50257) + 12 * 2 * 128**2 * 768,
@@ -95,7 +95,7 @@ MULTIPLY_ADDS = {
 
 
 @pytest.mark.parametrize("name", MULTIPLY_ADDS)
-def test_multiply_adds_are_those_of_the_papers_sizes(name):
+def test_multiply_adds_follow_from_the_papers_sizes(name):
     assert network_cost(zoo.build(name)).multiply_adds == MULTIPLY_ADDS[name]
 
 
@@ -128,14 +128,14 @@ def test_the_page_of_coverage_names_entries_that_exist():
         ("alphago-zero-tiny", "block1.first.conv.weight", (2 / (16 * 9)) ** 0.5),
     ],
 )
-def test_weights_are_drawn_as_the_paper_or_its_code_says(name, parameter, std):
+def test_weights_are_drawn_as_in_the_paper_or_its_code(name, parameter, std):
     (found,) = (each for each in zoo.build(name).parameters if each.name == parameter)
     weights = found.initialise(0)
     assert weights.std() == pytest.approx(std, rel=0.05)
     assert abs(weights.mean()) < 4 * std / weights.size**0.5
 
 
-def test_a_head_that_bert_has_not_is_an_error_that_names_those_it_has():
+def test_an_unknown_head_of_bert_is_refused_with_the_known_ones():
     with pytest.raises(DefinitionError, match="masked-lm"):
         zoo.build("bert-tiny", head="translation")
 

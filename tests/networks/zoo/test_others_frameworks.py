@@ -1,4 +1,4 @@
-"""Networks beyond vision classification are computed and differentiated by every framework as by the reference."""
+"""Networks other than vision classifiers give the same outputs and gradients in every framework."""
 
 import numpy as np
 import pytest
@@ -29,10 +29,10 @@ SMALL = {
 }
 SIZES = {"length": 7, "source": 6, "target": 5, "frames": 52, "steps": 11, "sentences": 9, "tokens": 3}
 TRAINED = ("bert-tiny", "deepspeech2-tiny", "gpt2-tiny", "lstm-lm-small", "memnet")
-"""Those whose gradients are compared, and with them what they compute."""
+"""Networks whose gradients are compared, and thereby their outputs."""
 
 
-# XLA takes long to compile: it computes only what it is not asked the gradients of.
+# XLA takes long to compile, so outputs are computed only for networks whose gradients are not.
 @pytest.mark.parametrize(
     ("framework", "name"),
     [

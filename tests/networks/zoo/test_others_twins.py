@@ -1,4 +1,4 @@
-"""Networks beyond vision classification equal twins in PyTorch, in outputs and in gradients."""
+"""Networks other than vision classifiers equal twins in PyTorch, in outputs and gradients."""
 
 import numpy as np
 import pytest
@@ -105,7 +105,7 @@ def test_deep_speech_in_training_equals_the_twin_and_moves_its_means_as_pytorch_
     trained = network.with_loss("mse").training()
     executor = assert_twins(network, deepspeech_twin, trained, loss, sizes=SPEECH)
     assert set(executor.buffers) == set(statistics)
-    # Not the variances: ONNX keeps that of the batch, PyTorch an estimate that is larger by n / (n - 1).
+    # Not the variances: ONNX keeps that of the batch, PyTorch an estimate that is n / (n - 1) times as large.
     for name, value in statistics.items():
         if name.endswith("mean"):
             assert_close(executor.buffers[name], value, 1e-4)
@@ -250,7 +250,7 @@ def test_the_memory_network_equals_its_twin():
     assert_twins(network, twin, sizes={"sentences": 5})
 
 
-def test_padding_of_a_sentence_counts_for_nothing_in_the_memory_network():
+def test_padding_is_ignored_by_the_memory_network():
     network = zoo.build("memnet")
     story, question = network.make_inputs(2).values()
     story[:, :, 6:] = 0

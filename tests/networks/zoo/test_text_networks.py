@@ -1,4 +1,4 @@
-"""Networks that read text, against independent implementations, and what padding may not change."""
+"""Networks that read text, compared with independent implementations, and what padding must not change."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def texts(seed=0):
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_what_stands_in_the_padding_does_not_matter(backend, reader):
+def test_the_contents_of_padding_do_not_matter(backend, reader):
     given = texts()
     other = {name: each.copy() for name, each in given.items()}
     for name in ("context", "question"):
@@ -54,7 +54,7 @@ def test_what_stands_in_the_padding_does_not_matter(backend, reader):
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_an_answer_in_the_padding_is_out_of_reach(backend, reader):
+def test_padding_is_never_the_answer(backend, reader):
     for logits in inferred(backend, READERS[reader], texts()):
         assert logits.shape == (2, 9)
         assert logits[1, 6:].max() < logits[1, :6].min() - 1000
@@ -70,7 +70,7 @@ def test_question_and_characters_change_the_answer(backend, reader):
 
 
 def test_bidaf_equals_a_twin_in_pytorch(backend):
-    """Seo et al. 2017, section 2, written down from the paper: no line of it is shared with ours."""
+    """Seo et al. 2017, section 2, written from the paper without sharing code with ours."""
     network = READERS["bidaf"]
     drawn = network.initialise(1)
     given = {name: torch.from_numpy(each) for name, each in texts(1).items()}
@@ -135,7 +135,7 @@ def test_a_bag_is_the_mean_of_its_words(backend):
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_loss_of_tokens_leaves_padding_out(backend):
+def test_the_loss_of_tokens_ignores_padding(backend):
     network = with_token_loss(build("gpt2-tiny", layers=1, width=8, vocabulary=11, dropout_ratio=0.0))
     ids = np.random.default_rng(0).integers(0, 11, (2, 6))
     labels = np.array([[3, 4, 5, 0, 0, 0], [1, 2, 3, 4, 5, 0]])
@@ -165,5 +165,5 @@ def test_a_second_loss_and_an_output_without_a_sequence_are_errors():
     network = with_token_loss(build("gpt2-tiny", layers=1, width=8, vocabulary=11))
     with pytest.raises(DefinitionError, match="it has one"):
         with_token_loss(network)
-    with pytest.raises(DefinitionError, match="Give 3 axes"):
+    with pytest.raises(DefinitionError, match="Give it 3 axes"):
         with_token_loss(word_bag(words=12))

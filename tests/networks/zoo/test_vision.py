@@ -1,4 +1,4 @@
-"""Vision networks have the published sizes and weights, and the page of the zoo says so."""
+"""Vision networks have the published sizes and weights, and the page of the zoo lists them."""
 
 import inspect
 import itertools
@@ -22,7 +22,7 @@ def cost_of(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_count_of_parameters_is_the_published_one_or_the_entry_says_which_and_why(name):
+def test_the_parameter_count_is_the_published_one_or_the_entry_explains_the_difference(name):
     published, count = zoo.entry(name).published, built(name).parameter_count()
     assert published.source
     if count != published.parameters:
@@ -30,19 +30,19 @@ def test_the_count_of_parameters_is_the_published_one_or_the_entry_says_which_an
 
 
 def as_printed(count, published):
-    """``count`` with as many digits as the published figure has."""
+    """``count`` with as many digits as the published figure."""
     digits = len(f"{published:g}".split("e")[0].replace(".", "").rstrip("0"))
     return float(f"{count:.{digits - 1}e}")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if zoo.entry(name).published.multiply_adds])
-def test_multiply_adds_are_the_published_ones_as_printed_or_the_entry_says_which_and_why(name):
+def test_multiply_adds_are_the_published_ones_or_the_entry_explains_the_difference(name):
     published, count = zoo.entry(name).published, cost_of(name).multiply_adds
     if as_printed(count, published.multiply_adds) != published.multiply_adds:
         assert f"{count / 1e9:.3f} G" in published.note
 
 
-# By the papers' figures, where nobody published multiply-adds, or a count.
+# From the papers' figures, if no multiply-adds or counts were published.
 MULTIPLY_ADDS = {
     "lenet5": 28**2 * 6 * 25 + 10**2 * 60 * 25 + 400 * 120 + 120 * 84 + 840,
     "lenet5-dense": 28**2 * 6 * 25 + 10**2 * 16 * 150 + 400 * 120 + 120 * 84 + 840,
@@ -57,7 +57,7 @@ MULTIPLY_ADDS = {
 
 
 @pytest.mark.parametrize("name", MULTIPLY_ADDS)
-def test_multiply_adds_are_those_of_the_papers_sizes(name):
+def test_multiply_adds_follow_from_the_papers_sizes(name):
     assert cost_of(name).multiply_adds == MULTIPLY_ADDS[name]
 
 
@@ -79,7 +79,7 @@ def test_the_detector_has_the_papers_default_boxes():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_network_bears_its_name_and_holds_no_weights(name):
+def test_a_network_has_its_name_and_no_stored_weights(name):
     network = built(name)
     assert network.name == name
     assert network.model.ByteSize() < 2**20
@@ -114,20 +114,20 @@ def test_the_number_of_classes_is_an_option(name):
         ("vit-tiny", "layer3.mlp1.weight", 0.02),
     ],
 )
-def test_weights_are_drawn_as_the_paper_or_its_code_says(name, parameter, std):
+def test_weights_are_drawn_as_in_the_paper_or_its_code(name, parameter, std):
     (found,) = (each for each in built(name).parameters if each.name == parameter)
     weights = found.initialise(0)
     assert weights.std() == pytest.approx(std, rel=0.05)
     assert abs(weights.mean()) < 4 * std / weights.size**0.5
 
 
-def test_alexnets_biases_are_one_where_the_paper_says():
+def test_alexnets_biases_are_one_where_the_paper_says_so():
     values = zoo.build("alexnet", width=3)
     ones = {each.name for each in values.parameters if each.name.endswith("bias") and each.draw.scale == 1}
     assert ones == {f"{layer}.bias" for layer in ("conv2", "conv4", "conv5", "fc6", "fc7")}
 
 
-def test_the_page_of_the_zoo_is_what_the_code_prints():
+def test_the_page_of_the_zoo_matches_the_code():
     found = (Path(zoo.__file__).parents[4] / "docs" / "zoo.md").read_text()
     assert re.findall(r"^\| `([^`]+)`", found, re.MULTILINE) != []
     assert found == page()

@@ -1,4 +1,4 @@
-"""Vision networks of residual or dense blocks equal independent implementations in PyTorch, in float64."""
+"""Vision networks with residual or dense blocks equal independent implementations in PyTorch, in float64."""
 
 import pytest
 from tests.networks.zoo.vision_twins import assert_twins
@@ -24,7 +24,7 @@ def residual(t, x, name, stride, bottleneck, strided):
 
 
 @pytest.mark.parametrize(("name", "strided"), [("resnet18", 1), ("resnet50", 2), ("resnet50-v1", 1)])
-def test_a_resnet_equals_its_twin_with_the_strides_where_its_version_has_them(name, strided):
+def test_a_resnet_equals_its_twin_with_the_strides_of_its_version(name, strided):
     depth = int(name[6:8])
 
     def forward(t, x):
@@ -109,7 +109,7 @@ def test_a_densenet_equals_its_twin():
 
 
 def test_mobilenetv2_equals_its_twin():
-    # Of each block by the paper's table 2: expansion, channels in, channels out, stride.
+    # Each block by the paper's table 2: expansion, channels in, channels out, stride.
     rows = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
     def forward(t, x):

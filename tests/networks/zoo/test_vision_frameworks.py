@@ -1,4 +1,4 @@
-"""Vision networks are computed and differentiated by every framework as by the reference."""
+"""Vision networks give the same outputs and gradients in every framework."""
 
 import inspect
 
@@ -25,12 +25,12 @@ SMALL = {
     "unet-tiny": {},
     "vit-tiny": {"layers": 2, "width": 12, "heads": 3, "size": 48},
 }
-# XLA takes long for these, and others have the same operators.
-# Rounding to float32 alone moves their gradients by more: normalisations by few values, and ReLUs at zero turn over.
+# XLA takes long for these, and other networks have the same operators.
+# Rounding to float32 alone moves their gradients more: normalisations over few values, and ReLUs that switch at zero.
 IN_FLOAT64 = {"inceptionv1", "mobilenetv2", "preresnet18", "resnet18", "resnet50", "squeezenet"}
 SLOW_TO_COMPILE = {"inceptionv1", "preresnet18", "resnet18", "resnet20", "resnet50", "squeezenet"}
 TRAINED_ON_JAX = ("lenet5", "vit-tiny", "wideresnet28-10")
-"""Those whose gradients are compared on JAX, and with them what they compute."""
+"""Networks whose gradients are compared on JAX, and thereby their outputs."""
 
 
 def small(name):

@@ -17,7 +17,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def layers_of(model, shapes):
-    """Convolutions, matrices and max poolings of a model, in order, without what a border adds to a pooling."""
+    """Convolutions, linear layers and max poolings of a model, in order, without the padding of poolings."""
     found = []
     for node in model.graph.node:
         given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
@@ -32,7 +32,7 @@ def layers_of(model, shapes):
 
 
 def light(name):
-    """A model of the ONNX model zoo, without its weights: converted from Caffe's and others' own files."""
+    """A model of the ONNX model zoo without its weights, converted from files of Caffe and others."""
     model = onnx.load(LIGHT / f"light_{name}.onnx")
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     shapes = {
@@ -51,7 +51,7 @@ def ours(name):
 @pytest.mark.parametrize(
     ("theirs", "name"), [("bvlc_alexnet", "alexnet"), ("vgg19", "vgg19"), ("inception_v1", "inceptionv1")]
 )
-def test_the_layers_are_those_of_a_model_that_others_made(theirs, name):
+def test_the_layers_are_those_of_an_independent_model(theirs, name):
     assert Counter(ours(name)) == Counter(light(theirs))
 
 
@@ -60,13 +60,13 @@ def test_the_layers_of_a_chain_are_in_the_same_order():
     assert ours("alexnet") == light("bvlc_alexnet")
 
 
-def test_the_layers_of_densenet_are_those_of_a_model_that_others_made_but_for_the_form_of_the_last():
+def test_the_layers_of_densenet_are_those_of_an_independent_model_except_the_form_of_the_last():
     here, there = Counter(ours("densenet121")), Counter(light("densenet121"))
     assert here - there == Counter([("Gemm", (1000, 1024))])
     assert there - here == Counter([("Conv", (1000, 1024, 1, 1), (1, 1), (0, 0, 0, 0), 1)])
 
 
-def test_the_versions_of_resnet_are_told_apart():
+def test_the_versions_of_resnet_differ():
     there = Counter(light("resnet50"))
     assert Counter(ours("resnet50")) == there
     first = Counter(ours("resnet50-v1"))
@@ -97,7 +97,7 @@ def test_a_size_that_does_not_fit_names_the_layer():
         zoo.build("alexnet", size=20)
 
 
-def test_a_depth_that_there_is_not_is_an_error():
+def test_an_impossible_depth_is_an_error():
     with pytest.raises(DefinitionError, match="6n"):
         cifar_resnet(21)
     with pytest.raises(DefinitionError, match="6n"):
@@ -105,10 +105,10 @@ def test_a_depth_that_there_is_not_is_an_error():
 
 
 @pytest.mark.parametrize("join", ["add", "concat"])
-def test_images_that_do_not_fit_are_not_joined(join):
+def test_images_of_different_sizes_are_not_joined(join):
     g = ImageBuilder("wrong")
     x = g.image(3, 8)
-    with pytest.raises(DefinitionError, match="samples are of shapes"):
+    with pytest.raises(DefinitionError, match="samples have shapes"):
         getattr(g, join)(x, g.max_pool(x, 2, 2))
 
 

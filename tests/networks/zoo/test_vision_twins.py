@@ -21,9 +21,9 @@ TABLE = (
 )
 
 
-def test_lenet5_connects_its_maps_by_the_papers_table():
+def test_lenet5_connects_its_maps_as_in_the_papers_table():
     seen = [[at for at, row in enumerate(TABLE) if row[column] == "X"] for column in range(16)]
-    # A map's weights begin with the first of its neighbours, which is not the lowest where they wrap around.
+    # A map's weights begin with the first of its neighbours, which is not the lowest if they wrap around.
     first = [*range(6), *range(6), *range(3), 0]
     seen = [sorted(maps, key=lambda at, start=start: (at - start) % 6) for maps, start in zip(seen, first, strict=True)]
     assert [maps[0] for maps in seen] == first
@@ -132,7 +132,7 @@ def test_the_unet_equals_its_twin_and_crops_in_the_middle():
 
 
 def encoder_layer(p, name, width, heads):
-    """PyTorch's own layer with our weights: queries, keys and values are one matrix there."""
+    """PyTorch's own layer with our weights; it has queries, keys and values in one matrix."""
     module = torch.nn.TransformerEncoderLayer(
         width, heads, 4 * width, 0.0, "gelu", 1e-6, batch_first=True, norm_first=True, dtype=torch.float64
     )

@@ -1,4 +1,4 @@
-"""A twin in PyTorch of a network for images, on the network's own parameters, and how it is compared in float64."""
+"""PyTorch twins of image networks, with the network's own parameters, and their comparison in float64."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 
-# Attributes and constants of a network are float32: an epsilon of 1e-5 is one of 9.9999997e-6.
+# Attributes and constants of a network are float32: an epsilon of 1e-5 is 9.9999997e-6.
 RELATIVE = 1e-6
 
 
@@ -58,7 +58,7 @@ def assert_twins(network, forward, *, batch=3):
     assert float(loss) == pytest.approx(wanted.item(), rel=RELATIVE)
     wanted.backward()
     leaves = {name: leaf for name, leaf in twin.p.items() if leaf.requires_grad}
-    # The gradient of what a normalisation of the batch follows can be zero but for rounding.
+    # The gradient of values before a batch normalisation can be zero up to rounding.
     floor = 1e-12 * max(float(leaf.grad.abs().max()) for leaf in leaves.values())
     assert set(gradients) == set(leaves)
     for name, leaf in leaves.items():

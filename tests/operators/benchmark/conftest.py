@@ -1,4 +1,4 @@
-"""A framework of the tests' own on NumPy arrays, which can be told to fail in the ways that frameworks do."""
+"""A framework for tests on NumPy arrays, which can be made to fail in the ways that frameworks do."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ class FakeOperator(Operator):
 
 
 class FakeBackend(OperatorBackend):
-    """``change`` is applied to every result; ``takes_s`` makes a call take so long on a clock of its own."""
+    """``change`` is applied to every result; ``takes_s`` is the time of a call on the framework's own clock."""
 
     def __init__(self, change=lambda array: array, raises=None, refuses=False, takes_s=None):
         self.change, self.raises, self.refuses, self.takes_s = change, raises, refuses, takes_s

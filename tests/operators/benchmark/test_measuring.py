@@ -1,11 +1,11 @@
-"""One problem on one framework: measured, wrong, skipped, refused or failed, and always said."""
+"""One problem on one framework: measured, wrong, skipped, refused or failed, and always reported."""
 
 import numpy as np
 import pytest
 
 from levelbench.errors import MissingError
 from levelbench.measure.caches import Flusher
-from levelbench.operators.benchmark import TrialSettings, measure_problem
+from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
 from levelbench.operators.suites.single import parse_problem
 
 QUICK = {"budget_s": 0.02, "memory_bytes": 2**34}
@@ -15,9 +15,9 @@ def measured(backend, problem, reference, **limits):
     return measure_problem(backend, problem, 0, 0, TrialSettings(**{**QUICK, **limits}), reference)
 
 
-def test_a_right_result_is_measured_with_its_cost_and_errors(fake, gemm, reference):
+def test_a_correct_result_is_measured_with_its_cost_and_errors(fake, gemm, reference):
     backend = fake()
-    case, times_s = measured(backend, gemm, reference)
+    case, times_s = measured(backend, gemm, reference, budget_s=0.3)
     assert (case.status, case.reason) == ("measured", "")
     assert case.flops == 2 * 16 * 24 * 8
     assert case.bytes == 4 * (16 * 24 + 24 * 8 + 16 * 8)
@@ -51,7 +51,7 @@ def unwritten_border(array):
     ids=["sign", "scale", "half precision", "reversed", "a row short", "unwritten border"],
 )
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_wrong_result_is_said_to_be_wrong(fake, gemm, reference, fault, direction):
+def test_a_wrong_result_is_reported_as_wrong(fake, gemm, reference, fault, direction):
     case, _ = measured(fake(change=fault), gemm, reference, direction=direction)
     assert case.status == "wrong"
     assert case.reason
@@ -70,13 +70,13 @@ def test_a_refusal_is_unsupported_with_its_reason(fake, gemm, reference):
     assert (case.status, case.reason, times_s) == ("unsupported", "this test refuses it", [])
 
 
-def test_what_a_framework_raises_fails_its_problem_alone(fake, gemm, reference):
+def test_an_exception_of_a_framework_fails_only_its_problem(fake, gemm, reference):
     case, _ = measured(fake(raises=RuntimeError("no kernel image")), gemm, reference)
     assert case.status == "failed"
     assert "no kernel image" in case.reason
 
 
-def test_a_problem_beyond_the_memory_is_not_even_made(fake, gemm, reference):
+def test_a_problem_too_large_for_memory_is_not_created(fake, gemm, reference):
     backend = fake()
     case, _ = measured(backend, gemm, reference, memory_bytes=1000)
     assert case.status == "skipped"
@@ -89,7 +89,7 @@ def test_running_out_of_memory_is_a_skip(fake, gemm, reference):
     assert (case.status, case.reason) == ("skipped", "it ran out of memory")
 
 
-def test_what_would_take_far_too_long_at_the_frameworks_pace_is_not_even_tried(fake, gemm, reference):
+def test_a_problem_far_too_slow_at_the_frameworks_pace_is_not_tried(fake, gemm, reference):
     backend = fake()
     case, _ = measured(backend, gemm, reference, pace_flop_s=1e3)
     assert case.status == "skipped"
@@ -105,14 +105,14 @@ def test_a_call_longer_than_the_budget_is_skipped_after_the_second(fake, gemm, r
     assert backend.calls == 2
 
 
-def test_a_slow_first_call_alone_skips_nothing(fake, gemm, reference):
+def test_only_a_slow_first_call_skips_nothing(fake, gemm, reference):
     backend = fake(takes_s=0.1)
     backend.step = lambda: backend.fake.advance(3_000_000_000 if backend.calls == 1 else 100_000_000)
     case, _ = measured(backend, gemm, reference, budget_s=1.0)
     assert (case.status, case.first_s) == ("measured", 3.0)
 
 
-def test_a_random_operator_is_measured_and_not_compared(fake, reference):
+def test_a_random_operator_is_measured_but_not_compared(fake, reference):
     case, _ = measured(fake(), parse_problem("RandomNormalLike", ["input=64"]), reference)
     assert case.status == "measured", case.reason
     assert "random" in case.checked
@@ -138,9 +138,9 @@ def test_any_operator_is_measured_by_name(fake, reference, operator, words):
 
 class NoFlusher(Flusher):
     def flush(self):
-        """Flushes nothing, which the proof sees."""
+        """Flushes nothing, which the verification detects."""
 
 
-def test_cold_caches_that_cannot_be_proved_end_the_benchmark(fake, gemm, reference):
+def test_cold_caches_that_cannot_be_verified_end_the_benchmark(fake, gemm, reference):
     with pytest.raises(MissingError, match="cold"):
         measured(fake(), gemm, reference, cache="cold", flusher=NoFlusher())

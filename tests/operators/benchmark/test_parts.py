@@ -1,4 +1,4 @@
-"""A part of a problem, computed alone, is the same part of the whole."""
+"""A part of a problem, computed separately, equals the same part of the whole."""
 
 import math
 
@@ -32,7 +32,7 @@ def whole(request):
 
 
 def divided(node, inputs, output, direction, share):
-    """The parts, with the limit so low that the reference may compute this share of the whole."""
+    """The parts, with a limit that lets the reference compute this share of the whole."""
     flops = checking.LIMIT_FLOPS / share / (3 if direction == "backward" else 1)
     return parts_of(node, [each.shape for each in inputs], output.shape, flops, direction)
 
@@ -61,28 +61,28 @@ def test_gradients_of_a_part_are_those_of_the_whole(whole, reference):
             np.testing.assert_allclose(found[at], select(gradients[at], part.inputs[at]), rtol=1e-9, atol=1e-9)
 
 
-def test_a_part_says_what_it_leaves_out(whole, reference):
+def test_a_part_states_what_it_leaves_out(whole, reference):
     node, inputs = whole
     (output,) = reference(node).forward(*inputs)
     (part,) = divided(node, inputs, output, "forward", 0.02)
-    assert " of " in part.said
+    assert " of " in part.label
 
 
-def test_what_is_cheap_is_compared_whole(whole, reference):
+def test_cheap_results_are_compared_completely(whole, reference):
     node, inputs = whole
     (output,) = reference(node).forward(*inputs)
     (part,) = parts_of(node, [each.shape for each in inputs], output.shape, 1000.0)
     assert part.whole
-    assert part.said == "whole"
+    assert part.label == "whole"
 
 
-def test_the_first_and_the_last_row_are_always_among_them():
+def test_the_first_and_the_last_row_are_always_included():
     node = operator_node("Gemm", ["A", "B"])
     (part,) = parts_of(node, [(1000, 8), (8, 1000)], (1000, 1000), 1e4 * checking.LIMIT_FLOPS)
     assert {0, 999} <= set(part.output[-2].tolist())
 
 
-def test_an_operator_without_a_rule_is_compared_whole():
+def test_an_operator_without_a_rule_is_compared_completely():
     node = operator_node("Relu", ["X"])
     (part,) = parts_of(node, [(10, 10)], (10, 10), math.inf)
     assert part.whole

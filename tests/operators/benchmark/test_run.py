@@ -31,13 +31,13 @@ def test_a_record_holds_every_problem_and_its_end(fake, specification, tmp_path)
     assert [each if each is None else each.index for each in seen] == [None, 0, 1]
 
 
-def test_a_problem_that_the_frameworks_own_pace_forbids_is_skipped(fake, specification, tmp_path):
+def test_a_problem_too_slow_at_the_frameworks_own_pace_is_skipped(fake, specification, tmp_path):
     own = {"flop_s": {"float32": limit(1e3)}}
     path = make_record(specification, 0, "abcd", tmp_path, {}, own, lambda path, case: None, fake())
     assert [each.status for each in BenchmarkRecord.read(path).cases.values()] == ["skipped", "measured"]
 
 
-def test_of_several_ceilings_the_highest_counts_and_names_its_framework():
+def test_the_highest_of_several_ceilings_counts_and_names_its_framework():
     slow, fast = (
         {"framework": name, "flop_s": {"float32": limit(value)}, "bandwidth_b_s": {"triad": limit(8.0)}}
         for name, value in (("a", 1.0), ("b", 2.0))
@@ -47,7 +47,7 @@ def test_of_several_ceilings_the_highest_counts_and_names_its_framework():
     assert found["details"]["measured_by"] == {"float32": "b", "triad": "a"}
 
 
-def test_the_pace_is_the_best_that_was_seen_and_unknown_where_nothing_was():
+def test_the_pace_is_the_best_ceiling_and_unknown_without_one():
     assert pace({"flop_s": {"float16": limit(10.0)}}, "float16") == pytest.approx(11.0)
     assert pace({"flop_s": {}}, "float16") is None
 
@@ -61,7 +61,7 @@ def test_a_ceiling_can_be_measured_through_any_framework(fake, dtype):
     assert backend.finished == 1
 
 
-def test_a_problem_that_brought_a_process_down_fails_untried(fake, specification, tmp_path):
+def test_a_problem_that_crashed_a_process_fails_without_being_tried(fake, specification, tmp_path):
     backend = fake()
     path = make_record(
         specification, 0, "abcd", tmp_path, {}, {}, lambda path, case: None, backend, {0: "killed by signal 11"}

@@ -1,4 +1,4 @@
-"""A cache of compiled operators that belongs to the tests, and the file of operators that most of them use."""
+"""The tests' own cache of compiled operators, and the file of operators that most of them use."""
 
 from pathlib import Path
 

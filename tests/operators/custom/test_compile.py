@@ -1,4 +1,4 @@
-"""A file is compiled once for what it is made of, and an error in it is shown with its own line."""
+"""A file is compiled once for the same contents, and an error in it is shown with its line."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ struct Copy {
 };
 LEVELBENCH_OPERATOR(Copy, float)
 """
-# A file without the header compiles in an instant, and the cache does not care what is in it.
+# A file without the header compiles in an instant, and the cache does not depend on its contents.
 PLAIN = 'extern "C" int answer() { return %d; }\n'
 
 
@@ -59,7 +59,7 @@ def test_the_same_file_is_compiled_once(source, compilations):
     assert len(compilations) == 1
 
 
-def test_a_file_that_changed_is_compiled_again_under_another_name(source, compilations):
+def test_a_changed_file_is_compiled_again_under_another_name(source, compilations):
     first = compile_source(source(PLAIN % 1))
     second = compile_source(source(PLAIN % 2))
     assert first != second
@@ -68,7 +68,7 @@ def test_a_file_that_changed_is_compiled_again_under_another_name(source, compil
     assert len(compilations) == 2
 
 
-def test_an_included_file_that_changed_counts_too(source, compilations):
+def test_a_changed_included_file_is_noticed(source, compilations):
     path = source('#include "other.h"\n' + PLAIN % 1)
     source("// one\n", "other.h")
     first = compile_source(path)
@@ -79,7 +79,7 @@ def test_an_included_file_that_changed_counts_too(source, compilations):
 
 
 @pytest.mark.parametrize("change", ["flags", "environment"])
-def test_other_flags_make_another_library(source, monkeypatch, change):
+def test_different_flags_make_a_different_library(source, monkeypatch, change):
     path = source(PLAIN % 1)
     first = compile_source(path)
     if change == "environment":
@@ -87,7 +87,7 @@ def test_other_flags_make_another_library(source, monkeypatch, change):
     assert compile_source(path, flags=("-DX=2",) if change == "flags" else ()) != first
 
 
-def test_a_library_that_was_deleted_is_made_again(source, compilations):
+def test_a_deleted_library_is_rebuilt(source, compilations):
     path = source(PLAIN % 1)
     compile_source(path).unlink()
     assert compile_source(path).is_file()
@@ -95,7 +95,7 @@ def test_a_library_that_was_deleted_is_made_again(source, compilations):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"library": "../../x.so", "files": {}}', '{"library": 3}'])
-def test_a_damaged_note_is_not_believed(source, text):
+def test_a_damaged_note_is_ignored(source, text):
     path = source(PLAIN % 1)
     library = compile_source(path)
     (note,) = cache_folder().glob("*.json")
@@ -103,7 +103,7 @@ def test_a_damaged_note_is_not_believed(source, text):
     assert compile_source(path) == library
 
 
-def test_processes_that_compile_at_once_compile_one_library(source, tmp_path):
+def test_concurrent_processes_compile_one_library(source, tmp_path):
     path = source(PLAIN % 1)
     code = (
         "import pathlib, sys\nfrom levelbench.operators.custom.compile import compile_source\n"
@@ -118,18 +118,18 @@ def test_processes_that_compile_at_once_compile_one_library(source, tmp_path):
     assert Path(found.pop()).is_file()
 
 
-def test_nothing_but_libraries_and_notes_stays_in_the_cache(source):
+def test_only_libraries_and_notes_stay_in_the_cache(source):
     with pytest.raises(DefinitionError):
         compile_source(source("int x = y;\n"))
     compile_source(source(PLAIN % 1))
     assert {each.suffix for each in cache_folder().iterdir()} == {".so", ".json", ".lock"}
 
 
-def test_the_cache_is_its_owners_alone():
+def test_the_cache_is_private_to_its_owner():
     assert cache_folder().stat().st_mode & 0o077 == 0
 
 
-def test_a_cache_that_cannot_be_made_is_said(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_created_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(StoreError, match="XDG_CACHE_HOME"):
@@ -155,7 +155,7 @@ def test_an_error_is_shown_with_the_users_own_line(source):
     ],
     ids=["forward", "cost", "backward"],
 )
-def test_a_member_of_another_form_is_refused_at_the_operators_line(source, old, new, text):
+def test_a_malformed_member_is_refused_at_the_operators_line(source, old, new, text):
     path = source(GOOD.replace(old, new))
     with pytest.raises(DefinitionError) as error:
         compile_source(path)
@@ -163,18 +163,18 @@ def test_a_member_of_another_form_is_refused_at_the_operators_line(source, old, 
     assert "LEVELBENCH_OPERATOR(Copy, float)" in error.value.found
 
 
-def test_a_file_that_is_not_there_is_missing(tmp_path):
+def test_a_file_that_does_not_exist_is_missing(tmp_path):
     with pytest.raises(MissingError, match="No such file"):
         compile_source(tmp_path / "none.cpp")
 
 
-def test_a_compiler_that_is_not_there_is_missing(source, monkeypatch):
+def test_a_compiler_that_does_not_exist_is_missing(source, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(MissingError, match="no no-such-compiler on the path"):
         compile_source(source(PLAIN % 1))
 
 
-def test_cuda_is_compiled_only_where_nvcc_and_a_gpu_are(source, monkeypatch, tmp_path):
+def test_cuda_is_compiled_only_with_nvcc_and_a_gpu(source, monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     nvcc = tmp_path / "bin" / "nvcc"
     nvcc.write_text("#!/bin/sh\necho nvcc\n")
@@ -189,12 +189,12 @@ def test_cuda_is_compiled_only_where_nvcc_and_a_gpu_are(source, monkeypatch, tmp
         compile_source(source(PLAIN % 1), cuda=True)
 
 
-def test_a_file_without_an_operator_says_so(source):
+def test_a_file_without_an_operator_is_an_error(source):
     with pytest.raises(DefinitionError, match="it defines no operator"):
         load_file(source("#include <levelbench.h>\n"))
 
 
-def test_a_file_without_the_header_says_so(source):
+def test_a_file_without_the_header_is_an_error(source):
     with pytest.raises(DefinitionError, match=r"[Ii]nclude levelbench.h"):
         load_file(source(PLAIN % 1))
 
@@ -206,6 +206,6 @@ def test_a_file_without_the_header_says_so(source):
         ('explicit Copy(levelbench::Attributes&) { throw std::runtime_error("never"); }', "its own defaults: never"),
     ],
 )
-def test_what_only_shows_when_it_is_loaded_is_a_definition_error(source, member, text):
+def test_errors_that_show_only_on_loading_are_definition_errors(source, member, text):
     with pytest.raises(DefinitionError, match=text):
         load_file(source(GOOD.replace("struct Copy {", "struct Copy {\n  " + member)))

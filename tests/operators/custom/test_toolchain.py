@@ -1,4 +1,4 @@
-"""Whatever a compiler, a disk or a path does, a library is the right one, or an error says what to do."""
+"""Whatever a compiler, disk or path does, either the library is right or an error says what to do."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """A program in the compiler's place."""
+    """Write a program that replaces the compiler."""
 
     def install(text, mode=0o755):
         path = tmp_path / "fake-compiler"
@@ -54,7 +54,7 @@ def fake(tmp_path, monkeypatch):
 
 
 ASKED = '#!/bin/sh\ncase "$*" in *-dM*) exit 0;; esac\n'
-"""It says what it is, if asked."""
+"""Answers queries about itself."""
 
 
 def answer(library):
@@ -63,7 +63,7 @@ def answer(library):
 
 
 @pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH"])
-def test_folders_in_the_environment_make_another_library(source, monkeypatch, variable):
+def test_folders_in_the_environment_make_a_different_library(source, monkeypatch, variable):
     path = source("#include <value.h>\n" + PLAIN % "VALUE")
     found = []
     for value in (1, 2):
@@ -73,7 +73,7 @@ def test_folders_in_the_environment_make_another_library(source, monkeypatch, va
     assert found == [1, 2]
 
 
-def test_a_header_of_a_system_folder_that_changed_counts(source, monkeypatch):
+def test_a_changed_header_in_a_system_folder_is_noticed(source, monkeypatch):
     path = source("#include <value.h>\n" + PLAIN % "VALUE")
     header = source("#define VALUE 1\n", "system/value.h")
     monkeypatch.setenv("LEVELBENCH_CXXFLAGS", f"-isystem {header.parent}")
@@ -82,7 +82,7 @@ def test_a_header_of_a_system_folder_that_changed_counts(source, monkeypatch):
     assert answer(compile_source(path)) == 2
 
 
-def test_a_header_that_is_edited_while_it_is_compiled_is_compiled_again(source, monkeypatch):
+def test_a_header_edited_during_compilation_is_compiled_again(source, monkeypatch):
     path = source('#include "value.h"\n' + PLAIN % "VALUE")
     header = source("#define VALUE 1\n", "value.h")
     run, edits = subprocess.run, ["#define VALUE 2\n"]
@@ -104,7 +104,7 @@ def test_a_header_that_is_edited_while_it_is_compiled_is_compiled_again(source, 
 
 
 @pytest.mark.parametrize("name", ["a#b", "a b", "a$b", "a:b", "a\\b", "a\\ b", 'a"b', "a%b", "ä", "a\\#b"])
-def test_a_file_of_any_path_is_compiled_once_and_again_when_its_header_changes(source, name):
+def test_files_with_any_path_are_compiled_once_and_again_when_a_header_changes(source, name):
     path = source(f'#include "value {name[0]}.h"\n' + PLAIN % "VALUE", f"{name}/it.cpp")
     source("#define VALUE 1\n", f"{name}/value {name[0]}.h")
     first = compile_source(path)
@@ -118,12 +118,12 @@ def test_an_error_in_a_path_with_a_colon_has_its_line(source):
         compile_source(source("\nint x = nothing;\n", "co:lon/it.cpp"))
 
 
-def test_a_make_rule_names_files_as_they_are():
+def test_file_names_in_a_make_rule_are_unescaped():
     rule = b"made: /a\\ b\\#c$$d:e \\\n /x\\\\\\ y /z\\w\n"
     assert [*map(str, dependencies(rule))] == ["/a b#c$d:e", "/x\\ y", "/z\\w"]
 
 
-def test_an_error_in_a_header_of_ones_own_is_shown_with_its_line(source):
+def test_an_error_in_a_users_header_is_shown_with_its_line(source):
     path = source('#include "mine.h"\n' + OPERATOR)
     header = source("\n\nint value = nothing;\n", "mine.h")
     with pytest.raises(DefinitionError) as error:
@@ -132,7 +132,7 @@ def test_an_error_in_a_header_of_ones_own_is_shown_with_its_line(source):
     assert "int value = nothing;" in error.value.found
 
 
-def test_a_function_that_is_nowhere_defined_is_named(source):
+def test_an_undefined_function_is_named(source):
     path = source("int nowhere(int);\n" + PLAIN % "nowhere(1)")
     with pytest.raises(DefinitionError, match=r"nowhere\(int\).* nowhere defined"):
         compile_source(path)
@@ -141,12 +141,12 @@ def test_a_function_that_is_nowhere_defined_is_named(source):
 @pytest.mark.parametrize(
     "text", [b"\n// \xe9\nint f() { return \xe9\xe8; }\n", b'static_assert(false, "\xe9t\xe9");\n']
 )
-def test_what_a_compiler_says_in_other_bytes_is_shown(source, text):
+def test_compiler_output_in_other_encodings_is_shown(source, text):
     with pytest.raises(DefinitionError, match=r"operator.cpp:\d"):
         compile_source(source(text))
 
 
-def test_a_library_that_was_cut_short_is_made_again(source):
+def test_a_truncated_library_is_rebuilt(source):
     path = source(PLAIN % 7)
     library = compile_source(path)
     library.write_bytes(library.read_bytes()[:1000])
@@ -177,13 +177,13 @@ def test_a_full_disk_is_a_store_error(source, monkeypatch, fake):
         compile_source(source(PLAIN % 1))
 
 
-def test_a_compiler_that_writes_nothing_is_said(source, fake):
+def test_a_compiler_that_writes_nothing_is_an_error(source, fake):
     fake(ASKED + "exit 0\n")
-    with pytest.raises(MissingError, match="wrote no library"):
+    with pytest.raises(MissingError, match="succeeded but wrote no library"):
         compile_source(source(PLAIN % 1))
 
 
-def test_a_compiler_that_is_no_program_is_said(source, fake):
+def test_a_compiler_that_is_not_a_program_is_an_error(source, fake):
     fake("\x7fELF nonsense")
     with pytest.raises(MissingError, match="cannot be run"):
         compile_source(source(PLAIN % 1))
@@ -193,20 +193,20 @@ def test_a_compiler_that_is_no_program_is_said(source, fake):
 
 
 @pytest.mark.parametrize("variable", ["CXX", "LEVELBENCH_CXXFLAGS"])
-def test_quotes_that_are_not_closed_are_a_usage_error(source, monkeypatch, variable):
+def test_unclosed_quotes_are_a_usage_error(source, monkeypatch, variable):
     monkeypatch.setenv(variable, "-DX='1")
     with pytest.raises(UsageError, match=variable):
         compile_source(source(PLAIN % 1))
 
 
-def test_a_constructor_that_throws_a_number_ends_nothing(source):
+def test_a_constructor_that_throws_a_number_does_not_crash(source):
     text = OPERATOR.replace("struct Copy {", "struct Copy {\n  Copy() { throw 5; }")
     with pytest.raises(DefinitionError, match="no std::exception"):
         load_file(source(text))
 
 
 @pytest.mark.parametrize("at", [-1, 1])
-def test_a_type_of_an_input_that_is_not_there_is_refused(source, at):
+def test_the_type_of_an_input_that_does_not_exist_is_refused(source, at):
     text = OPERATOR.replace("struct Copy {", f"struct Copy {{\n  static constexpr int typed_by = {at};")
     with pytest.raises(DefinitionError, match=f"typed_by is {at}"):
         load_file(source(text))

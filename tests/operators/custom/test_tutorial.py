@@ -1,4 +1,4 @@
-"""The tutorial on custom operators is true: its files compile and its code runs, as they stand on the page."""
+"""The tutorial on custom operators is right: its files compile and its code runs, as on the page."""
 
 import re
 import subprocess
@@ -39,11 +39,11 @@ def test_the_operator_takes_under_60_lines(words):
     assert block(words).count("\n") < 60
 
 
-def test_the_two_agree_each_in_a_process_of_its_own(folder):
+def test_the_two_agree_each_in_its_own_process(folder):
     run(folder, "run_isolated(")
 
 
-def test_the_check_finds_the_operator_in_cpp_equal_to_that_in_python(folder):
+def test_the_check_finds_the_cpp_and_the_python_operator_equal(folder):
     (folder / "fused.py").write_text(block("class Fused(compiled"))
     (folder / "elsewhere").mkdir()
     words = [sys.executable, "-m", "levelbench", "check", "../fused.py"]
@@ -62,7 +62,7 @@ def test_a_network_learns_through_it(folder, name):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_operator_in_cpp_takes_short_types_when_they_are_listed(folder, dtype, monkeypatch, request):
+def test_the_cpp_operator_accepts_short_types_when_they_are_listed(folder, dtype, monkeypatch, request):
     monkeypatch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("levelbench")))
     path = folder / "short.cpp"
     text = block("struct FusedGeluBias").replace("FusedGeluBias", f"Gelu_{dtype}")

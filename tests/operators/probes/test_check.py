@@ -1,4 +1,4 @@
-"""What ``check_operator`` reports beside faults: what it noted, what it did not try, and why."""
+"""What ``check_operator`` reports besides faults: what it noted, what it did not try, and why."""
 
 import numpy as np
 import pytest
@@ -18,18 +18,18 @@ def found(report, check):
     return [(each.status, each.found) for each in report.findings if each.probe == check]
 
 
-def test_a_right_operator_has_no_findings_and_nothing_is_raised():
+def test_a_correct_operator_has_no_failures_and_nothing_is_raised():
     report = check_operator(double, [[X]], reference=double)
     report.raise_for_findings()
     assert report.to_dict()["passed"] is True
 
 
-def test_a_finding_is_raised_with_its_check_its_case_and_how_many_more():
+def test_a_failure_is_raised_with_its_check_its_case_and_the_number_of_others():
     with pytest.raises(CheckFailedError, match=r"check 'forward' on float32\[3,5\].*more findings"):
         check_operator(lambda x: 3 * x, [[X]], reference=double).raise_for_findings()
 
 
-def test_without_a_reference_what_only_it_can_tell_is_not_tried():
+def test_without_a_reference_the_checks_that_need_one_are_not_tried():
     report = check_operator(double, [[X]])
     assert found(report, "forward") == [("not tried", "there is no reference to compare with")]
     assert found(report, "NaN and infinity")[0][0] == "not tried"
@@ -48,24 +48,24 @@ def test_every_example_is_checked_and_the_one_that_fails_is_named():
     assert [each.case for each in report.failed if each.probe == "forward"] == ["float32[4,2]"]
 
 
-def test_what_is_run_is_told_before_it_is_run_and_findings_as_they_come():
-    told, heard = [], []
-    report = check_operator(double, [[X]], tell=told.append, hear=heard.append)
-    assert told[0] == "forward on float32[3,5]"
+def test_probes_are_announced_before_they_run_and_findings_passed_on_as_they_come():
+    begun, heard = [], []
+    report = check_operator(double, [[X]], tell=begun.append, hear=heard.append)
+    assert begun[0] == "forward on float32[3,5]"
     assert {each.probe for each in heard} == {each.probe for each in report.findings}
 
 
-def test_a_dtype_that_is_asked_for_and_not_taken_is_said():
+def test_a_requested_dtype_that_is_refused_is_reported():
     def narrow(x):
         if x.dtype != np.float32:
             raise UnsupportedError(f"double of {x.dtype}", "float32 only", "convert")
         return 2 * x
 
     report = check_operator(narrow, [[X]], reference=double, dtypes=["float32", "float64"])
-    assert ("not tried", "it does not take float64: double of float64: float32 only") in found(report, "dtypes")
+    assert ("not tried", "it does not accept float64: double of float64: float32 only") in found(report, "dtypes")
 
 
-def test_an_operator_may_say_that_it_answers_with_views():
+def test_an_operator_may_declare_that_it_returns_views():
     def transposed(x):
         return x.T
 
@@ -74,7 +74,7 @@ def test_an_operator_may_say_that_it_answers_with_views():
     assert check_operator(transposed, [[X]], aliases=False).failed
 
 
-def test_another_order_of_sums_is_noted_and_is_no_fault():
+def test_another_order_of_summation_is_noted_but_not_a_fault():
     flips = iter(range(10**6))
 
     def restless(x):
@@ -85,7 +85,7 @@ def test_another_order_of_sums_is_noted_and_is_no_fault():
     assert not [each for each in report.failed if each.probe in {"determinism", "state", "strides"}]
 
 
-def test_a_shape_that_is_refused_with_a_reason_is_no_fault():
+def test_a_shape_that_is_refused_with_a_reason_is_not_a_fault():
     def even(x):
         if x.shape[-1] % 5:
             raise UsageError("double", "the last axis must be a multiple of 5", "pad it")
@@ -96,7 +96,7 @@ def test_a_shape_that_is_refused_with_a_reason_is_no_fault():
     assert any("multiple of 5" in detail for status, detail in found(report, "shapes") if status == "not tried")
 
 
-def test_what_the_operator_raises_is_a_finding():
+def test_an_exception_of_the_operator_is_a_finding():
     def broken(x):
         raise RuntimeError("out of luck")
 
@@ -114,10 +114,10 @@ def test_a_wrong_shape_inference_is_a_finding():
             return x[:, ::2].copy()
 
     report = check_operator(Halved, [[X]])
-    assert "infer says float32[3, 2], forward gives float32[3,3]" in found(report, "shape inference")[0][1]
+    assert "infer says float32[3, 2], forward returns float32[3,3]" in found(report, "shape inference")[0][1]
 
 
-def test_warnings_of_the_operator_are_not_held_against_it():
+def test_warnings_of_the_operator_are_not_failures():
     report = check_operator(lambda x: x.mean(axis=0), [[X]], reference=lambda x: x.mean(axis=0))
     assert not [each for each in report.failed if "Warning" in each.found]
 

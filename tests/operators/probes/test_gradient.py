@@ -1,4 +1,4 @@
-"""What ``check_gradient`` decides besides right and wrong: dtypes, kinks, edges, inputs without a gradient."""
+"""What ``check_gradient`` handles besides right and wrong: dtypes, kinks, edges, inputs without a gradient."""
 
 import numpy as np
 import pytest
@@ -32,18 +32,18 @@ def tanh_back(g, i, o):
     return (g[0] * (1 - o[0] ** 2),)
 
 
-def test_probing_is_in_float64_wherever_the_operator_computes_in_it():
+def test_gradients_are_checked_in_float64_if_the_operator_supports_it():
     assert check_gradient(np.tanh, [X.astype(F)], backward=tanh_back).dtype == "float64"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_an_operator_of_one_dtype_is_probed_in_it_with_larger_steps(dtype):
+def test_an_operator_of_one_dtype_is_checked_in_it_with_larger_steps(dtype):
     report = check_gradient(only(dtype), [X.astype(dtype)], backward=tanh_back)
     assert (report.dtype, status(report)) == (np.dtype(dtype).name, ["right"])
 
 
 @pytest.mark.parametrize(("dtype", "factor"), [(np.float32, 1.03), (np.float16, 1.5)])
-def test_a_fault_is_seen_in_one_dtype_too_if_it_is_large_enough(dtype, factor):
+def test_a_large_enough_fault_is_found_in_any_dtype(dtype, factor):
     def backward(g, i, o):
         return (tanh_back(g, i, o)[0] * dtype(factor),)
 
@@ -51,7 +51,7 @@ def test_a_fault_is_seen_in_one_dtype_too_if_it_is_large_enough(dtype, factor):
         check_gradient(only(dtype), [X.astype(dtype)], backward=backward)
 
 
-def test_a_large_tensor_with_one_wrong_element_is_caught_and_the_element_named():
+def test_one_wrong_element_of_a_large_tensor_is_found_and_named():
     x = np.random.default_rng(1).standard_normal((60, 500))
 
     def backward(g, i, o):
@@ -64,7 +64,7 @@ def test_a_large_tensor_with_one_wrong_element_is_caught_and_the_element_named()
 
 
 @pytest.mark.parametrize("zeros", [None, np.zeros(2, np.int64)])
-def test_integers_may_answer_with_none_or_zeros(zeros):
+def test_the_gradient_of_integers_may_be_none_or_zeros(zeros):
     rows = np.array([1, 2])
 
     def backward(g, i, o):
@@ -75,23 +75,23 @@ def test_integers_may_answer_with_none_or_zeros(zeros):
     assert status(check_gradient(lambda x, r: x[r], [X, rows], backward=backward)) == ["right", "right"]
 
 
-def test_an_input_that_is_not_differentiated_by_intention_is_left_out():
+def test_a_deliberately_undifferentiated_input_is_skipped():
     report = check_gradient(np.multiply, [X, X], backward=lambda g, i, o: (g[0] * i[1], None), skip=[1])
     assert status(report) == ["right", "not tried"]
 
 
-def test_an_input_that_is_left_out_is_not_tried():
+def test_an_omitted_input_is_not_tried():
     report = check_gradient(lambda x, b: x if b is None else x + b, [X, None], backward=lambda g, i, o: (g[0], None))
     assert status(report) == ["right", "not tried"]
 
 
-def test_outputs_at_a_kink_are_left_out_and_that_is_said():
+def test_outputs_at_a_kink_are_left_out_with_a_note():
     x = np.where(np.abs(X) < 0.5, 0.0, X)
     report = check_gradient(lambda x: np.maximum(x, 0), [x], backward=lambda g, i, o: (g[0] * (i[0] > 0),))
     assert "left out at a kink" in report.inputs[0].detail
 
 
-def test_a_point_where_nothing_is_smooth_is_moved_and_that_is_said():
+def test_a_point_where_nothing_is_smooth_is_moved_with_a_note():
     report = check_gradient(np.abs, [np.zeros((2, 3))], backward=lambda g, i, o: (g[0] * np.sign(i[0]),))
     assert "moved" in report.inputs[0].detail
     assert status(report) == ["right"]
@@ -103,7 +103,7 @@ def test_an_empty_input_has_a_gradient_of_its_shape():
         check_gradient(np.tanh, [np.zeros((0, 3))], backward=lambda g, i, o: (np.zeros(3),))
 
 
-def test_an_operator_without_outputs_of_floats_has_no_gradient_to_check():
+def test_an_operator_without_float_outputs_has_no_gradient_to_check():
     with pytest.raises(UnsupportedError, match="floating-point"):
         check_gradient(lambda x: x > 0, [X], backward=lambda g, i, o: (None,))
 
@@ -113,7 +113,7 @@ def test_without_a_backward_there_is_nothing_to_check():
         check_gradient(np.tanh, [X])
 
 
-def test_inputs_that_the_forward_refuses_are_an_error_of_usage():
+def test_inputs_that_the_forward_refuses_are_a_usage_error():
     def forward(x):
         raise ValueError("wrong shape")
 

@@ -1,4 +1,4 @@
-"""An operator is checked in a process of its own, which ends in its time and takes with it what it started."""
+"""An operator is checked in its own process, which ends in time and takes its children with it."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from levelbench.operators.probes.files import names_isolated
 
 @pytest.fixture
 def starts(tmp_path):
-    """A file of one operator that leaves a process behind, when it is loaded."""
+    """Write a file with one operator that starts a child process when it is loaded."""
 
     def write(body):
         place = tmp_path / "pid"
@@ -28,7 +28,7 @@ def starts(tmp_path):
 
 
 def gone(process):
-    """Whether it has ended, within a minute; a zombie has."""
+    """Whether it ends within a minute; a zombie counts as ended."""
     for _ in range(6000):
         try:
             if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -39,15 +39,15 @@ def gone(process):
     return False
 
 
-def test_a_process_that_an_operator_leaves_behind_is_not_waited_for_and_ends(starts):
+def test_a_child_process_of_an_operator_is_killed_and_not_waited_for(starts):
     path, place = starts("pass")
-    # To wait for it would take longer than a test may.
+    # Waiting for it would take longer than a test may.
     assert names_isolated(path, timeout_s=3600.0) == ["Mine"]
     assert gone(int(place.read_text()))
 
 
-def test_one_that_left_the_group_is_not_waited_for_either(starts):
+def test_a_child_that_left_the_group_is_not_waited_for_either(starts):
     path, place = starts("os.setsid()")
-    # To wait for it would take longer than a test may.
+    # Waiting for it would take longer than a test may.
     assert names_isolated(path, timeout_s=3600.0) == ["Mine"]
     os.kill(int(place.read_text()), signal.SIGKILL)

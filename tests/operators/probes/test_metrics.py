@@ -1,4 +1,4 @@
-"""Errors between arrays: norms, units of the last place, NaN and infinity, any rank."""
+"""Errors between arrays: norms, units in the last place, NaN and infinity, any rank."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""The page on validation is true: its example runs, and its counts are those of the tests."""
+"""The page on validation is right: its example runs, and its counts are those of the tests."""
 
 import re
 from pathlib import Path

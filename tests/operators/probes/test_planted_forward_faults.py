@@ -1,4 +1,4 @@
-"""Operators with one planted fault in what they compute or in how they treat memory: the right check accuses each."""
+"""Operators with one planted fault in what they compute or how they treat memory, each found by the right check."""
 
 import itertools
 
@@ -83,7 +83,7 @@ class Counter:
 
 
 class RememberedMaximum:
-    """State that equal calls do not show: the largest value ever seen."""
+    """State that equal calls do not reveal: the largest value ever seen."""
 
     def __init__(self):
         self.most = 0.0
@@ -98,7 +98,7 @@ def remembered_right(x):
 
 
 class ReusedBuffer:
-    """Every call answers with the same memory."""
+    """Every call returns the same memory."""
 
     def __init__(self):
         self.buffers = {}
@@ -110,7 +110,7 @@ class ReusedBuffer:
 
 
 class Race:
-    """Now and then a part of the sum is lost."""
+    """Every call corrupts a random element of the sum."""
 
     def __init__(self):
         self.random = np.random.default_rng(0)
@@ -128,13 +128,13 @@ def in_place(x):
 
 
 def stride_ignored(x):
-    """Reads memory in the order in which it lies there."""
+    """Reads memory in storage order."""
     memory = x if x.flags.c_contiguous or x.base is None else np.asarray(x.base).ravel()[: x.size]
     return 2 * memory.reshape(x.shape)
 
 
 def beyond_the_end(x):
-    """Writes one element too many, here only where there is room: this process is to live on."""
+    """Writes one element too many, but only into a guard: this process must survive."""
     y = np.empty(x.shape, x.dtype)
     y[...] = 2 * x
     if y.base is not None:
@@ -159,7 +159,7 @@ def rest_of_four_left_out(x):
 
 
 def bias_along_the_first_axis(x, b):
-    """Only where it fits."""
+    """Wrong only if the sizes happen to fit."""
     return x + b[:, None] if len(x) == len(b) else x + b
 
 
@@ -170,7 +170,7 @@ def resized(x):
 double = lambda x: 2 * x  # noqa: E731
 
 FAULTS = [
-    # name, check that must accuse it, inputs, faulty, right
+    # name, check that must fail, inputs, faulty, right
     ("wrong sign", "forward", [X, W], lambda a, b: -(a @ b), lambda a, b: a @ b),
     ("missing transpose", "forward", [X[:, :6]], lambda a: a @ a, lambda a: a @ a.T),
     ("swapped arguments", "forward", [X, X[::-1]], lambda a, b: b - a, lambda a, b: a - b),
@@ -220,7 +220,7 @@ FAULTS = [
 @pytest.mark.parametrize(
     ("check", "inputs", "faulty", "right"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
 )
-def test_a_planted_fault_is_caught_by_the_check_that_is_for_it(check, inputs, faulty, right):
+def test_a_planted_fault_is_caught_by_the_right_check(check, inputs, faulty, right):
     report = check_operator(faulty, [inputs], reference=right)
     assert check in {finding.probe for finding in report.failed}
 
@@ -230,12 +230,14 @@ def test_there_are_at_least_40_faults_of_the_forward_and_all_differ():
     assert len({fault[0] for fault in FAULTS}) == len(FAULTS)
 
 
-def _tells_the_difference(fault):
-    """Right operators for which nothing but the planted fault is accused: those that do not share memory by design."""
+def _passes_without_the_fault(fault):
+    """Whether the right operator passes all checks; those that share memory by design do not."""
     return fault[1] != "outputs are new" and fault[0] != "state kept between calls"
 
 
-@pytest.mark.parametrize("fault", [each for each in FAULTS if _tells_the_difference(each)], ids=lambda fault: fault[0])
-def test_the_same_operator_without_the_fault_is_not_accused(fault):
+@pytest.mark.parametrize(
+    "fault", [each for each in FAULTS if _passes_without_the_fault(each)], ids=lambda fault: fault[0]
+)
+def test_the_same_operator_without_the_fault_passes(fault):
     _, _, inputs, _, right = fault
     assert check_operator(right, [inputs], reference=right).failed == ()

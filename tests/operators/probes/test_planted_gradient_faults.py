@@ -1,4 +1,4 @@
-"""Backwards with one planted fault: every one is accused, and the operator without it is not."""
+"""Backwards with one planted fault: each is found, and the operator without it passes."""
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ def ones_for_none(g, i, o):
 
 
 class RightTwice:
-    """A backward of the square that is right at its first two calls."""
+    """A backward of the square that is right in its first two calls."""
 
     def __init__(self):
         self.calls = 0
@@ -156,7 +156,7 @@ FAULTS = [
     ("statistics held constant", "input 0", [X], norm, lambda g, i, o: (g[0] * inverse_deviation(i[0]),)),
     ("mean term forgotten", "input 0", [X], norm, at(0, norm_back, lambda d, g, *_: d + g[0].mean(-1)[:, None])),
     ("kernel not flipped", "input 0", [SIGNAL, TAPS], correlate, at(0, correlate_back, not_flipped)),
-    ("wrong only at the border", ", 0) it says 0,", [SIGNAL, TAPS], correlate, at(0, correlate_back, border)),
+    ("wrong only at the border", ", 0) it is 0,", [SIGNAL, TAPS], correlate, at(0, correlate_back, border)),
     ("padding shifted", "input 0", [SIGNAL, TAPS], correlate, at(0, correlate_back, lambda d, *_: np.roll(d, 1, -1))),
     ("too large by 1 per cent", "1.01 times", [X, W, B], affine, at(1, affine_back, lambda d, *_: 1.01 * d)),
     ("one element too large by 1 per cent", "(3, 7)", [X, W, B], affine, at(0, affine_back, one_element)),
@@ -226,7 +226,7 @@ RIGHT = [
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("inputs", "forward", "backward"), [e[1:] for e in RIGHT], ids=[e[0] for e in RIGHT])
-def test_a_right_backward_is_not_accused(inputs, forward, backward, seed):
+def test_a_correct_backward_passes(inputs, forward, backward, seed):
     check_gradient(forward, inputs, backward=backward, seed=seed)
 
 
@@ -248,7 +248,7 @@ def test_a_backward_that_changes_the_incoming_gradient_is_caught():
     assert "inputs left alone" in {finding.probe for finding in report.failed}
 
 
-def test_a_backward_that_is_wrong_in_float32_alone_is_caught():
+def test_a_backward_that_is_wrong_only_in_float32_is_caught():
     def faulty(g, i, o):
         return (g[0] if i[0].dtype == np.float64 else g[0] * i[0].dtype.type(1.01),)
 

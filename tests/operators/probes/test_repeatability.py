@@ -30,7 +30,7 @@ def test_the_variance_map_shows_where_it_differs():
     assert np.count_nonzero(variance) == 1
 
 
-def test_one_ulp_in_one_run_is_seen():
+def test_one_ulp_in_one_run_is_found():
     calls = iter(range(100))
 
     def once(x):
@@ -40,12 +40,12 @@ def test_one_ulp_in_one_run_is_seen():
     assert (found.identical, found.ulp) == (99, 1)
 
 
-def test_one_run_repeats_nothing():
+def test_repeatability_needs_two_runs():
     with pytest.raises(UsageError, match="at least 2"):
         repeatability(lambda x: x, [X], runs=1)
 
 
-def test_an_output_that_is_left_out_has_no_variance():
+def test_an_omitted_output_has_no_variance():
     assert repeatability(lambda x: (x, None), [X], runs=3).variance[1] is None
 
 

@@ -1,4 +1,4 @@
-"""More than 200 operators that are right, on two frameworks and by hand, and several seeds: none is accused."""
+"""More than 200 correct operators, of two frameworks and written by hand, with several seeds: all pass."""
 
 import numpy as np
 import pytest
@@ -148,14 +148,14 @@ def faults(report):
 
 
 @pytest.mark.parametrize(("node", "inputs"), OPERATORS)
-def test_a_reference_operator_is_not_accused(node, inputs):
+def test_a_reference_operator_passes(node, inputs):
     backend = open_framework("numpy")
     operator = backend.operator(node)
     assert not faults(check_operator(operator, [inputs], backend=backend, reference=operator))
 
 
 @pytest.mark.parametrize("at", range(len(OPERATORS)))
-def test_a_gradient_of_the_reference_is_not_accused_whatever_the_seed(at):
+def test_gradients_of_the_reference_pass_with_any_seed(at):
     node, inputs = OPERATORS[at].values
     backend = open_framework("numpy")
     try:
@@ -166,7 +166,7 @@ def test_a_gradient_of_the_reference_is_not_accused_whatever_the_seed(at):
 
 
 @pytest.mark.parametrize(("node", "inputs"), OPERATORS)
-def test_an_operator_of_pytorch_is_not_accused(node, inputs):
+def test_an_operator_of_pytorch_passes(node, inputs):
     pytest.importorskip("torch")
     backend = open_framework("torch")
     reference = open_framework("numpy").operator(node)
@@ -207,7 +207,7 @@ def mean_in_float32(x):
 
 
 def sum_in_float32(x):
-    # NumPy's own sum of float16 along the first axis is not right: it stands still at 128 of 225.
+    # NumPy's own sum of float16 along the first axis is wrong: it gets stuck at 128 of 225.
     return x.sum(axis=0, dtype=np.promote_types(x.dtype, F)).astype(x.dtype)
 
 
@@ -254,7 +254,7 @@ BY_HAND = {
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", BY_HAND)
-def test_an_operator_that_is_right_by_hand_is_not_accused(name, seed):
+def test_a_correct_operator_written_by_hand_passes(name, seed):
     forward, backward, count = BY_HAND[name]
     samples = [
         [draw(5, 8, seed=seed + 10 * at) for at in range(count)],

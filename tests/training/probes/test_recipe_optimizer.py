@@ -164,4 +164,4 @@ class NoBiases(SGD):
 def test_an_optimizer_that_refuses_biases_is_told_once():
     (only,) = checked(recipe(optimizer=NoBiases(0.1))).failed
     assert only.probe == "updates"
-    assert "(and so in: determinism, evaluation, optimizer state" in only.found
+    assert "(also in: determinism, evaluation, optimizer state" in only.found

@@ -23,7 +23,7 @@ from jax import Array
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnsupportedError
 from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Operator
+from levelbench.operators.contract import Operator, as_tuple
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledCall, CompiledOperator, address_of, expect, failure_of
@@ -128,7 +128,7 @@ def _traced(operator: CustomOperator) -> Ways:
     def forward(*inputs: Array) -> tuple[Array, ...]:
         specs = infer_outputs(operator, [spec_of(each) for each in inputs])
         _structures(specs, operator)
-        found = host.as_tuple(operator.forward(*inputs))
+        found = as_tuple(operator.forward(*inputs))
         if len(found) != len(specs):
             what = f"it returned {len(found)} arrays for the outputs {', '.join(operator.outputs)}"
             raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
@@ -136,7 +136,7 @@ def _traced(operator: CustomOperator) -> Ways:
         return tuple(_held(each, spec, f"output {name} of {operator.name}") for name, each, spec in named)
 
     def backward(gradients: Array, inputs: Array, outputs: Array) -> tuple[Array, ...]:
-        found = host.as_tuple(operator.backward(tuple(gradients), tuple(inputs), tuple(outputs)))
+        found = as_tuple(operator.backward(tuple(gradients), tuple(inputs), tuple(outputs)))
         if len(found) != len(inputs):
             what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
             raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")

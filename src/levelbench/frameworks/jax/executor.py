@@ -366,7 +366,7 @@ def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Functio
             if not has_body(node):
                 raise
             if not expanded:
-                expanded.append(Primitive(node, node.to_proto(), scope, {}))
+                expanded.append(Primitive(node, scope, {}))
             found = expanded[0](*inputs)
         if single:
             return found[0] if isinstance(found, tuple | list) else found

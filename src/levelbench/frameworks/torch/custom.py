@@ -16,7 +16,7 @@ from torch import Tensor
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.torch import custom_kernels
-from levelbench.operators.contract import Array, Operator
+from levelbench.operators.contract import Array, Operator, as_tuple
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
@@ -64,7 +64,7 @@ class TorchCustom(Operator):
         if torch.compiler.is_compiling() or (
             torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in inputs)
         ):
-            return host.as_tuple(self._registered(*inputs))
+            return as_tuple(self._registered(*inputs))
         return custom_kernels.forward(self._operator, inputs)
 
     def backward(
@@ -122,7 +122,7 @@ def _define_forward(operator: CustomOperator, name: str, gradient: Any) -> Any:
         return found[0] if single else tuple(found)
 
     def remember(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs, *host.as_tuple(output))
+        ctx.save_for_backward(*inputs, *as_tuple(output))
 
     def back(ctx: Any, *gradients: Tensor | None) -> Any:
         count = len(operator.inputs)

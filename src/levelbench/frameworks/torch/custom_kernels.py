@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from levelbench.errors import CheckFailedError, UnsupportedError
+from levelbench.operators.contract import as_tuple
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compiled import CPU, CUDA, CompiledCall, CompiledOperator, Device, expect
 from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
@@ -125,7 +126,7 @@ def _native_forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple
     host.count_inputs(operator, len(inputs))
     given = [each.detach() for each in inputs]
     specs = infer_outputs(operator, [spec_of(each) for each in given])
-    found = host.as_tuple(operator.forward(*given))
+    found = as_tuple(operator.forward(*given))
     if len(found) != len(specs):
         what = f"it returned {len(found)} tensors for the outputs {', '.join(operator.outputs)}"
         raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
@@ -147,7 +148,7 @@ def _native_backward(
     ]
     arguments = [each.detach() for each in inputs]
     kept = [*arguments, *(each.detach() for each in outputs), *(each for each in given if each is not None)]
-    found = host.as_tuple(operator.backward(tuple(given), tuple(arguments), tuple(kept[len(inputs) :][: len(outputs)])))
+    found = as_tuple(operator.backward(tuple(given), tuple(arguments), tuple(kept[len(inputs) :][: len(outputs)])))
     if len(found) != len(inputs):
         what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
         raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")

@@ -1,4 +1,4 @@
 """Measures networks on a framework: start-up, compilation, latency, memory, operators, and whether the result is right.
 
-What is measured is checked first, and a time of a wrong result is shown as wrong.
+Results are checked before they are measured, and the time of a wrong result is shown as wrong.
 """

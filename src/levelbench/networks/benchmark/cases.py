@@ -1,7 +1,7 @@
-"""Makes the network that a specification names, and says what is known of it before it is measured: sizes and costs.
+"""Makes the network that a specification names, and computes its sizes and costs before it is measured.
 
-It is of the zoo, of a file or native, transformed, and with a loss to train. Whatever it is made from, what is measured
-is known before it runs: which network, which inputs, and which network without the transforms it has to agree with.
+It comes from the zoo or a file or is native, may be transformed, and gets a loss for training. In all cases it is known
+before it runs which network is measured, with which inputs, and with which untransformed network it must agree.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from levelbench.networks.transforms import Transform
 
 OUTPUT_TOLERANCE = 1e-4
-"""Of outputs in float32, relative to the tensor's largest magnitude."""
+"""For outputs in float32, relative to the tensor's largest magnitude."""
 GRADIENT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a specification names: ``network`` is what is measured (``None`` for a native model).
+    """What a specification names: ``network`` is measured (``None`` for a native model).
 
     ``transformed`` is the network after the arm's transforms, without the loss that a training step adds.
-    ``parameters`` are values by name (``None``: the seed's). The tolerances are relative to each tensor's largest,
-    against the network before; without one for gradients, the parameters are others. ``said`` tells what each transform
-    changed.
+    ``parameters`` are values by name (``None``: drawn from the seed). The tolerances are for the comparison with the
+    original network, relative to each tensor's largest magnitude. Without one for gradients, the transforms changed the
+    parameters. ``changes`` says what each transform changed.
     """
 
     network: Network | None = None
@@ -50,7 +50,7 @@ class Made:
     parameters: dict[str, NDArray[Any]] | None = None
     output_tolerance: float = OUTPUT_TOLERANCE
     gradient_tolerance: float | None = GRADIENT_TOLERANCE
-    said: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 def digest_of(path: Path) -> str:
@@ -60,13 +60,13 @@ def digest_of(path: Path) -> str:
 
 
 def make_case(specification: NetworkSpecification) -> Made:
-    """The network of a specification; ``DefinitionError`` for a file that is not the one it was made for."""
+    """The network of a specification; ``DefinitionError`` if its file has changed since the plan."""
     case, arm = specification.case, specification.arm
     if case.kind == "native":
         _same_file(case, Path(case.path.rpartition(":")[0]))
         if arm.transforms:
             asked = f"{arm.transforms[0]} on {case.name}"
-            raise UsageError(asked, "a native module is no graph to transform", "export it to ONNX, or leave it out")
+            raise UsageError(asked, "a native module has no graph to transform", "export it to ONNX, or leave it out")
         return Made(native=load_native(case.path, case.options))
     base = build_base(case)
     refuse_fixed_batch(base, case)
@@ -84,7 +84,7 @@ def trained(network: Network, loss: str = "", *, training: bool = True) -> Netwo
 
 
 def build_base(case: NetworkCase) -> Network:
-    """The network of the zoo or of the file, as it is."""
+    """The unchanged network of the zoo or the file."""
     if case.kind == "zoo":
         from levelbench.networks import zoo
 
@@ -96,13 +96,13 @@ def build_base(case: NetworkCase) -> Network:
 
 
 def refuse_fixed_batch(network: Network, case: NetworkCase) -> None:
-    """``UsageError`` where the case asks for another batch than the one that the model's inputs are fixed to."""
+    """Raise ``UsageError`` if the case asks for a batch other than the one the model's inputs are fixed to."""
     if case.batch == 1 or any(batch_axis(each, network.sizes) is not None for each in network.inputs):
         return
     firsts = sorted({each.shape[0] for each in network.inputs if each.shape and isinstance(each.shape[0], int)})
     if case.batch not in firsts:
         fixed = f"its inputs have fixed shapes ({', '.join(str(each.shape) for each in network.inputs)})"
-        raise UsageError(f"a batch of {case.batch} for {case.name}", fixed, "measure it as it is: --batch 1")
+        raise UsageError(f"a batch of {case.batch} for {case.name}", fixed, "measure it unchanged: --batch 1")
 
 
 def _same_file(case: NetworkCase, path: Path) -> None:
@@ -112,7 +112,7 @@ def _same_file(case: NetworkCase, path: Path) -> None:
 
 
 def _transformed(base: Network, specification: NetworkSpecification) -> Made:
-    """The network after the arm's transforms, with its parameters' values and how far it may be from ``base``."""
+    """The network after the arm's transforms, with its parameters' values and how far it may differ from ``base``."""
     words = specification.arm.transforms
     if not words:
         return Made(transformed=base)
@@ -124,15 +124,15 @@ def _transformed(base: Network, specification: NetworkSpecification) -> Made:
     return Made(
         transformed=last.network,
         parameters=last.parameters,
-        # Each may add its own error to that of the one before.
+        # Each may add its own error to those of the previous ones.
         output_tolerance=sum(each.tolerance.outputs for each in done),
         gradient_tolerance=None if None in gradients else sum(each for each in gradients if each is not None),
-        said=tuple(f"{each.name}: {line}" for each in done for line in each.changed or ("it changed nothing",)),
+        changes=tuple(f"{each.name}: {line}" for each in done for line in each.changed or ("it changed nothing",)),
     )
 
 
 def _transform(word: str, case: NetworkCase) -> Transform:
-    """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, which learns batch and sizes too."""
+    """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, with the case's batch and sizes."""
     from levelbench.networks.transforms import parse, settings
 
     known = settings(word.partition(";")[0].partition(":")[0])
@@ -141,12 +141,12 @@ def _transform(word: str, case: NetworkCase) -> Transform:
 
 
 _TRAINING = 3
-"""A training step counts as three forwards, the usual convention: a product has two gradients, each another product."""
+"""A training step counts as three forwards, the usual convention: a product has two gradients, each also a product."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """The facts for the record, the cost of each node by its place in the network, and each value's bytes by name."""
+    """The facts for the record, the cost of each node by its index in the network, and each value's bytes by name."""
 
     facts: NetworkFacts
     nodes: Mapping[int, Cost]
@@ -154,8 +154,8 @@ class Known:
 
 
 def known_of(made: Made, specification: NetworkSpecification, framework: dict[str, Any], mode: str) -> Known:
-    """The facts of what is measured; what nobody can tell (of a native model, of a shape that is open) is ``None``."""
-    network, facts = made.transformed, NetworkFacts(framework=framework, mode=mode, transforms=made.said)
+    """The facts about the measured network; unknown ones (of a native model, of open shapes) are ``None``."""
+    network, facts = made.transformed, NetworkFacts(framework=framework, mode=mode, transforms=made.changes)
     if network is None:
         return Known(facts, {}, {})
     dtype = dtype_of_network(network)
@@ -172,7 +172,7 @@ def known_of(made: Made, specification: NetworkSpecification, framework: dict[st
         dtype=dtype,
         flops=cost.flops * times,
         multiply_adds=cost.multiply_adds * times,
-        # What a training step must move at least depends on what is kept and what is computed again.
+        # The bytes that a training step must move depend on what is kept and what is recomputed.
         bytes=None if backward else cost.bytes,
         activation_bytes=cost.training_activation_bytes if backward else cost.activation_bytes,
         unknown=dict(cost.unknown),
@@ -184,7 +184,7 @@ def known_of(made: Made, specification: NetworkSpecification, framework: dict[st
 
 
 def dtype_of_network(network: Network) -> str:
-    """The dtype of most of its parameters, ``int8`` and ``uint8`` included; without any, that of its first input."""
+    """The dtype of most of its parameters (``int8`` includes ``uint8``), else of its first floating-point input."""
     counts: Counter[str] = Counter()
     for each in network.parameters:
         counts[each.dtype] += each.size

@@ -1,15 +1,15 @@
 """Measures one case on one arm in this process: each phase once, then memory, correctness, latencies and operators.
 
-Whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can only be had
-once in a process (imports, compilation, a peak) is taken first, and what needs many calls comes after it.
+Whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can be measured
+only once in a process (imports, compilation, a peak) comes first, followed by what needs many calls.
 
 - A mean over several calls has no tail, so each latency is one call, however short.
-- The peak memory of a call is how far it rose above what the process held before the executor was made. On the CPU the
-  kernel counts what is resident, whatever allocator a framework brings, and its high-water mark can be lowered before
-  the call; so the difference holds parameters, inputs, activations and workspaces, and neither the libraries nor the
-  compiler's own peak. Freed memory that an allocator keeps for later counts, as no other process can use it; what the
-  C library keeps is given back first. On an accelerator the framework's own count is read.
-- Our clock stands around each operator, so where the framework has a profiler, its shares are recorded beside ours.
+- The peak memory of a call is measured relative to what the process held before the executor was created. On the CPU
+  the kernel counts resident memory, independent of the framework's allocator, and its high-water mark can be reset
+  before the call. So the difference includes parameters, inputs, activations and workspaces, but neither libraries nor
+  the compiler's own peak. Freed memory that an allocator keeps counts, as no other process can use it; what the C
+  library keeps is returned first. On an accelerator the framework's own counter is read.
+- Our clock runs around each operator. If the framework has a profiler, its shares are recorded too, for comparison.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Correctness, Host
-from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
+from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
@@ -53,6 +53,7 @@ from levelbench.networks.benchmark.reference import (
 )
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
 from levelbench.networks.network import Network, read_inputs
+from levelbench.operators.benchmark.measuring import Skipped, failure
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
@@ -65,7 +66,7 @@ from levelbench.records.networks import (
     ProfileShares,
 )
 from levelbench.records.processes import ProcessEnd
-from levelbench.records.schema import Measurement, Samples, redact
+from levelbench.records.schema import Measurement, Samples
 
 _MOST = 50_000
 _FEW = 6
@@ -74,9 +75,9 @@ _OVERRUN = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Latency:
-    """Raw latencies in seconds, shape (n,), after warm-up; ``warmup`` holds what came before.
+    """Raw latencies in seconds, shape (n,), after warm-up; ``warmup`` holds those before.
 
-    What reading the clock costs is in each value.
+    Each value includes the cost of reading the clock.
     """
 
     values: NDArray[np.float64]
@@ -86,15 +87,16 @@ class Latency:
 
 
 def enough(samples: int, precision: float, budget_s: float) -> StoppingRule:
-    """``samples`` values and a median known to ``precision``, or the budget spent, or 50,000 values.
+    """Stop at ``samples`` values with a median known to ``precision``, or if the budget is spent, or at 50,000 values.
 
-    Where a call is slow the budget is overrun up to three times for six values, from which a median has an interval.
+    For a slow call the budget may be exceeded up to three times to get six values, the fewest that give a median an
+    interval.
     """
     return (FixedCount(samples) & Precision(precision)) | FixedCount(_MOST) | Budget(budget_s, _FEW, _OVERRUN)
 
 
 def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Latency:
-    """Call ``work``, which ends when its result is there, until ``until`` is met."""
+    """Call ``work``, which returns once its result is computed, until ``until`` is met."""
     started_ns = clock.now_ns()
     values_ns: list[int] = [time_ns(work, clock)]
     while True:
@@ -104,7 +106,7 @@ def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Late
         check = until.check(progress)
         if check.met:
             return Latency(values[found.cut :], values[: found.cut], found.reason, check.text)
-        # At most a third more before the next look: each look is another chance to stop on a lucky agreement.
+        # Wait for up to a third more values before the next check: each check may stop on a lucky agreement.
         block = min(until.more(progress), max(2, len(values) // 3))
         values_ns += [time_ns(work, clock) for _ in range(block)]
 
@@ -113,9 +115,9 @@ PEAK = "peak_memory"
 
 
 def meter_of(backend: Backend, device: str) -> Meter:
-    """The meter whose mark ``start`` lowers to what is held now: the kernel's on the CPU, else the framework's.
+    """The meter whose high-water mark ``start`` resets: the kernel's on the CPU, else the framework's.
 
-    Where there is none, a twin says why.
+    If there is none, a null meter says why.
     """
     if device == "cpu":
         found = memory_meter()
@@ -126,7 +128,7 @@ def meter_of(backend: Backend, device: str) -> Meter:
 
 
 class Footprint:
-    """Measures the peak of calls above what was held when this was made: make it before the executor."""
+    """Measures the peak memory of calls above what was held when this was created: create it before the executor."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -148,7 +150,7 @@ class Footprint:
 
 
 def _give_back() -> None:
-    """Let go of what is garbage, and let the C library return what it keeps (glibc; others have no such call)."""
+    """Collect garbage, and make the C library return the memory it keeps (glibc; others have no such call)."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -156,7 +158,7 @@ def _give_back() -> None:
 
 
 class PreparedCase:
-    """Makes the executor and its inputs; the host's copies of both are let go of, so that no peak holds them."""
+    """Makes the executor and its inputs; the host copies of both are released, so that no peak includes them."""
 
     def __init__(self, backend: Backend, made: Made, specification: NetworkSpecification, mode: str) -> None:
         self.backend, self.made, self.specification, self.mode = backend, made, specification, mode
@@ -167,11 +169,11 @@ class PreparedCase:
         self._kept: dict[str, KeptTensor] = {}
 
     def work(self) -> None:
-        """The measured call: it ends when its results are there, and lets go of them."""
+        """The measured call: it returns once its results are computed, and releases them."""
         self._finished()
 
     def first(self) -> None:
-        """The first call; what it gave waits to be kept."""
+        """The first call; its results are held until :meth:`keep`."""
         self._found = self._finished()
 
     def _finished(self) -> Any:
@@ -184,11 +186,11 @@ class PreparedCase:
         return loss, gradients
 
     def parameter_count(self) -> int:
-        """Trainable scalars that the executor holds."""
+        """The number of trainable scalars in the executor."""
         return sum(math.prod(each.shape) for each in self.executor.parameters.values())
 
     def keep(self, reference: Reference) -> None:
-        """Keep of the first call's results what is compared, and let go of them: no peak shall hold them."""
+        """Keep what is compared of the first call's results and release the rest, so that no peak includes it."""
         found, self._found = self._found, None
         wanted = reference.tensors
         for name, each in named(found, trains=self._trains).items():
@@ -196,7 +198,7 @@ class PreparedCase:
                 self._kept[name] = tensor_of(_like(self._host(each), wanted[name].shape, reference.facts.rows))
 
     def check(self, reference: Reference) -> Correctness:
-        """Compare what was kept of the first call with the reference."""
+        """Compare the kept results of the first call with the reference."""
         facts, kept, case = reference.facts, self._kept, self.specification.case
         if facts.reason or self.made.transformed is None:
             return Correctness(checked=f"not checked: {facts.reason}")
@@ -204,13 +206,13 @@ class PreparedCase:
         if self._trains and (facts.rows != case.batch or facts.evaluation):
             kept = self._step_of(facts.rows)
         finding = compare(reference, kept, allowed)
-        # Rows of the whole batch first: that is what is measured. In the zoo each row is known to stand for itself; a
-        # foreign model whose rows change each other is run with those alone.
+        # First compare the rows of the whole batch, which is what is measured. In the zoo rows are independent; a
+        # foreign model whose rows affect each other is run again with only these rows.
         if not finding.wrong or self._trains or facts.rows == case.batch or case.kind == "zoo":
             return finding
         alone = compare(reference, self._alone(facts.rows), allowed)
-        said = f"{alone.checked}, run alone: within a batch of {case.batch} the rows change each other"
-        return finding if alone.wrong else Correctness("", said, alone.errors)
+        checked = f"{alone.checked}, run separately: within a batch of {case.batch} the rows affect each other"
+        return finding if alone.wrong else Correctness("", checked, alone.errors)
 
     def _host(self, array: Array) -> Host:
         return np.asarray(self.backend.host(array))
@@ -222,7 +224,7 @@ class PreparedCase:
         return {name: tensor_of(self._host(each)) for name, each in named(found, trains=False).items()}
 
     def _step_of(self, rows: int) -> dict[str, KeptTensor]:
-        """A training step of the first rows, as the reference made it."""
+        """A training step with the first rows, as for the reference."""
         base = self.made.transformed
         assert base is not None
         network, _ = to_be_checked(base, self.specification)
@@ -239,7 +241,7 @@ class PreparedCase:
         return self.backend.executor(network, values, mode=self.mode, trains=trains)
 
     def _hosted_inputs(self) -> dict[str, Host]:
-        """The inputs that the measured call takes, in its order."""
+        """The inputs of the measured call, in order."""
         case, network, native = self.specification.case, self.made.network, self.made.native
         if network is not None:
             made = network.make_inputs(case.batch, 0, case.sizes)
@@ -256,7 +258,7 @@ class PreparedCase:
 
 
 def _like(array: Host, shape: tuple[int, ...], rows: int) -> Host:
-    """The first rows along the one axis on which ``array`` is longer than ``shape``; itself where there is none."""
+    """The first rows along the one axis on which ``array`` differs from ``shape``; unchanged if there is none."""
     if array.ndim != len(shape):
         return array
     longer = [axis for axis, (a, b) in enumerate(zip(array.shape, shape, strict=True)) if a != b]
@@ -268,7 +270,7 @@ _BUDGET_SHARE = 0.5
 
 
 def repeats_for(call_s: float, budget_s: float) -> int:
-    """How many instrumented calls half the budget pays for, from 5 to 50."""
+    """How many instrumented calls fit into half the budget, from 5 to 50."""
     return min(_MOST_REPEATS, max(_FEWEST_REPEATS, int(_BUDGET_SHARE * budget_s / max(call_s, 1e-9))))
 
 
@@ -279,9 +281,9 @@ def _record_operators(
     specification: NetworkSpecification,
     record: Callable[[NetworkEvent], None],
 ) -> str:
-    """Record times of all operators and the profiler's shares; why there are none, where there are none.
+    """Record the times of all operators and the profiler's shares; returns why there are none, or an empty string.
 
-    ``call_s`` is what a whole call takes, by which the number of repetitions is chosen.
+    ``call_s`` is the time of a whole call, which determines the number of repetitions.
     """
     if specification.direction == "backward":
         return "the operators of a training step are not timed one by one"
@@ -297,9 +299,9 @@ def _record_operators(
 
 
 def costs_of(found: Sequence[OperatorTime], network: Network | None, known: Known) -> list[Cost]:
-    """The cost of each: of the node that it is or, where the framework fused nodes, of all that lead to its output.
+    """The cost of each operator: of its node or, if the framework fused nodes, of all nodes leading to its output.
 
-    A fused operator has its nodes' operations, and their bytes but for those of values that only pass between them.
+    A fused operator has the operations of its nodes, and their bytes without the values passed between them.
     """
     covered = {each.index for each in found if each.index >= 0}
     nodes = () if network is None else network.model.graph.node
@@ -318,7 +320,7 @@ def costs_of(found: Sequence[OperatorTime], network: Network | None, known: Know
 def _fused(mine: set[int], output: str, nodes: Sequence[onnx.NodeProto], known: Known) -> Cost:
     costs = [known.nodes.get(at, Cost(None, None)) for at in mine]
     made = {name for at in mine for name in nodes[at].output if name} - {output}
-    # Written by one of them and read by another, and neither in the fused operator.
+    # Values written by one of them and read by another, which the fused operator does neither.
     passed = [name for at in mine for name in (*nodes[at].output, *nodes[at].input) if name in made]
     flops, moved = [each.flops for each in costs], [each.bytes for each in costs]
     if not mine or None in flops:
@@ -332,7 +334,7 @@ def _fused(mine: set[int], output: str, nodes: Sequence[onnx.NodeProto], known: 
 
 
 def _leading_to(output: str, nodes: Sequence[onnx.NodeProto], makers: Mapping[str, int], covered: set[int]) -> set[int]:
-    """The nodes that compute ``output`` and are in nobody else's time."""
+    """The nodes that compute ``output`` and are not covered by another operator."""
     found: set[int] = set()
     waiting = [output]
     while waiting:
@@ -356,19 +358,13 @@ def _profiled(trial: PreparedCase, repeats: int) -> ProfileShares:
 
 
 STAGES = ("open", "build", "prepare", "first", "memory", "check", "latency", "operators")
-"""What a process is at, in order; the first four are phases of the record."""
+"""The stages of a process, in order; the first four are phases of the record."""
 
 Record = Callable[[NetworkEvent], None]
 
 _MEMORY_SHARE = 0.8
 _COPIES = {"forward": 3, "backward": 5}
-"""Of the parameters: as drawn, the executor's own, and one for a compiler; gradients, and what they are made with."""
-# How PyTorch, JAX and ONNX Runtime say it.
-_OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory", "not enough memory")
-
-
-class _Skipped(Exception):
-    """The network does not fit; the message is the reason."""
+"""Copies of the parameters: as drawn, the executor's, and a compiler's; for training also gradients and temporaries."""
 
 
 def measure_network(
@@ -378,25 +374,14 @@ def measure_network(
     on_stage: Callable[[str], None] = lambda stage: None,
     open_backend: Callable[[str, str], OperatorBackend] = open_framework,
 ) -> NetworkOutcome:
-    """Measure what ``specification`` says, giving ``record`` each event as it is known; the outcome is not among them.
+    """Measure ``specification``, passing each event except the outcome to ``record`` as soon as it is known.
 
-    ``on_stage`` gets each of ``STAGES`` as it begins. Raises ``MissingError`` for a framework that is not here.
+    ``on_stage`` gets each of ``STAGES`` as it begins. Raises ``MissingError`` for a framework that is not installed.
     """
     try:
         return _measured(specification, reference, record, on_stage, open_backend)
-    except _Skipped as reason:
-        return NetworkOutcome("skipped", str(reason))
-    except UnsupportedError as error:
-        return NetworkOutcome("unsupported", error.found)
-    except MissingError:
-        raise
-    except MemoryError:
-        return NetworkOutcome("skipped", "it ran out of memory")
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one arm must not end the others
-        said = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
-        if any(sign in said for sign in _OUT_OF_MEMORY):
-            return NetworkOutcome("skipped", "it ran out of the device's memory")
-        return NetworkOutcome("failed", next(iter(said.splitlines()), "")[:300])
+        return NetworkOutcome(*failure(error))
 
 
 def _measured(
@@ -410,7 +395,7 @@ def _measured(
 
     @contextmanager
     def phase(name: str) -> Iterator[None]:
-        """A stretch that ends with its work done; nothing is recorded of one that raises."""
+        """A phase that ends when its work is done; not recorded if it raises."""
         on_stage(name)
         before_ns = HOST.now_ns()
         yield
@@ -431,7 +416,7 @@ def _measured(
     with phase("prepare"):
         trial = PreparedCase(backend, made, specification, mode)
     if made.native is not None:
-        # Only its executor knows them; a reader takes the last facts.
+        # Only its executor knows the parameters; readers take the last facts.
         record(structs.replace(known.facts, parameters=trial.parameter_count()))
     with phase("first"):
         trial.first()
@@ -460,11 +445,11 @@ def _measured(
 
 
 def _check_fit(known: Known, specification: NetworkSpecification) -> None:
-    """Refuse, before anything is drawn, parameters that cannot fit the memory."""
+    """Skip, before anything is drawn, a network whose parameters cannot fit into memory."""
     held = (known.facts.parameter_bytes or 0) * _COPIES[specification.direction]
     left = memory_left_bytes()
     if left is not None and held > _MEMORY_SHARE * left:
-        raise _Skipped(f"needs about {held / 2**30:.1f} GiB for parameters where {left / 2**30:.1f} GiB are left")
+        raise Skipped(f"needs about {held / 2**30:.1f} GiB for parameters, but {left / 2**30:.1f} GiB are left")
 
 
 OnStage = Callable[[Path, str, NetworkOutcome | None], None]
@@ -481,12 +466,12 @@ def make_record(
     crashed: str = "",
     planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
-    """Measure the case, write the record and answer with its path.
+    """Measure the case, write the record and return its path.
 
-    ``seed`` is the number of the replicate; parameters and inputs are the same in all. ``reference`` is the file that
-    the case is checked against, or text that says why there is none. ``on_stage`` gets the record's path with each
-    stage as it begins, and the outcome with an empty one. ``crashed`` says how a process before this one was brought
-    down: it is recorded, and not tried again. ``planned`` are the effect and number of the header.
+    ``seed`` is the number of the replicate; parameters and inputs are the same in all. ``reference`` is the file with
+    the expected results, or a text that says why there is none. ``on_stage`` gets the record's path with each stage as
+    it begins, and the outcome with an empty stage. ``crashed`` says how an earlier process crashed: this is recorded,
+    and the case is not tried again. ``planned`` are the effect and the number of records in the header.
     """
     environment = capture()
     wanted = load(reference) if isinstance(reference, Path) else Reference(ReferenceFacts(reason=reference), {})

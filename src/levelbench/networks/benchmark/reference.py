@@ -1,12 +1,13 @@
-"""What a case must give, computed once and kept in a file for all processes, and whether what was measured is that.
+"""The expected results of a case, computed once and kept in a file for all processes, and the comparison with them.
 
-The reference is NumPy's executor on the network before any transform, in a process of its own, so what it costs in time
-and memory is in no figure. Where a whole batch would take too long it computes the first rows, and of large tensors it
-keeps evenly spaced elements: both are said beside the error.
+The reference is NumPy's executor on the network before any transform, in its own process, so that its time and memory
+appear in no measurement. If a whole batch would take too long, it computes the first rows. Of large tensors it keeps
+evenly spaced elements. Both are stated next to the error.
 
-An error is relative to the size of its tensor, since a sum's rounding is relative to its terms: the largest difference
-of an output to its largest magnitude, the norm of a gradient's difference to its norm. What exceeds the tolerance is a
-fault only if roundings of parameters and inputs (a ReLU at zero that turns over) do not move the reference as far.
+Errors are relative to the size of the tensor, because the rounding of a sum is relative to its terms: for outputs the
+largest difference relative to the largest magnitude, for gradients the norm of the difference relative to the norm. An
+error beyond the tolerance is a fault only if rounding parameters and inputs (which may switch a ReLU at zero) does not
+move the reference as far.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from levelbench.checks.arrays import Correctness, Host, difference, is_float, unit_roundoff
+from levelbench.checks.arrays import Correctness, Host, difference, is_float, largest, unit_roundoff
 from levelbench.errors import LevelbenchError
 from levelbench.networks.benchmark.cases import build_base, trained
 from levelbench.networks.cost import network_cost
@@ -31,18 +32,18 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.records.networks import NetworkSpecification
 
 LIMIT_FLOPS = 1e10
-"""Floating-point operations that the reference of one case may take, about, each time it is computed."""
+"""About how many floating-point operations the reference of one case may take each time it is computed."""
 _ELEMENTS = 2**16
 _SHAKES = 2
 _LEAST_TRAINED = 4
-"""Rows that a training step is checked with: the variance of fewer is too often zero."""
+"""The fewest rows to check a training step with: with fewer, a variance is too often zero."""
 
 
 @dataclass(frozen=True)
 class KeptTensor:
-    """A tensor's shape, its largest finite magnitude, and its elements, or some of them, evenly spaced.
+    """A tensor's shape, its largest finite magnitude, and all or some evenly spaced elements.
 
-    ``moved`` is how far roundings of parameters and inputs move it, as :func:`distance` has it: the most that was seen.
+    ``moved`` is the largest observed :func:`distance` by which rounding parameters and inputs moves it.
     """
 
     shape: tuple[int, ...]
@@ -54,8 +55,8 @@ class KeptTensor:
 class ReferenceFacts(msgspec.Struct, frozen=True):
     """``rows`` of the batch were computed ``by`` a framework; ``reason`` says why there is no reference.
 
-    ``evaluation`` tells that a training step was computed as in evaluation, as it would draw random numbers.
-    ``tensors`` are shape, largest magnitude and movement by name.
+    ``evaluation``: a training step was computed in evaluation mode, because training would draw random numbers.
+    ``tensors`` holds shape, largest magnitude and movement by name.
     """
 
     rows: int = 0
@@ -67,17 +68,14 @@ class ReferenceFacts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Reference:
-    """The wanted tensors: ``output 0``, ``output 1``, ..., or ``loss`` and ``gradient of NAME``."""
+    """The expected tensors: ``output 0``, ``output 1``, ..., or ``loss`` and ``gradient of NAME``."""
 
     facts: ReferenceFacts
     tensors: Mapping[str, KeptTensor]
 
 
 def kept(array: Host) -> Host:
-    """The elements that are compared: all up to 65,536, else as many, evenly spaced; float64 where they are floating.
-
-    Shape (n,).
-    """
+    """The elements to compare, shape (n,): all, or 65,536 evenly spaced ones; floating-point ones as float64."""
     flat = np.asarray(array).reshape(-1)
     if flat.size > _ELEMENTS:
         flat = flat[np.linspace(0, flat.size - 1, _ELEMENTS).round().astype(np.intp)]
@@ -85,14 +83,12 @@ def kept(array: Host) -> Host:
 
 
 def tensor_of(array: Host) -> KeptTensor:
-    """What is kept of a tensor."""
-    values = kept(array)
-    finite = np.abs(array[np.isfinite(array)].astype(np.float64)) if array.dtype.kind not in "biu" else np.zeros(0)
-    return KeptTensor(array.shape, float(finite.max(initial=0.0)), values)
+    """The part of a tensor that is kept."""
+    return KeptTensor(array.shape, 0.0 if array.dtype.kind in "biu" else largest(array), kept(array))
 
 
 def first_rows(network: Network, inputs: Mapping[str, Host], rows: int) -> dict[str, Host]:
-    """The inputs, cut to the first ``rows`` along the axis that is the batch, where they have one."""
+    """The inputs, cut to the first ``rows`` along the batch axis, if they have one."""
     axes = {each.name: batch_axis(each, network.sizes) for each in network.inputs}
     return {name: cut(each, axes[name], rows) for name, each in inputs.items()}
 
@@ -103,7 +99,7 @@ def cut(array: Host, axis: int | None, rows: int) -> Host:
 
 
 def to_be_checked(network: Network, specification: NetworkSpecification) -> tuple[Network, bool]:
-    """What is compared of ``network``, which has no loss yet, and whether in evaluation though training is measured."""
+    """The network to compare, made from one without a loss; and whether it is in evaluation mode despite training."""
     if specification.direction == "forward":
         return network, False
     found = trained(network, specification.loss)
@@ -113,13 +109,13 @@ def to_be_checked(network: Network, specification: NetworkSpecification) -> tupl
 
 
 def make(specification: NetworkSpecification) -> Reference:
-    """Compute the reference of a case: with NumPy, or, for an inference that it has not, with ONNX Runtime.
+    """Compute the reference of a case: with NumPy or, for an inference that NumPy cannot run, with ONNX Runtime.
 
-    Where neither can, its ``reason`` says what NumPy lacks.
+    If neither can, its ``reason`` says what NumPy lacks.
     """
     case = specification.case
     if case.kind == "native":
-        return Reference(ReferenceFacts(reason="a native model has no other to be compared with"), {})
+        return Reference(ReferenceFacts(reason="there is nothing to compare a native model with"), {})
     base = build_base(case)
     network, evaluation = to_be_checked(base, specification)
     rows = _rows(base, specification)
@@ -135,11 +131,12 @@ def make(specification: NetworkSpecification) -> Reference:
             reasons.append(error.found if isinstance(error, LevelbenchError) else "it ran out of memory")
             continue
         return Reference(ReferenceFacts(rows, name, "", evaluation), tensors)
-    return Reference(ReferenceFacts(reason=f"the reference has none ({reasons[0] if reasons else 'no framework'})"), {})
+    reason = f"the reference cannot run it ({reasons[0] if reasons else 'no framework'})"
+    return Reference(ReferenceFacts(reason=reason), {})
 
 
 def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, KeptTensor]:
-    """The wanted tensors, and how far roundings move each."""
+    """The expected tensors, and how far rounding moves each."""
     parameters = network.initialise(0)
     found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction).items()}
     for seed in range(_SHAKES):
@@ -154,7 +151,7 @@ def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], dir
 
 
 def _shaken(array: Host, random: np.random.Generator) -> Host:
-    """Each floating element moved by a rounding, up or down."""
+    """The array with each floating-point element moved by one rounding, up or down."""
     if not is_float(array.dtype):
         return array
     moved = array.astype(np.float64) * (1 + unit_roundoff(array.dtype) * random.choice([-1.0, 1.0], array.shape))
@@ -162,10 +159,10 @@ def _shaken(array: Host, random: np.random.Generator) -> Host:
 
 
 def distance(name: str, a: Host, b: Host) -> float:
-    """Between two tensors' kept elements: of gradients the Euclidean one, else the largest difference.
+    """The distance between two tensors' kept elements: Euclidean for gradients, else the largest difference.
 
-    A ReLU at zero that turns over changes a few elements of a gradient by much, however small the rounding that does
-    it; their norm hardly moves. Of integers it is the share that differs; infinite where only one of two is finite.
+    A ReLU at zero that switches changes a few elements of a gradient a lot, even if a tiny rounding causes it, but
+    hardly the norm. For integers it is the share that differs. It is infinite if only one of a pair is finite.
     """
     if a.dtype.kind in "biu":
         return float(np.mean(a != b)) if a.size else 0.0
@@ -173,7 +170,7 @@ def distance(name: str, a: Host, b: Host) -> float:
 
 
 def size(name: str, values: Host) -> float:
-    """The Euclidean norm of a gradient's elements, the largest magnitude of any other tensor's; 0 of integers."""
+    """The Euclidean norm of a gradient's elements, the largest magnitude of any other tensor; 0 for integers."""
     if values.dtype.kind in "biu":
         return 0.0
     return float(np.linalg.norm(values)) if name.startswith("gradient") else float(np.abs(values).max(initial=0.0))
@@ -190,7 +187,7 @@ def _computed(
 
 
 def named(found: Any, *, trains: bool) -> dict[str, Array]:
-    """What an executor answers with, outputs or loss and gradients, by the names of a reference's tensors."""
+    """An executor's results, outputs or loss and gradients, by the names of a reference's tensors."""
     if not trains:
         return {f"output {at}": each for at, each in enumerate(found)}
     loss, gradients = found
@@ -198,7 +195,7 @@ def named(found: Any, *, trains: bool) -> dict[str, Array]:
 
 
 def _rows(network: Network, specification: NetworkSpecification) -> int:
-    """How many rows of the batch the reference computes: as many as it can afford."""
+    """How many rows of the batch the reference computes: as many as the limit allows."""
     case, backward = specification.case, specification.direction == "backward"
     if all(batch_axis(each, network.sizes) is None for each in network.inputs):
         return case.batch
@@ -228,16 +225,16 @@ def load(path: Path) -> Reference:
 
 
 _LEAST_GRADIENT = 1e-3
-"""A gradient that is zero but for rounding (of a bias before a norm) is held against this share of the largest."""
+"""A gradient that is zero except for rounding (of a bias before a norm) is compared with this share of the largest."""
 _FACTOR = 4.0
-"""Roundings happen at each operator, and not at parameters and inputs alone."""
+"""Rounding happens in every operator, not only in parameters and inputs."""
 
 
 def compare(reference: Reference, found: Mapping[str, KeptTensor], allowed: tuple[float, float | None]) -> Correctness:
-    """``found`` has the reference's names, and of outputs its rows.
+    """Compare ``found``, which has the names of the reference and, for outputs, its rows.
 
-    ``allowed`` are the relative errors of outputs (and the loss) and of gradients; without the second, gradients are
-    not compared. Nor is that of a parameter that a transform removed.
+    ``allowed`` are the relative errors of outputs (and the loss) and of gradients; if the second is ``None``, gradients
+    are not compared. Gradients of parameters that a transform removed are not compared either.
     """
     wrong: list[str] = []
     errors: dict[str, float | None] = {}
@@ -249,25 +246,25 @@ def compare(reference: Reference, found: Mapping[str, KeptTensor], allowed: tupl
         tolerance = allowed[1] if kind == "gradient" else allowed[0]
         if tolerance is None or (name not in found and kind == "gradient"):
             continue
-        error, said = _error(name, wanted, found.get(name), scales[name])
+        error, fault = _error(name, wanted, found.get(name), scales[name])
         before = errors.get(kind)
         errors[kind] = error if before is None or (error is not None and error > before) else before
         if error is not None and tolerance < error <= tolerance + slack[name]:
             beyond[kind] = max(beyond.get(kind, 0.0), error)
         elif error is None or not error <= tolerance:
-            wrong.append(said or f"{name} is off by {error:.2g} of its size, {tolerance:.2g} allowed")
+            wrong.append(fault or f"{name} is off by {error:.2g} of its size, {tolerance:.2g} allowed")
     facts = reference.facts
     used = allowed if "gradient" in errors else allowed[:1]
     within = " and ".join(f"{each:.2g}" for each in dict.fromkeys(used) if each is not None)
     mode = ", in evaluation: training draws random numbers" if facts.evaluation else ""
     checked = f"against {facts.by} on {facts.rows} rows{mode}, within {within} of each tensor's size"
-    checked += "".join(f"; {kind} off by {most:.2g}, as roundings alone do" for kind, most in beyond.items())
+    checked += "".join(f"; {kind} off by {most:.2g}, as rounding alone explains" for kind, most in beyond.items())
     shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
     return Correctness(shown, checked, errors)
 
 
 def _scales(reference: Reference) -> dict[str, float]:
-    """What each error is relative to."""
+    """The size that each error is relative to."""
     found = {
         name: size(name, each.values) if name.startswith("gradient") else each.largest
         for name, each in reference.tensors.items()
@@ -277,9 +274,9 @@ def _scales(reference: Reference) -> dict[str, float]:
 
 
 def _slack(reference: Reference, scales: Mapping[str, float]) -> dict[str, float]:
-    """How far roundings move each tensor, relative.
+    """How far rounding moves each tensor, relative to its size.
 
-    Of gradients the most that they move any: which ReLU turns over is chance, and it changes all that come before it.
+    For all gradients this is the largest of any: which ReLU switches is chance, and affects all gradients before it.
     """
     moved = {
         name: _FACTOR * (each.moved / scales[name] if scales[name] > 0 else each.moved)
@@ -290,14 +287,14 @@ def _slack(reference: Reference, scales: Mapping[str, float]) -> dict[str, float
 
 
 def _error(name: str, wanted: KeptTensor, found: KeptTensor | None, scale: float) -> tuple[float | None, str]:
-    """The relative error, or ``None`` and what is the matter."""
+    """The relative error, or ``None`` and what is wrong."""
     if found is None:
         return None, "an output is missing"
     if tuple(found.shape) != tuple(wanted.shape):
-        return None, f"a result has the shape {tuple(found.shape)}, {tuple(wanted.shape)} expected"
+        return None, f"a result has shape {tuple(found.shape)}, expected {tuple(wanted.shape)}"
     apart = distance(name, found.values, wanted.values)
     if wanted.values.dtype.kind in "biu":
         return apart, f"{apart:.2%} of an integer result differ" if apart else ""
     if not np.array_equal(np.isnan(found.values), np.isnan(wanted.values)):
-        return None, "a result has NaN where the reference has none, or none where it has"
+        return None, "a result has NaN where the reference does not, or vice versa"
     return (apart / scale if scale > 0 else apart), ""

@@ -1,1 +1,1 @@
-"""Fuzzing: generated networks on which all frameworks have to agree; ``python -m levelbench.networks.fuzz``."""
+"""Fuzzing: generated networks on which all frameworks must agree; ``python -m levelbench.networks.fuzz``."""

@@ -1,4 +1,4 @@
-"""``python -m levelbench.networks.fuzz``: generated networks on every framework, as many as are asked for."""
+"""``python -m levelbench.networks.fuzz``: runs generated networks on every framework."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from levelbench.operators.frameworks import open_framework
 
 
 @click.command()
-@click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, help="Networks.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first one's.")
-@click.option("--framework", "frameworks", default="torch,jax,onnxruntime", show_default=True, help="Commas between.")
-@click.option("--reference", default="numpy", show_default=True, help="The framework that the others are held to.")
-@click.option("--save", "folder", type=click.Path(path_type=Path), help="Folder for what fails: model, inputs, text.")
+@click.option("--count", type=click.IntRange(min=1), default=200, show_default=True, help="Number of networks.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first one.")
+@click.option(
+    "--framework", "frameworks", default="torch,jax,onnxruntime", show_default=True, help="Names, comma-separated."
+)
+@click.option("--reference", default="numpy", show_default=True, help="The framework to compare with.")
+@click.option("--save", "folder", type=click.Path(path_type=Path), help="Folder for failures: model, inputs, text.")
 def command(count: int, seed: int, frameworks: str, reference: str, folder: Path | None) -> None:
-    """Compare frameworks on generated networks; exits with 1 where they part on any."""
+    """Compare frameworks on generated networks; exits with 1 if they disagree on any."""
     try:
         names = list(dict.fromkeys(each.strip() for each in frameworks.split(",") if each.strip()))
         backends = {name: open_framework(name, "cpu") for name in names}

@@ -1,10 +1,9 @@
 """Generates networks of 2 to 12 operators, runs them on several frameworks, and shrinks and writes those that diverge.
 
-Operators are put on values that exist, so every graph is valid; what would make it ill-conditioned is guarded where it
-is put, so a disagreement of frameworks is a fault and not rounding. What comes before a fault is not needed if its
-values are: a node is cut off by giving the reference's values of its outputs as inputs, or bypassed where an input of
-it has its output's shape. What is found is a model, its inputs and a sentence; ``levelbench check`` takes them as any
-other.
+Operators are applied to existing values, so every graph is valid. Each operator has a guard against ill-conditioning,
+so a disagreement of frameworks is a fault and not rounding. To shrink a network, a node is cut off by passing the
+reference's values of its outputs as inputs, or bypassed if one of its inputs has the shape of its output. The result is
+a model, its inputs and a description, which can be given to ``levelbench check``.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ _SHAPES = ((2, 3), (2, 3, 4), (1, 2, 4, 4), (4,), (2, 4, 3, 3), (3, 1, 5), (2, 2
 
 
 def generate_seeded(seed: int) -> Specimen:
-    """The case of that seed."""
+    """The case for that seed."""
     return generate(SeededDraws(seed), f"fuzz-{seed}")
 
 
 def generate(draws: Draws, name: str = "fuzz") -> Specimen:
-    """A case by ``draws``: one to three inputs, 2 to 12 nodes, and as outputs what nothing reads, or most of it."""
+    """A case from ``draws``: one to three inputs, 2 to 12 nodes, and all or most unread values as outputs."""
     graph = Sketch(GraphBuilder(name), draws, draws.integer(0, 2**16))
     for _ in range(draws.integer(1, 3)):
         graph.input(draws.pick(_SHAPES))
     if draws.integer(0, 3) == 3:
         graph.input(draws.pick([(3,), (2, 2)]), "int64")
     given = len(graph.items)
-    # With a parameter added to it, a gradient comes all the way back.
+    # A parameter is added to the first input, so that gradients flow all the way back.
     first = graph.items[0]
     shift = graph.parameter(first.shape, first.dtype)
     graph.items.append(graph.node("Add", first, shift))
@@ -61,12 +60,12 @@ def generate(draws: Draws, name: str = "fuzz") -> Specimen:
 
 
 def _finished(graph: Sketch, given: int) -> Specimen:
-    """With outputs: what nothing reads, but now and then one of several, which leaves dead ends."""
+    """Add outputs and build: all unread values, but sometimes without the first, which leaves a dead end."""
     made = graph.items[given:]
     ends = [each for each in made if each.name not in graph.read] or made[-1:]
     if len(ends) > 1 and graph.draws.integer(0, 3) == 3:
         ends = ends[1:]
-    # A value in the middle may be an output too.
+    # An inner value may also be an output.
     inner = [each for each in made if each.name in graph.read]
     if inner and graph.draws.integer(0, 3) == 3:
         ends.append(graph.draws.pick(inner))
@@ -80,7 +79,7 @@ def _finished(graph: Sketch, given: int) -> Specimen:
 
 
 def shrunk(case: Specimen, fails: Callable[[Specimen], bool], reference: Runner) -> Specimen:
-    """The smallest case that is found by leaving out outputs and nodes, and for which ``fails`` still holds."""
+    """The smallest case found by removing outputs and nodes for which ``fails`` still holds."""
     found = True
     while found:
         found = False
@@ -97,13 +96,13 @@ def _smaller(case: Specimen, reference: Runner) -> Iterator[Specimen]:
     if len(outputs) > 1:
         yield from (_of(part_of(network, [name]), case) for name in outputs)
     values = _values(case, reference)
-    # Late cuts first: they leave least.
+    # Cut late nodes first, which leaves the smallest networks.
     for at in reversed(range(len(network.nodes))):
         names = [name for name in network.nodes[at].outputs if name]
         if all(name in values and name not in outputs for name in names):
             yield _removed(case, at, {name: values[name] for name in names}, {})
     for at, node in enumerate(network.nodes):
-        alike = [name for name in node.inputs if name and _alike(name, node.outputs[0], case, values)]
+        alike = [name for name in node.inputs if name and _same_type(name, node.outputs[0], case, values)]
         if alike and len(node.outputs) == 1 and node.outputs[0] not in outputs:
             yield _removed(case, at, {}, {node.outputs[0]: alike[0]})
 
@@ -116,14 +115,14 @@ def _values(case: Specimen, reference: Runner) -> dict[str, Host]:
         return {}
 
 
-def _alike(name: str, other: str, case: Specimen, values: dict[str, Host]) -> bool:
+def _same_type(name: str, other: str, case: Specimen, values: dict[str, Host]) -> bool:
     one = values.get(name, case.inputs.get(name, case.parameters.get(name)))
     two = values.get(other)
     return one is not None and two is not None and (one.shape, one.dtype) == (two.shape, two.dtype)
 
 
 def _of(network: Network, case: Specimen, more: dict[str, Host] | None = None) -> Specimen:
-    """The case of what is left of its network."""
+    """The case for the remaining network."""
     given = {**case.inputs, **(more or {})}
     inputs = {each.name: np.asarray(given[each.name]) for each in network.inputs}
     parameters = {each.name: case.parameters[each.name] for each in network.parameters}
@@ -131,7 +130,7 @@ def _of(network: Network, case: Specimen, more: dict[str, Host] | None = None) -
 
 
 def _removed(case: Specimen, index: int, given: dict[str, Host], instead: dict[str, str]) -> Specimen:
-    """Without the node at ``index``: what it made is ``given`` as inputs, or another value is read ``instead``."""
+    """Remove the node at ``index``: its outputs are ``given`` as inputs, or another value is read ``instead``."""
     model = case.network.copied()
     del model.graph.node[index]
     for name, value in given.items():
@@ -145,7 +144,7 @@ def _removed(case: Specimen, index: int, given: dict[str, Host], instead: dict[s
 
 @dataclass
 class FuzzCounts:
-    """How many cases agree, by framework how many it could not run, and the agreements that failed, by seed."""
+    """How many cases agree, how many each framework could not run, and the failed agreements with their seeds."""
 
     agree: int = 0
     unsupported: dict[str, int] = field(default_factory=dict)
@@ -156,7 +155,7 @@ class FuzzCounts:
 def agreement_on(
     case: Specimen, backends: Mapping[str, OperatorBackend], reference: OperatorBackend, *, locate: bool = True
 ) -> Agreement:
-    """The case on each of ``backends`` against ``reference``."""
+    """Compare the case on each of ``backends`` with ``reference``."""
     return compare_network(case.network, backends, reference, case.inputs, case.parameters, locate=locate)
 
 
@@ -169,7 +168,7 @@ def fuzz(
     folder: Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FuzzCounts:
-    """``count`` cases from ``seed`` on; each that fails is shrunk and written to ``folder``."""
+    """Run ``count`` cases from ``seed`` on; each failure is shrunk and written to ``folder``."""
     tally = FuzzCounts()
     for each in range(seed, seed + count):
         case = generate_seeded(each)
@@ -186,7 +185,7 @@ def fuzz(
         tally.failed.append((each, found))
         if folder is not None:
             tally.files.append(write_case(small, found, folder, f"fuzz-{each}"))
-        tell(f"seed {each}: {said(found)}")
+        tell(f"seed {each}: {describe(found)}")
     return tally
 
 
@@ -194,18 +193,18 @@ def _fails(case: Specimen, backends: Mapping[str, OperatorBackend], reference: O
     try:
         return bool(agreement_on(case, backends, reference, locate=False).failed)
     except LevelbenchError:
-        # What is left may be no network: then it is no smaller example.
+        # The remaining part may not be a valid network, and then is not a smaller example.
         return False
 
 
-def said(found: Agreement) -> str:
+def describe(found: Agreement) -> str:
     """What is wrong, in a sentence; empty if nothing is."""
     error = found.error()
     return "" if error is None else f"{error.asked}: {error.found}"
 
 
 def write_case(case: Specimen, found: Agreement, folder: Path, name: str) -> Path:
-    """Write ``name.onnx`` with its parameters, ``name.npz`` with its inputs and ``name.txt``; the model's path."""
+    """Write ``name.onnx`` with parameters, ``name.npz`` with inputs and ``name.txt``; returns the model's path."""
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / f"{name}.onnx"
     save(case.network, model, case.parameters)
@@ -216,5 +215,5 @@ def write_case(case: Specimen, found: Agreement, folder: Path, name: str) -> Pat
         f"  {each.title}({', '.join(each.inputs)}) -> {', '.join(each.outputs)}  {dict(each.attributes) or ''}".rstrip()
         for each in case.network.nodes
     )
-    (folder / f"{name}.txt").write_text(f"{said(found)}\n\n{nodes}\n\n{command}\n", encoding="utf-8")
+    (folder / f"{name}.txt").write_text(f"{describe(found)}\n\n{nodes}\n\n{command}\n", encoding="utf-8")
     return model

@@ -1,4 +1,4 @@
-"""The operators that generated graphs are made of, each with the guard that keeps it well conditioned."""
+"""The operators of generated graphs, each with a guard that keeps it well conditioned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOVING: list[Put] = []
 
 
 def _takes(group: list[Put], fits: Callable[[Item], bool]) -> Callable[[Callable[[Sketch, Item], Item | None]], None]:
-    """An operator of a group that is put on a value that ``fits``; it answers ``None`` where it cannot be put."""
+    """Add an operator to a group; it is applied to a value that ``fits``, and returns ``None`` if it cannot be."""
 
     def decorate(put: Callable[[Sketch, Item], Item | None]) -> None:
         def made(graph: Sketch) -> Item | None:
@@ -49,14 +49,14 @@ def _exact(x: Item) -> bool:
 
 @_takes(ELEMENTWISE, _floating())
 def _smooth(graph: Sketch, x: Item) -> Item | None:
-    """A smooth function of bounded result."""
+    """A smooth function with a bounded result."""
     name = graph.draws.pick(["Tanh", "Sigmoid", "Sin", "Cos", "Softsign", "Erf"])
     return graph.put(name, graph.within(x, 4.0))
 
 
 @_takes(ELEMENTWISE, _floating())
 def _arithmetic(graph: Sketch, x: Item) -> Item | None:
-    """A sum, difference, product or quotient of two values that can be broadcast, perhaps the same one."""
+    """A sum, difference, product or quotient of two values that can be broadcast, possibly the same value twice."""
     y = graph.some(lambda each: each.dtype == x.dtype and _can_broadcast(x.shape, each.shape)) or x
     name = graph.draws.pick(["Add", "Mul", "Sub", "Div"])
     if name == "Sub" and x.name == y.name:
@@ -74,14 +74,14 @@ def _can_broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 @_takes(ELEMENTWISE, _floating())
 def _scaled(graph: Sketch, x: Item) -> Item | None:
-    """Each element times a number, or plus one, which keeps them apart."""
+    """Each element times or plus a random number, which keeps elements distinct."""
     shape = graph.draws.pick([(), x.shape[-1:], x.shape])
     return graph.put(graph.draws.pick(["Add", "Mul"]), x, graph.noise(shape, x.dtype, 0.5, 1.5))
 
 
 @_takes(ELEMENTWISE, _floating())
 def _kinked(graph: Sketch, x: Item) -> Item | None:
-    """An activation with a kink at zero, of values that are not zero."""
+    """An activation with a kink at zero, applied to nonzero values."""
     if not x.distinct:
         return None
     name, attributes = graph.draws.pick(
@@ -102,13 +102,13 @@ def _activation(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(ELEMENTWISE, _floating())
 def _exponential(graph: Sketch, x: Item) -> Item | None:
-    """Exp of what is small, log and roots of what is well above zero, a reciprocal of what is not near it."""
+    """Exp of small values; log, square root and reciprocal of values well above zero."""
     name = graph.draws.pick(["Exp", "Log", "Sqrt", "Reciprocal"])
     return graph.put(name, graph.within(x, _LARGEST_EXPONENT) if name == "Exp" else _away_from_zero(graph, x))
 
 
 def _away_from_zero(graph: Sketch, x: Item) -> Item:
-    """A value that is at least 0.5: itself, or 0.5 more than its square."""
+    """A value that is at least 0.5: the value itself, or its square plus 0.5."""
     if x.least >= _LEAST_DIVISOR:
         return x
     x = graph.within(x, 4.0)
@@ -118,7 +118,7 @@ def _away_from_zero(graph: Sketch, x: Item) -> Item:
 
 @_takes(ELEMENTWISE, _floating())
 def _extreme(graph: Sketch, x: Item) -> Item | None:
-    """The larger or smaller of a value and of random numbers: no ties."""
+    """The maximum or minimum of a value and random numbers, without ties."""
     if not x.distinct:
         return None
     return graph.put(graph.draws.pick(["Max", "Min"]), x, graph.noise(x.shape, x.dtype), exact=x.exact)
@@ -126,7 +126,7 @@ def _extreme(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(ELEMENTWISE, _floating())
 def _clipped(graph: Sketch, x: Item) -> Item | None:
-    """A value within limits that none of its elements equals."""
+    """A value clipped to limits that none of its elements equals."""
     if not x.distinct:
         return None
     limits = (graph.constant(each, x.dtype) for each in (-0.7071, 0.6180))
@@ -135,7 +135,7 @@ def _clipped(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(ELEMENTWISE, _floating())
 def _power(graph: Sketch, x: Item) -> Item | None:
-    """A whole power."""
+    """An integer power."""
     return graph.put("Pow", graph.within(x, 3.0), graph.constant(graph.draws.pick([2.0, 3.0]), x.dtype))
 
 
@@ -146,7 +146,7 @@ def _negated(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(ELEMENTWISE, _floating())
 def _summed(graph: Sketch, x: Item) -> Item | None:
-    """Sum or Mean of three values of one shape."""
+    """Sum or Mean of three values of the same shape."""
     others = [graph.some(lambda each: each.shape == x.shape and each.dtype == x.dtype) for _ in range(2)]
     return graph.put(graph.draws.pick(["Sum", "Mean"]), x, *others)
 
@@ -165,7 +165,7 @@ def _product(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(LAYERS, _floating(2))
 def _products_of_values(graph: Sketch, x: Item) -> Item | None:
-    """A value times its own transpose: it is read twice."""
+    """A value times its own transpose, so that it is read twice."""
     x = graph.within(x, 4.0)
     turned = graph.node("Transpose", x, perm=[*range(x.rank - 2), x.rank - 1, x.rank - 2])
     return graph.put("MatMul", x, turned)
@@ -208,11 +208,11 @@ def _pool(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(LAYERS, lambda x: x.rank >= 3 and x.dtype == "float32")
 def _norm(graph: Sketch, x: Item) -> Item | None:
-    """A norm whose variances are well above zero."""
+    """A normalisation whose variances are well above zero."""
     name = graph.draws.pick(["LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization"])
     x = graph.within(x, 8.0)
     if x.shape[-1] == 1:
-        # What is normalised alone is zero, and its gradient the noise around zero.
+        # A single normalised element is zero, and its gradient is noise around zero.
         name = "BatchNormalization"
     size = x.shape[-1] if name == "LayerNormalization" else x.shape[1]
     inputs = [x, *(graph.parameter((size,), x.dtype, 0.5, mean) for mean in (1.0, 0.0))]
@@ -244,14 +244,14 @@ def _softmax(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(LAYERS, _floating())
 def _choice(graph: Sketch, x: Item) -> Item | None:
-    """Where, on a comparison of values that are the same to the bit in every framework."""
+    """Where, with a comparison of values that are bitwise equal in every framework."""
     c = graph.some(_exact)
     if c is None:
         return None
     limit = graph.noise((), c.dtype, -0.5, 0.5)
     condition = graph.node(graph.draws.pick(["Greater", "Less", "GreaterOrEqual"]), c, limit)
     if c.shape != x.shape or graph.draws.pick([False, True]):
-        # A comparison that ends as numbers.
+        # Convert the comparison to numbers.
         return graph.put("Cast", condition, to=_FLOAT, exact=True)
     if graph.draws.pick([False, True]):
         condition = graph.node("Not", condition)
@@ -260,7 +260,7 @@ def _choice(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(LAYERS, lambda x: _exact(x) and x.distinct)
 def _rounded(graph: Sketch, x: Item) -> Item | None:
-    """Floor, Ceil or Sign of an exact value, its largest place, or a cast of it to integers."""
+    """Floor, Ceil, Sign or ArgMax of an exact value, or a cast to integers."""
     name = graph.draws.pick(["Floor", "Ceil", "Sign", "Cast", "ArgMax"])
     if name == "Cast":
         return graph.put(name, x, to=_INTEGER, exact=True)
@@ -271,7 +271,7 @@ def _rounded(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(LAYERS, lambda x: True)
 def _cast(graph: Sketch, x: Item) -> Item | None:
-    """Integers as floats, and floats as wider or narrower ones."""
+    """Casts integers to floats, and floats to wider or narrower ones."""
     if x.dtype == "float32":
         return graph.put("Cast", x, to=_DOUBLE, exact=x.exact)
     return graph.put("Cast", x, to=_FLOAT, exact=x.dtype == "int64")
@@ -331,7 +331,7 @@ def _cut(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(MOVING, _any())
 def _split(graph: Sketch, x: Item) -> Item | None:
-    """Both parts of a split; the second one stays for later."""
+    """Both parts of a split; the second may be used later."""
     axes = [at for at, size in enumerate(x.shape) if size >= 2]
     if not axes:
         return None
@@ -345,7 +345,7 @@ def _split(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(MOVING, _any())
 def _gathered(graph: Sketch, x: Item) -> Item | None:
-    """Rows by index, repeated and negative ones too."""
+    """Rows by index, possibly repeated or negative."""
     axis = graph.draws.integer(0, x.rank - 1)
     size = x.shape[axis]
     indices = [graph.draws.integer(-size, size - 1) for _ in range(graph.draws.integer(1, 3))]
@@ -364,7 +364,7 @@ def _padded(graph: Sketch, x: Item) -> Item | None:
 
 @_takes(MOVING, _any())
 def _squeezed(graph: Sketch, x: Item) -> Item | None:
-    """An axis of one element put in or, where there is one, taken out."""
+    """Inserts an axis of one element, or removes one if there is one."""
     ones = [at for at, size in enumerate(x.shape) if size == 1]
     if ones and x.rank > 1 and graph.draws.pick([True, False]):
         return graph.put("Squeeze", x, graph.constant([graph.draws.pick(ones)]), exact=x.exact)

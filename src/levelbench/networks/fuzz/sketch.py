@@ -1,9 +1,9 @@
-"""What a generated graph is made of: values as NumPy has them, and the draws that choose among what is possible.
+"""The parts of a generated graph: values, computed with NumPy, and the draws that choose among the possibilities.
 
-Each value is computed as soon as its node is there, and what keeps a graph well conditioned is read from it. Its
-largest magnitude and its least element say whether it may be divided by, exponentiated or rooted; ``distinct`` that its
-elements are neither zero nor equal, so that a kink's gradient is the same whatever a framework does at the kink;
-``exact`` that every framework has the same bits of it, so that a comparison may read it.
+Each value is computed as soon as its node is added, and determines what keeps the graph well conditioned. Its largest
+magnitude and its smallest element decide whether it can be a divisor, exponent or radicand. ``distinct`` means that its
+elements are neither zero nor equal, so that gradients do not depend on a framework's choice at kinks. ``exact`` means
+that it is bitwise equal in every framework, so that comparisons may read it.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from levelbench.operators.node import DEFAULT_OPSET, operator_node
 from levelbench.operators.program import Primitive, Scope
 
 MOST = 50.0
-"""The largest magnitude that a value may have before it is squashed."""
+"""The largest magnitude of a value; larger ones are squashed."""
 
 _ELEMENTS = 512
 _MARGIN = 1e-5
-"""Elements that are closer than this share of the largest may be equal, or zero, in another framework."""
+"""Elements that differ by less than this share of the largest may be equal, or zero, in another framework."""
 T = TypeVar("T")
 
 
 class Draws(ABC):
-    """Where choices come from: a seed, or Hypothesis, which can shrink them."""
+    """The source of choices: a seed, or Hypothesis, which can shrink them."""
 
     @abstractmethod
     def integer(self, low: int, high: int) -> int:
-        """An integer from ``low`` to ``high``, both included."""
+        """An integer from ``low`` to ``high``, inclusive."""
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of them; earlier ones are simpler."""
+        """One of the choices; earlier ones are simpler."""
         return choices[self.integer(0, len(choices) - 1)]
 
 
 class SeededDraws(Draws):
-    """Choices that follow from a seed."""
+    """Choices drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
     def integer(self, low: int, high: int) -> int:
-        """Uniform."""
+        """A uniformly distributed integer."""
         return int(self._random.integers(low, high + 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """A value of the graph; see the module for ``exact``."""
+    """A value of the graph; ``exact`` is explained in the module's docstring."""
 
     name: str
     value: Host
@@ -70,17 +70,17 @@ class Item:
 
     @property
     def rank(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return self.value.ndim
 
     @property
     def dtype(self) -> str:
-        """NumPy's name of its dtype."""
+        """The NumPy name of its dtype."""
         return self.value.dtype.name
 
     @property
     def floating(self) -> bool:
-        """Whether it is of a floating-point dtype."""
+        """Whether its dtype is floating-point."""
         return self.value.dtype.kind == "f"
 
     @property
@@ -90,7 +90,7 @@ class Item:
 
     @property
     def least(self) -> float:
-        """Its least element."""
+        """Its smallest element."""
         return float(self.value.min())
 
     @cached_property
@@ -102,9 +102,9 @@ class Item:
 
 @dataclass
 class Sketch:
-    """A graph as it is generated: the builder, the values there are, the inputs' arrays.
+    """A graph being generated: the builder, the existing values, the arrays of the inputs.
 
-    ``read`` are names that a node reads, ``trained`` those that depend on a parameter.
+    ``read`` are the names that some node reads, ``trained`` those that depend on a parameter.
     """
 
     builder: GraphBuilder
@@ -119,18 +119,19 @@ class Sketch:
     _scope: Scope = field(default_factory=lambda: Scope(open_framework("numpy", "cpu"), {"": DEFAULT_OPSET}))
 
     def random(self) -> np.random.Generator:
-        """A generator that differs at each call, and follows from the seed."""
+        """A new generator at each call, determined by the seed."""
         self.seed += 1
         return np.random.default_rng(self.seed)
 
     def node(self, op_type: str, *inputs: Item | None, outputs: int = 1, exact: bool = False, **attributes: Any) -> Any:
-        """A node, counted; its output, or as many as asked for.
+        """Add a node; returns its output or outputs.
 
-        ``None``, and no node, where a value would be empty, have more than 512 elements or be too large to be squashed.
+        Adds no node and returns ``None`` if a value would be empty, have more than 512 elements, or be too large to
+        squash.
         """
         names = [each.name if each else "" for each in inputs]
         node = operator_node(op_type, names, [f"{at}" for at in range(outputs)], **attributes)
-        call = Primitive(node, node.to_proto(), self._scope, {})
+        call = Primitive(node, self._scope, {})
         with np.errstate(all="ignore"):
             values = [np.asarray(each) for each in call(*(each.value if each else None for each in inputs))]
         if not all(0 < each.size <= _ELEMENTS and np.abs(each).max() <= MOST**2 for each in values):
@@ -139,7 +140,7 @@ class Sketch:
             drawn = self._drawn.pop(name, None)
             if drawn is not None and drawn.draw is not None:
                 self.builder.parameter(name, drawn.shape, drawn.draw, dtype=drawn.dtype)
-        # ONNX defines it by a body through which its inference does not see.
+        # ONNX defines it by a body, through which its shape inference does not work.
         shape = values[0].shape if op_type == "GroupNormalization" else None
         made = self.builder.node(op_type, *names, outputs=outputs, shape=shape, **attributes)
         made = (made,) if outputs == 1 else made
@@ -151,12 +152,12 @@ class Sketch:
         return found[0] if outputs == 1 else found
 
     def put(self, op_type: str, *inputs: Item | None, **attributes: Any) -> Item | None:
-        """As :meth:`node`, of one output, which is squashed where it is large."""
+        """Like :meth:`node`, for a single output, which is squashed if it is large."""
         made = self.node(op_type, *inputs, **attributes)
         return None if made is None else self.within(made)
 
     def input(self, shape: Sequence[int], dtype: str = "float32") -> Item:
-        """One more input of the network: uniform in [-1, 1], or integers from 0 to 3."""
+        """Add an input of the network: uniform in [-1, 1], or integers from 0 to 3."""
         name, random = f"input{len(self.inputs)}", self.random()
         value = random.integers(0, 4, shape) if dtype == "int64" else random.uniform(-1, 1, shape).astype(dtype)
         self.inputs[name] = value
@@ -165,16 +166,16 @@ class Sketch:
         return self.items[-1]
 
     def constant(self, value: Any, dtype: str = "int64") -> Item:
-        """Numbers that belong to the graph."""
+        """A constant of the graph."""
         array = np.asarray(value, dtype)
         return Item(self.builder.constant(array), array, exact=True)
 
     def noise(self, shape: Sequence[int], dtype: str, low: float = -1.0, high: float = 1.0) -> Item:
-        """Random numbers that belong to the graph."""
+        """A constant of random numbers."""
         return self.constant(self.random().uniform(low, high, shape), dtype)
 
     def parameter(self, shape: Sequence[int], dtype: str, width: float = 0.5, mean: float = 0.0) -> Item:
-        """Trainable numbers, uniform within ``width`` of ``mean``; the graph has them once a node reads them."""
+        """A parameter, uniform within ``width`` of ``mean``; it is added to the graph once a node reads it."""
         drawn = Parameter(f"weight{self.seed}", tuple(shape), dtype, Draw("uniform", width, mean))
         self.seed += 1
         self._drawn[drawn.name] = drawn
@@ -182,7 +183,7 @@ class Sketch:
         return Item(drawn.name, drawn.initialise(0))
 
     def within(self, item: Item, bound: float = MOST) -> Item:
-        """The value, or its tanh where it is larger than ``bound``, which is at least 1."""
+        """The value, or its tanh if it is larger than ``bound`` (at least 1)."""
         squashed: Item = item if not item.floating or item.bound <= bound else self.node("Tanh", item)
         return squashed
 

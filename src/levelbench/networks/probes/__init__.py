@@ -1,4 +1,4 @@
-"""Validation of whole networks: outputs and gradients on each framework against a reference, and where two part."""
+"""Validation of whole networks: outputs and gradients on each framework against a reference, and where they diverge."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What comparing a network on several frameworks finds, tensor by tensor, and how far a tensor may be off.
+"""The results of comparing a network on several frameworks, tensor by tensor, and the tolerances.
 
-A network has no single longest sum from which a tolerance could be derived, so a share of the tensor's largest value is
-allowed that right implementations stay well inside and wrong ones do not. Parameters and inputs are known to a rounding
-only, so what exceeds it is a fault only if roundings of the inputs do not move the reference as far.
+A network has no single longest sum from which to derive a tolerance. So deviations are limited to a share of the
+tensor's largest value, which correct implementations stay well below and wrong ones do not. Parameters and inputs are
+exact only up to rounding, so a larger deviation is a fault only if rounding the inputs does not move the reference as
+far.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from levelbench.checks.arrays import Errors, Host, difference, errors, is_float, number, ulp_distance, unit_roundoff
+from levelbench.checks.arrays import (
+    Errors,
+    Host,
+    difference,
+    errors,
+    is_float,
+    largest,
+    number,
+    ulp_distance,
+    unit_roundoff,
+)
 from levelbench.checks.findings import Report, failed, not_tried, noted, passed
 from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.networks.network import Network
@@ -32,10 +43,10 @@ Cause = Literal["operator", "accumulated", "whole"]
 
 @dataclass(frozen=True)
 class TensorAgreement:
-    """One output, or the gradient of one parameter, against the reference's.
+    """One output, or the gradient of one parameter, compared with the reference's.
 
-    ``relative`` is the largest deviation over the largest expected magnitude, ``limit`` the most it may be.
-    ``rounding``: beyond the limit, but not beyond what roundings of the inputs do to the reference itself. ``detail``
+    ``relative`` is the largest deviation over the largest expected magnitude, ``limit`` is its limit. Status
+    ``rounding``: beyond the limit, but not beyond what rounding the inputs does to the reference itself. ``detail``
     says what is wrong and where, or why it was not compared.
     """
 
@@ -52,11 +63,11 @@ class TensorAgreement:
 
 @dataclass(frozen=True)
 class DivergencePoint:
-    """The first operator at which a framework parts from the reference.
+    """The first operator at which a framework diverges from the reference.
 
-    ``cause``: ``operator`` where it is wrong on the reference's own inputs too; ``accumulated`` where it is right on
-    them, so that small differences from before have grown; ``whole`` where no operator is wrong when its result is
-    read, so that it is what the framework makes of them together.
+    ``cause``: ``operator`` if it is wrong even on the reference's inputs; ``accumulated`` if it is right on them, so
+    that earlier small differences have grown; ``whole`` if no operator is wrong when its result is read, so that the
+    framework's combination of operators is at fault.
     """
 
     phase: Literal["forward", "backward"]
@@ -74,23 +85,20 @@ class DivergencePoint:
     def __str__(self) -> str:
         text = {
             "operator": f"{self.place}, is the first to diverge: it is wrong on the reference's own inputs",
-            "accumulated": f"{self.place}, is the first beyond the tolerance, and right on the reference's own inputs: "
-            "differences from before it have grown",
-            "whole": "no operator is wrong where its result is read",
+            "accumulated": f"{self.place}, is the first beyond the tolerance, but right on the reference's own inputs: "
+            "earlier differences have grown",
+            "whole": "no operator is wrong when its result is read",
         }[self.cause]
         return f"{text}. {self.detail}" if self.detail else text
 
 
 @dataclass(frozen=True)
 class BackendAgreement:
-    """One framework against the reference.
+    """One framework compared with the reference.
 
-    ``lacks`` says why nothing of it could be compared, empty if it could; ``raised`` what it raised that is no stated
-    refusal.
-
-    ``divergences``: where it parts, if anything is wrong; and each operator that is wrong alone, where that was asked.
-
-    ``repeats`` is whether two inferences were equal bit for bit.
+    ``lacks`` says why nothing could be compared (else empty); ``raised`` is an exception other than a refusal.
+    ``divergences`` are where it diverges, if anything is wrong, and each operator that is wrong on its own, if that was
+    requested. ``repeats`` is whether two inferences were equal bit for bit.
     """
 
     backend: str
@@ -108,32 +116,32 @@ class BackendAgreement:
 
     @property
     def compared(self) -> bool:
-        """Whether anything was."""
+        """Whether anything was compared."""
         return any(each.status != "not compared" for each in self.tensors)
 
     def worst(self, kind: Kind) -> TensorAgreement | None:
-        """The tensor of that kind that is nearest to its limit, or furthest beyond it."""
+        """The tensor of that kind that is closest to its limit, or furthest beyond it."""
         found = [each for each in self.tensors if each.kind == kind and each.status != "not compared"]
         return max(found, key=lambda each: each.relative / each.limit if each.limit else each.relative, default=None)
 
     def report(self, network: str) -> Report:
-        """What was found, as of anything else that is checked: a finding a tensor, and one where it diverges."""
+        """The report in the common form of all checks: a finding per tensor, and one per divergence."""
         findings = [not_tried(self.lacks, probe="network")] if self.lacks else []
         if self.raised:
-            findings.append(failed(f"it raises {self.raised}", "correct what it raises at", probe="network"))
+            findings.append(failed(f"it raises {self.raised}", "correct the part that raises", probe="network"))
         for each in self.tensors:
             about = {"case": each.name, "probe": each.kind}
             if each.status == "agrees":
                 findings.append(passed(f"off by {each.relative:.2g} where {each.limit:.2g} is allowed", **about))
             elif each.status == "wrong":
-                findings.append(failed(each.detail, "correct the operator that is named", **about))
+                findings.append(failed(each.detail, "correct the named operator", **about))
             else:
                 findings.append((noted if each.status == "rounding" else not_tried)(each.detail, **about))
         findings += [failed(str(each), probe=each.phase) for each in self.divergences]
         return Report(network, tuple(findings), self.backend)
 
     def to_dict(self, network: str) -> dict[str, object]:
-        """The report's JSON, and by tensor what it is made of."""
+        """The JSON of the report, with details of each tensor."""
         return {
             **self.report(network).to_dict(),
             "mode": self.mode,
@@ -147,7 +155,7 @@ class BackendAgreement:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A network on several frameworks against one reference, on the same parameters and inputs."""
+    """A network on several frameworks compared with one reference, with the same parameters and inputs."""
 
     network: str
     reference: str
@@ -160,32 +168,32 @@ class Agreement:
         return tuple(each for each in self.backends if each.wrong or each.divergences or each.raised)
 
     def raise_for_findings(self) -> None:
-        """Raise ``CheckFailedError`` with the first wrong tensor, how many more there are, and where it parts."""
+        """Raise ``CheckFailedError`` with the first wrong tensor, the number of others, and where it diverges."""
         if error := self.error():
             raise error
 
     def error(self) -> CheckFailedError | None:
-        """What :meth:`raise_for_findings` raises, if anything."""
+        """The error that :meth:`raise_for_findings` raises, if any."""
         if not self.failed:
             return None
         first = self.failed[0]
         subject = f"network {self.network} on {first.backend} against {self.reference}"
         if first.raised:
-            return CheckFailedError(subject, f"it raises {first.raised}", "correct what it raises at")
+            return CheckFailedError(subject, f"it raises {first.raised}", "correct the part that raises")
         tensor = first.wrong[0] if first.wrong else None
         more = len(first.wrong) - 1
         others = f"; and {more} more tensor{'s' * (more > 1)}" if more > 0 else ""
-        said = f"{tensor.kind} {tensor.detail}{others}" if tensor else "its outputs agree, and operators do not"
+        wrong = f"{tensor.kind} {tensor.detail}{others}" if tensor else "its outputs agree, but operators do not"
         divergences = "".join(f". {each.phase}: {each}" for each in first.divergences)
         also = "".join(f"; {each.backend} is wrong too" for each in self.failed[1:])
         return CheckFailedError(
             subject,
-            f"{said}{divergences}{also}",
-            "correct the operator that is named, or the network where it asks for what ONNX leaves open",
+            f"{wrong}{divergences}{also}",
+            "correct the named operator, or the network if it relies on what ONNX does not define",
         )
 
     def to_dict(self) -> dict[str, object]:
-        """JSON types only."""
+        """The comparison as JSON types."""
         return {
             "passed": not self.failed,
             "reports": [each.to_dict(self.network) for each in self.backends],
@@ -200,36 +208,35 @@ Kind = Literal["output", "gradient"]
 OUTPUTS: Mapping[str, float] = MappingProxyType(
     {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1},
 )
-"""Share of an output's largest magnitude: 1e-4 of float32 is 1,700 roundings; half precisions get 40 and 25."""
+"""The limit relative to an output's largest magnitude: 1e-4 is 1,700 roundings of float32; halves get 40 and 25."""
 
 GRADIENTS: Mapping[str, float] = MappingProxyType(
     {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1},
 )
-"""Share of a gradient's largest magnitude: a gradient passes through each operator twice and sums over the batch."""
+"""The limit relative to a gradient's largest magnitude: gradients pass each operator twice and sum over the batch."""
 
 _MOVES = ("Cast", "CastLike", "Constant", "ConstantOfShape", "DequantizeLinear", "Identity")
 
 
 def limit_for(kind: Kind, dtype: DTypeLike) -> float:
-    """The share of a tensor's largest magnitude by which its values may be off; 0 for integers and booleans."""
+    """How far a tensor's values may be off, relative to its largest magnitude; 0 for integers and booleans."""
     found = np.dtype(dtype)
     if not is_float(found) and found.kind != "c":
         return 0.0
     table = OUTPUTS if kind == "output" else GRADIENTS
     if found.name in table:
         return table[found.name]
-    # What is narrower still (float8): as many roundings as bfloat16 gets.
+    # Narrower dtypes (float8) get as many roundings as bfloat16.
     return 25 * unit_roundoff(found)
 
 
 def coarsest_dtype(network: Network, known: Iterable[str] = ()) -> np.dtype[np.generic]:
-    """The floating-point dtype with the fewest digits in which the network computes; float32 where none is known.
+    """The floating-point dtype with the fewest digits in which the network computes; float32 if none is known.
 
-    Weights that are stored in half precision and cast before they are used do not count. ``known`` are further names of
-    dtypes to count.
+    Weights stored in half precision that are cast before use do not count. ``known`` are names of more dtypes to count.
     """
     values: Mapping[str, Value] = {}
-    # A wrong declaration is not this function's to judge.
+    # A wrong declaration is reported elsewhere.
     with suppress(LevelbenchError):
         values = infer_shapes(network)
     made = {name for node in network.model.graph.node if node.op_type not in _MOVES for name in node.output}
@@ -239,7 +246,7 @@ def coarsest_dtype(network: Network, known: Iterable[str] = ()) -> np.dtype[np.g
 
 @dataclass(frozen=True)
 class RoundingEffect:
-    """What roundings do to a tensor: ``by`` the largest deviation seen, ``flips`` where it changes without measure.
+    """What rounding does to a tensor: ``by`` is the largest observed deviation, ``flips`` where a value flips.
 
     A flip is an integer that changes, or a value that becomes or ceases to be NaN or infinite.
     """
@@ -248,16 +255,8 @@ class RoundingEffect:
     flips: NDArray[np.bool_]
 
 
-def largest(value: Host) -> float:
-    """The largest finite magnitude; 0 for an empty array and for what is no number."""
-    if not (is_float(value.dtype) or value.dtype.kind in "ciu") or not value.size:
-        return 0.0
-    size = np.abs(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64))
-    return float(np.where(np.isfinite(size), size, 0.0).max(initial=0.0))
-
-
 def noise(value: Host, others: Iterable[Host]) -> float:
-    """What sums that cancel leave of a gradient: 8 roundings of the largest of all, as of a bias before a norm."""
+    """The noise of a gradient whose terms cancel, such as a bias before a norm: 8 roundings of the largest of all."""
     return 8 * unit_roundoff(value.dtype) * max((largest(each) for each in others), default=0.0)
 
 
@@ -271,40 +270,41 @@ def judge(
     slack: Callable[[], RoundingEffect | None] = lambda: None,
     floor: float = 0.0,
 ) -> TensorAgreement:
-    """How ``actual`` agrees with ``expected``, which may be off by ``limit`` times its largest magnitude.
+    """Compare ``actual`` with ``expected``; it may be off by ``limit`` times the largest expected magnitude.
 
-    ``floor`` is an absolute deviation that passes as rounding. ``slack`` is asked only where that is exceeded.
+    ``floor`` is an absolute deviation that counts as rounding. ``slack`` is called only if both are exceeded.
     """
     about: dict[str, Any] = {"name": name, "kind": kind, "dtype": str(actual.dtype), "shape": actual.shape}
     if actual.dtype != expected.dtype:
-        detail = f"{name!r} has the dtype {actual.dtype}, {expected.dtype} expected"
+        detail = f"{name!r} has dtype {actual.dtype}, expected {expected.dtype}"
         return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
     if actual.shape != expected.shape:
-        detail = f"{name!r} has the shape {actual.shape}, {expected.shape} expected"
+        detail = f"{name!r} has shape {actual.shape}, expected {expected.shape}"
         return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
     if expected.dtype.kind in "OUSTV" and not is_float(expected.dtype):
         same = bool(np.array_equal(actual, expected))
-        detail = "" if same else f"{name!r} holds other text"
+        detail = "" if same else f"{name!r} holds different text"
         return TensorAgreement(status="agrees" if same else "wrong", detail=detail, **about)
     apart, size = difference(actual, expected), largest(expected)
     relative = float(apart.max(initial=0.0)) / size if size else float(apart.max(initial=0.0))
     found = {**about, "relative": relative, "limit": limit, "errors": errors(actual, expected)}
-    # Values that lie between zero and the smallest normal number are flushed to zero by some processors' settings.
+    # With some processor settings, values between zero and the smallest normal number are flushed to zero.
     allowed = max(limit * size, _tiny(expected.dtype))
     bad = apart > allowed
     if not bad.any():
         return TensorAgreement(status="agrees", **found)
     if not (apart > floor).any():
-        detail = f"{name!r} is what sums that cancel leave: it is below 8 roundings of the largest tensor of its kind"
+        detail = f"{name!r} is the noise of sums that cancel: off by less than 8 roundings of the largest of its kind"
         return TensorAgreement(status="rounding", detail=detail, **found)
     moved = slack()
     if moved is not None:
         left = bad & ~moved.flips & ~(apart <= allowed + moved.by)
         if not left.any():
-            detail = f"{name!r} is off by {relative:.2g} of its largest value; roundings of the inputs do as much"
+            detail = f"{name!r} is off by {relative:.2g} of its largest value; rounding the inputs does as much"
             return TensorAgreement(status="rounding", detail=detail, **found)
         bad = left
-    return TensorAgreement(status="wrong", detail=_said(name, actual, expected, apart, bad, limit, size), **found)
+    detail = _describe(name, actual, expected, apart, bad, limit, size)
+    return TensorAgreement(status="wrong", detail=detail, **found)
 
 
 def _tiny(dtype: np.dtype[np.generic]) -> float:
@@ -313,16 +313,16 @@ def _tiny(dtype: np.dtype[np.generic]) -> float:
     return float(ml_dtypes.finfo(dtype).tiny) if unit_roundoff(dtype) else 0.0
 
 
-def _said(name: str, actual: Host, expected: Host, apart: Host, bad: Host, limit: float, size: float) -> str:
+def _describe(name: str, actual: Host, expected: Host, apart: Host, bad: Host, limit: float, size: float) -> str:
     over = np.where(bad, apart, -1.0)
     where = tuple(int(each) for each in np.unravel_index(int(np.argmax(over)), over.shape))
     found, wanted = actual[where], expected[where]
-    count = f"{int(bad.sum())} of {bad.size} values" if bad.size > 1 else "its one value"
-    start = f"{name!r} is wrong in {count}, the worst at {where}: {number(found)}, {number(wanted)} expected"
+    count = f"{int(bad.sum())} of {bad.size} values" if bad.size > 1 else "its only value"
+    start = f"{name!r} is wrong in {count}, worst at {where}: {number(found)}, expected {number(wanted)}"
     if not np.isfinite(apart[where]):
-        return f"{start}, where only one of the two is finite"
+        return f"{start}; only one of the two is finite"
     if not limit:
-        return f"{start}, and {expected.dtype} is exact"
+        return f"{start}; {expected.dtype} is exact"
     distance = ulp_distance(found, wanted)
     ulp = "" if distance is None else f", {float(distance):.0f} ULP"
     share = f"{apart[where] / size:.2g} of the tensor's largest value" if size else f"{apart[where]:.2g}"
@@ -334,20 +334,21 @@ _FACTOR = 8.0
 
 
 class Conditioning:
-    """Runs a network under small changes of its parameters and inputs, and answers what each tensor moved by.
+    """Runs a network with slightly changed parameters and inputs, and measures how far each tensor moves.
 
-    The largest deviation of three runs is taken eight times: roundings happen at each operator, not at the inputs only.
+    The largest deviation of three runs is multiplied by eight, as rounding happens in every operator and not only in
+    the inputs.
     """
 
     def __init__(
         self, run: Callable[[Arrays, Arrays], Mapping[str, Host]], parameters: Arrays, inputs: Arrays, dtype: DTypeLike
     ) -> None:
-        """``run`` answers with tensors by name for parameters and inputs."""
+        """``run`` returns tensors by name for parameters and inputs."""
         self._run, self._parameters, self._inputs = run, parameters, inputs
         self._roundoff = unit_roundoff(dtype)
 
     def of(self, name: str, base: Host) -> RoundingEffect | None:
-        """What roundings do to a tensor whose value is ``base``; ``None`` where that cannot be told."""
+        """What rounding does to a tensor whose value is ``base``; ``None`` if unknown."""
         return _moved([each.get(name) for each in self._runs], base)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Compares a network on several frameworks with a reference, tensor by tensor, and raises where one is wrong.
+"""Compares a network on several frameworks with a reference, tensor by tensor, and raises if one is wrong.
 
-Same parameters, same inputs, the executors that a user would use; outputs first, gradients where those are right or
-wrong alike, and where they diverge, the operator.
+All use the same parameters and inputs, and the executors that a user would use. Outputs come first, then gradients, and
+then the operator at which they diverge.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_network(
     parameters: Arrays | None = None,
     **options: Any,
 ) -> Agreement:
-    """As :func:`compare_network`; raises ``CheckFailedError`` with what is wrong, where and how much."""
+    """Like :func:`compare_network`, but raises ``CheckFailedError`` with what is wrong, where and by how much."""
     found = compare_network(network, backends, reference, inputs, parameters, **options)
     found.raise_for_findings()
     return found
@@ -73,14 +73,14 @@ def compare_network(
     budget: int = BUDGET,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Agreement:
-    """The network on each of ``backends`` against ``reference``, on the same parameters and inputs.
+    """Compare the network on each of ``backends`` with ``reference``, with the same parameters and inputs.
 
     ``inputs`` and ``parameters`` are NumPy arrays by name; default: ``make_inputs(batch, seed)`` and
-    ``initialise(seed)``. Gradients are those of the network's loss or, where it has none, of its outputs against random
-    directions. ``tolerance`` multiplies all limits, ``modes`` are the executors' by name. ``locate`` looks for the
-    operator at which a framework that is wrong parts, holding at most ``budget`` bytes of values of each at a time.
-    ``operators`` runs every operator alone on the reference's values, and holds it to Level 0's tolerance: that finds
-    what the outputs hide. A framework that raises something else than a refusal is wrong; the reference may not raise.
+    ``initialise(seed)``. Gradients are those of the network's loss or, if it has none, of its outputs along random
+    directions. ``tolerance`` multiplies all limits; ``modes`` are executor modes by framework. ``locate`` searches for
+    the operator at which a wrong framework diverges, keeping at most ``budget`` bytes of values of each at a time.
+    ``operators`` runs every operator alone on the reference's values with Level 0's tolerance, which finds faults that
+    the outputs hide. A framework that raises anything but a refusal is wrong; the reference must not raise.
     """
     inputs = network.make_inputs(batch, seed) if inputs is None else inputs
     parameters = network.initialise(seed) if parameters is None else parameters
@@ -96,7 +96,7 @@ def compare_network(
 
 
 class _Comparison:
-    """What the reference says of a network, and how each framework agrees with it."""
+    """The reference's results for a network, and the comparison of each framework with them."""
 
     def __init__(self, setting: Pairing, gradients: bool) -> None:
         network, reference = setting.network.for_inference, setting.reference
@@ -108,7 +108,7 @@ class _Comparison:
         self._conditioning = Conditioning(
             partial(reference.outputs, network), setting.parameters, setting.inputs, dtype
         )
-        self._training, self._no_gradients = self._with_loss(setting) if gradients else (setting, "not asked for")
+        self._training, self._no_gradients = self._with_loss(setting) if gradients else (setting, "not requested")
         self._trained = [each.name for each in network.parameters if each.trainable] if gradients else []
         run = partial(reference.gradients, self._training.network)
         self._sloping = Conditioning(run, self._training.parameters, self._training.inputs, dtype)
@@ -117,10 +117,10 @@ class _Comparison:
             try:
                 self._gradients = run(self._training.parameters, self._training.inputs)
             except LevelbenchError as error:
-                self._no_gradients = f"the reference has none: {error.asked}: {error.found}"
+                self._no_gradients = f"the reference has no gradients: {error.asked}: {error.found}"
 
     def _with_loss(self, setting: Pairing) -> tuple[Pairing, str]:
-        """The network with a loss, and why it has no gradients that could be compared."""
+        """The network with a loss, and the reason if it has no gradients to compare."""
         if not setting.network.loss:
             steady = {name: each for name, each in self._outputs.items() if name not in self._unsteady}
             probed, directions = with_probe(setting.network, steady)
@@ -129,13 +129,13 @@ class _Comparison:
         if not network.loss:
             return setting, "no output is a floating-point tensor"
         if network.loss in random_values(network.model.graph):
-            return setting, "the loss depends on random numbers, which no two frameworks draw alike"
+            return setting, "the loss depends on random numbers, which differ between frameworks"
         if not any(each.trainable for each in network.parameters):
             return setting, "the network has no trainable parameters"
         return setting, ""
 
     def of(self, runner: Runner, locate: bool, operators: bool) -> BackendAgreement:
-        """One framework: outputs, then gradients, then where it parts."""
+        """Compare one framework: outputs, then gradients, then where it diverges."""
         setting = replace(self._setting, other=runner)
         mode = runner.mode or next(iter(getattr(runner.backend, "modes", ())), "")
         try:
@@ -148,8 +148,8 @@ class _Comparison:
         try:
             slopes, reason = self._slopes(runner)
         except Exception as error:  # noqa: BLE001  # the boundary to frameworks
-            said = f"{_line(error)}, for gradients"
-            return BackendAgreement(runner.name, mode, tuple(tensors), (), repeats, raised=said)
+            raised = f"{_line(error)}, for gradients"
+            return BackendAgreement(runner.name, mode, tuple(tensors), (), repeats, raised=raised)
         tensors += [self._gradient(name, slopes.get(name), reason) for name in self._trained]
         divergences: list[DivergencePoint] = []
         if locate and any(each.status == "wrong" and each.kind == "output" for each in tensors):
@@ -160,7 +160,7 @@ class _Comparison:
         return BackendAgreement(runner.name, mode, tuple(tensors), (*divergences, *faults), repeats)
 
     def _limit(self, kind: Kind, value: Host) -> float:
-        """By the value's dtype, or the coarser one in which the network computes on the way to it."""
+        """The limit for the value's dtype, or for the coarser one in which the network computes."""
         if not is_float(value.dtype):
             return 0.0
         return self._setting.scale * limit_for(kind, max(value.dtype, self._dtype, key=unit_roundoff))
@@ -168,15 +168,15 @@ class _Comparison:
     def _output(self, name: str, actual: Host | None) -> TensorAgreement:
         wanted = self._outputs[name]
         if name in self._unsteady:
-            detail = "it depends on random numbers, which no two frameworks draw alike"
+            detail = "it depends on random numbers, which differ between frameworks"
             return TensorAgreement(name, "output", "not compared", detail=detail)
         if actual is None:
-            return TensorAgreement(name, "output", "wrong", detail=f"{name!r} is missing, or no tensor")
+            return TensorAgreement(name, "output", "wrong", detail=f"{name!r} is missing or not a tensor")
         slack = partial(self._conditioning.of, name, wanted)
         return judge(name, "output", actual, wanted, self._limit("output", wanted), slack=slack)
 
     def _slopes(self, runner: Runner) -> tuple[Mapping[str, Host], str]:
-        """Gradients by name, and why there are none."""
+        """Gradients by name, and the reason if there are none."""
         if self._no_gradients:
             return {}, self._no_gradients
         training = self._training
@@ -203,7 +203,7 @@ def _line(error: Exception) -> str:
 
 
 def _each_operator(setting: Pairing) -> list[DivergencePoint]:
-    """Every operator that is wrong alone."""
+    """Every operator that is wrong on its own."""
     nodes = setting.network.nodes
     return [
         DivergencePoint(

@@ -1,9 +1,9 @@
 """Finds the first operator at which a framework diverges from the reference, forwards and backwards.
 
-The first operator in topological order whose result is beyond the tolerance has inputs that agree. Run alone on the
-reference's inputs it is either wrong again, and then it is the one, or right, and then small differences from before it
-have grown; then each operator is held to the tolerance of its own sum, which is far tighter. Backwards each operator is
-differentiated alone, at the reference's inputs and against random directions, from the loss on.
+The first operator in topological order whose result is beyond the tolerance has inputs that agree. It is run alone on
+the reference's inputs. If it is wrong again, it is the culprit. If it is right, earlier small differences have grown;
+then each operator is checked with the tolerance of its own sum, which is far tighter. Backwards, each operator is
+differentiated alone, at the reference's inputs and with random directions, starting from the loss.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.checks.arrays import Host, difference, is_float
+from levelbench.checks.arrays import Host, difference, is_float, largest
 from levelbench.errors import LevelbenchError
 from levelbench.networks.inspect import needed_nodes, random_values
 from levelbench.networks.network import Network
@@ -25,7 +25,6 @@ from levelbench.networks.probes.agreement import (
     DivergencePoint,
     TensorAgreement,
     judge,
-    largest,
     limit_for,
     noise,
 )
@@ -36,12 +35,12 @@ from levelbench.operators.probes.subject import HostOperator
 from levelbench.operators.program import constants_of
 
 BUDGET = 256 * 2**20
-"""Bytes of values of each framework that are held at a time."""
+"""The bytes of values of each framework that are kept at the same time."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """A network with the values it is run on, the reference, and the framework that is compared with it."""
+    """A network with its parameters and inputs, the reference, and the framework that is compared with it."""
 
     network: Network
     parameters: Arrays
@@ -53,12 +52,12 @@ class Pairing:
 
 
 def first_divergence(setting: Pairing) -> DivergencePoint:
-    """The first operator in topological order whose result differs, and why; the networks' outputs do differ."""
+    """The first operator in topological order whose result differs, and why; requires that the outputs differ."""
     eager = replace(setting, other=setting.other.eager())
     found = next(_places(eager), None)
     if found is None:
         mode = setting.other.mode or "its default mode"
-        detail = f"it is what {setting.other.name} makes of several operators together in {mode}"
+        detail = f"the fault is in how {setting.other.name} combines operators in {mode}"
         return DivergencePoint("forward", "whole", detail=detail)
     index, output, tensor = found
     node = eager.network.nodes[index]
@@ -78,7 +77,7 @@ def first_divergence(setting: Pairing) -> DivergencePoint:
 
 
 def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
-    """Values of any names: of nodes by running what they need, the others as they are given or stored."""
+    """Values by name: computed by running the needed nodes, or as given or stored."""
     graph = setting.network.model.graph
     made = {name for node in graph.node for name in node.output}
     computed = [name for name in names if name in made]
@@ -90,7 +89,7 @@ def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str,
 
 
 def _places(setting: Pairing) -> Iterator[tuple[int, str, TensorAgreement]]:
-    """The nodes whose results differ beyond the tolerance, in topological order, with that output."""
+    """The nodes whose results differ beyond the tolerance, in topological order, with the differing output."""
     network = setting.network
     wanted = [each.name for each in network.outputs]
     needed, _ = needed_nodes(network.model.graph, wanted)
@@ -117,7 +116,7 @@ def _tensors(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str
     except LevelbenchError:
         if len(names) == 1:
             return {}
-        # One of them is no tensor, or cannot be read out: the others can.
+        # One of them is not a tensor, or cannot be read; read the others.
         half = len(names) // 2
         return {**_tensors(setting, runner, names[:half]), **_tensors(setting, runner, names[half:])}
 
@@ -127,7 +126,7 @@ def _judged(name: str, actual: Host, expected: Host, scale: float) -> TensorAgre
 
 
 def _fault_alone(setting: Pairing, index: int, output: str) -> str:
-    """What is wrong with ``output`` of the node when it is run alone on the reference's inputs; empty if nothing."""
+    """What is wrong with ``output`` of the node if it runs alone on the reference's inputs; empty if nothing."""
     values = _values(setting, setting.reference, reads_of(setting.network, index))
     alone = node_alone(setting.network, index, values)
     ours, theirs = (
@@ -138,16 +137,16 @@ def _fault_alone(setting: Pairing, index: int, output: str) -> str:
 
 
 def _audited(setting: Pairing, until: int) -> tuple[int, str] | None:
-    """Of the nodes up to ``until``, the one that is furthest off by its own tolerance, with what is wrong of it."""
+    """The node up to ``until`` that is furthest off among those wrong by their own tolerance, and what is wrong."""
     name = next(each for each in setting.network.model.graph.node[until].output if each)
     found = max(audit(setting, [name]), key=lambda each: each[1], default=None)
     return None if found is None else (found[0], found[2])
 
 
 def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float, str]]:
-    """The nodes that ``outputs`` depend on and that are wrong alone, by Level 0's tolerances.
+    """The nodes that ``outputs`` depend on and that are wrong on their own, by Level 0's tolerances.
 
-    (place, largest deviation over largest value, what is wrong) of each; what cannot be run alone is passed over.
+    Yields (index, largest deviation over largest value, what is wrong); nodes that cannot run alone are skipped.
     """
     network = setting.network
     needed, _ = needed_nodes(network.model.graph, outputs)
@@ -175,7 +174,7 @@ def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float
 
 
 def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]:
-    """(largest deviation over largest value, what is wrong) of a node alone, by Level 0's tolerances."""
+    """(largest deviation over largest value, what is wrong) for a node run alone, by Level 0's tolerances."""
     alone = node_alone(setting.network, index, values)
     node = setting.network.nodes[index]
     names = [name for name in node.outputs if name]
@@ -222,12 +221,12 @@ def first_wrong_gradient(setting: Pairing) -> DivergencePoint:
         outputs = [name for name in node.outputs if name in read or name == network.loss]
         if inputs and outputs and (fault := _fault(setting, index, list(dict.fromkeys(inputs)), outputs)):
             return DivergencePoint("backward", "operator", index, node.title, node.outputs[0], fault)
-    detail = "each operator's gradient is right alone: differences on the way back have grown, or are added up wrongly"
+    detail = "each operator's gradient is right on its own: earlier differences have grown, or are added up wrongly"
     return DivergencePoint("backward", "whole", detail=detail)
 
 
 def _depend_on_parameters(network: Network) -> set[str]:
-    """Names of values that depend on a trainable parameter, these included."""
+    """Names of trainable parameters and of values that depend on one."""
     found = {each.name for each in network.parameters if each.trainable}
     for at, node in enumerate(network.model.graph.node):
         if any(name in found for name in reads_of(network, at)):
@@ -236,7 +235,7 @@ def _depend_on_parameters(network: Network) -> set[str]:
 
 
 def _differentiable(node: OperatorNode) -> list[str]:
-    """Inputs that ONNX does not call non-differentiable, and that decide no shape."""
+    """Inputs that are not structural and not declared non-differentiable by ONNX."""
     fixed, schema = structural(node), node.schema
     names = []
     for at, name in enumerate(node.inputs):
@@ -251,7 +250,7 @@ def _differentiable(node: OperatorNode) -> list[str]:
 
 
 def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-    """What is wrong with the gradient of the node's ``inputs``; empty if nothing, or nothing can be told."""
+    """What is wrong with the gradient of the node's ``inputs``; empty if nothing, or if it cannot be determined."""
     try:
         values = _values(setting, setting.reference, reads_of(setting.network, index))
         inputs = [name for name in inputs if is_float(values[name].dtype)]

@@ -1,9 +1,8 @@
-"""Runs a network, the part of it that some values need, or one node of it, with NumPy arrays in and out.
+"""Runs a network, the part of it needed for some values, or one of its nodes, on NumPy arrays.
 
-Whatever is asked, the framework gets a network and executes it as it always does, so what is judged is what a user
-would run. A node alone, fed with the reference's values, shows whether it is wrong or was given inputs that were off
-already. A network without a loss gets one: with fixed random d the gradient of mean(d y) is the vector-Jacobian product
-with d.
+In all cases the framework gets a network and executes it as usual, so that what is judged is what a user would run. A
+node run alone on the reference's values shows whether it is wrong itself or only got wrong inputs. A network without a
+loss gets one: for fixed random d, the gradient of mean(d y) is the vector-Jacobian product with d.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Arrays = Mapping[str, Host]
 
 @dataclass(frozen=True)
 class Runner:
-    """A framework under its name and in one of its modes (empty: its default)."""
+    """A framework with its name and one of its modes (empty: its default)."""
 
     name: str
     backend: OperatorBackend
     mode: str = ""
 
     def outputs(self, network: Network, parameters: Arrays, inputs: Arrays) -> dict[str, Host]:
-        """The network's outputs by name; those that are no tensors are left out."""
+        """The network's outputs by name, except those that are not tensors."""
         return self._inference(network, parameters, inputs)()
 
     def twice(self, network: Network, parameters: Arrays, inputs: Arrays) -> tuple[dict[str, Host], bool]:
@@ -58,7 +57,7 @@ class Runner:
         return {name: np.asarray(backend.host(each)) for name, each in found.items()}
 
     def eager(self) -> Runner:
-        """The same in the mode that changes least of what the network says: operator by operator, where it has one."""
+        """The same in the mode that runs the network operator by operator, if it has one."""
         modes = self.backend.modes if isinstance(self.backend, Backend) else ()
         plain = next((each for each in ("eager", "unoptimised") if each in modes), self.mode)
         return Runner(self.name, self.backend, plain)
@@ -82,7 +81,7 @@ class Runner:
 
 
 def part_of(network: Network, outputs: Sequence[str]) -> Network:
-    """The network without what ``outputs``, names of any of its values, do not need, and with these as its outputs."""
+    """The part of the network that is needed for ``outputs`` (names of any values), with these as its outputs."""
     old = network.model
     nodes, read = needed_nodes(old.graph, outputs)
     declared = {each.name: each for each in (*old.graph.output, *old.graph.value_info, *old.graph.input)}
@@ -101,7 +100,7 @@ def part_of(network: Network, outputs: Sequence[str]) -> Network:
 
 @dataclass(frozen=True)
 class Specimen:
-    """A network with the parameters and inputs that it is to be run on."""
+    """A network with the parameters and inputs to run it on."""
 
     network: Network
     parameters: Arrays
@@ -109,7 +108,7 @@ class Specimen:
 
 
 def reads_of(network: Network, index: int) -> list[str]:
-    """Names of the values of the top graph that a node reads, those that its subgraphs read included."""
+    """Names of the values of the top graph that a node and its subgraphs read."""
     return list(dict.fromkeys(outer_reads(network.model.graph.node[index])))
 
 
@@ -121,10 +120,10 @@ def node_alone(
     outputs: Sequence[str] = (),
     differentiated: Sequence[str] = (),
 ) -> Specimen:
-    """The node at ``index`` with all that it reads from ``values``.
+    """A network of only the node at ``index``, which reads ``values``.
 
-    What it reads at structural positions is stored, so that every framework knows it beforehand; those of
-    ``differentiated`` are trainable parameters; the rest are inputs. ``outputs``: default all that it names.
+    Structural inputs are stored, so that every framework knows them beforehand; those in ``differentiated`` are
+    trainable parameters; the rest are inputs. ``outputs`` defaults to all outputs of the node.
     """
     proto = network.model.graph.node[index]
     domain = "" if proto.domain == "ai.onnx" else proto.domain
@@ -158,10 +157,10 @@ def _tensor(value: Host, name: str) -> onnx.TensorProto:
 
 
 def with_probe(network: Network, outputs: Mapping[str, Host]) -> tuple[Network, dict[str, Host]]:
-    """The network with the loss sum over outputs of mean(direction * output), and the directions as more inputs.
+    """The network with the loss sum over outputs of mean(direction * output), and the directions as inputs.
 
-    ``outputs`` are values of outputs by name, whose shapes and dtypes the directions get; those that are no floats, or
-    have no element, are left out. Where none is left, the network comes back without a loss. Of opset 13 or later.
+    ``outputs`` are values of outputs by name, which give the directions their shapes and dtypes; outputs that are empty
+    or not floating-point are left out. If none remains, the network is returned without a loss. Requires opset 13.
     """
     graph = LossSplice(network)
     directions: dict[str, Host] = {}

@@ -1,4 +1,4 @@
-"""Transforms of networks, by name and with settings by keyword, so that a record can say how a case was made."""
+"""Transforms of networks, by name and with settings by keyword, so that records can say how a case was made."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PLACES = {
 
 
 def names() -> list[str]:
-    """The names of all transforms, in the order of the alphabet."""
+    """The names of all transforms, in alphabetical order."""
     return sorted(_PLACES)
 
 
@@ -59,7 +59,7 @@ def _class_of(name: str) -> type[Transform]:
 
 
 def summary(name: str) -> str:
-    """What it does, in a line."""
+    """What it does, in one line."""
     return _class_of(name).summary
 
 
@@ -71,7 +71,7 @@ def settings(name: str) -> dict[str, inspect.Parameter]:
 def make(name: str, **given: Any) -> Transform:
     """The transform of that name.
 
-    ``UnknownNameError`` for a name or setting that does not exist, ``UsageError`` for a setting that is missing.
+    ``UnknownNameError`` for an unknown name or setting, ``UsageError`` for a missing setting.
     """
     known = settings(name)
     for each in given:
@@ -86,9 +86,8 @@ def make(name: str, **given: Any) -> Transform:
 def parse(text: str, **common: Any) -> list[Transform]:
     """The transforms of ``name,name:setting,...``, such as ``fold-constants,precision:bfloat16``.
 
-    A word after a colon is the transform's main setting; others stand behind it, ``;name=value`` each. Each transform
-    gets those of ``common`` that it has; one that none of them has is an error, and a value of ``None`` counts as not
-    given.
+    A word after a colon is the transform's main setting; others follow as ``;name=value``. Each transform gets those
+    settings of ``common`` that it has; a setting that none of them has is an error. ``None`` counts as not given.
     """
     common = {name: value for name, value in common.items() if value is not None}
     words = [each.strip() for each in text.split(",")]
@@ -104,22 +103,22 @@ def parse(text: str, **common: Any) -> list[Transform]:
         for each in others:
             key, equals, setting = each.partition("=")
             if not equals:
-                raise UsageError(f"transform {word!r}", f"{each!r} is no setting", "write name:setting;other=value")
+                raise UsageError(f"transform {word!r}", f"{each!r} is not a setting", "write name:setting;other=value")
             given[key] = setting
         if colon:
             if not kind.main or not value:
-                does = f"{name}:{kind.main.upper()}" if kind.main else f"{name} alone"
-                raise UsageError(f"transform {word!r}", f"{value!r} is no setting of it", f"write {does}")
+                form = f"{name}:{kind.main.upper()}" if kind.main else f"only {name}"
+                raise UsageError(f"transform {word!r}", f"{value!r} is not a setting of it", f"write {form}")
             given[kind.main] = value
         found.append(make(name, **given))
     unused = sorted(set(common) - used)
     if unused:
-        raise UsageError(f"setting {unused[0]!r}", f"none of {text} has it", "leave it out, or name one that has it")
+        raise UsageError(f"setting {unused[0]!r}", f"none of {text} has it", "leave it out, or add one that has it")
     return found
 
 
 def apply_all(transforms: Sequence[Transform], network: Network, parameters: Arrays | None = None) -> list[Transformed]:
-    """Each transform applied to the result of the one before: one result a transform."""
+    """Apply each transform to the result of the previous one; returns one result per transform."""
     if not transforms:
         raise DefinitionError(f"transforming {network.name}", "no transform is given", f"as in {names()[0]}")
     found: list[Transformed] = []

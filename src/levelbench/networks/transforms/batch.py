@@ -1,7 +1,7 @@
-"""Batch-size change: opens a batch that a model has fixed, fixes one that is open, or gives it another size.
+"""Changes the batch size: opens a fixed batch, fixes an open one, or gives it another size.
 
-The batch is followed through the network, and sizes that were baked in for it (the target of a Reshape or
-Expand) are changed with it; where a node has the old size in it in a way that cannot be changed, it is named.
+The batch is followed through the network, and sizes that depend on it (the target of a Reshape or Expand) are changed
+accordingly. If a node depends on the old size in a way that cannot be changed, the error names it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Size = int | str
 class ChangeBatch(Transform):
     """Gives the network's inputs another batch: a number, or a name (``batch``) to leave it open.
 
-    Inputs of a fixed batch are those whose first axis has the size of the first input's.
+    If the batch is fixed, it is the first axis of all inputs whose first size equals that of the first input.
     """
 
     name = "batch"
@@ -35,7 +35,7 @@ class ChangeBatch(Transform):
     def __init__(self, *, size: Size = "batch") -> None:
         number = int(size) if str(size).lstrip("-").isdigit() else None
         if number is not None and number < 1:
-            raise UsageError(f"a batch of {size}", "it holds no sample", "give 1 or more, or a name")
+            raise UsageError(f"a batch of {size}", "it has no samples", "give 1 or more, or a name")
         self._size: Size = str(size) if number is None else number
 
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
@@ -63,8 +63,8 @@ class ChangeBatch(Transform):
                 f"batch {self._size} for {network.name}", f"its shapes no longer fit ({error.found})", "keep its batch"
             ) from None
         _verify(network, new, old, self._size)
-        words = f"the batch of {', '.join(axes)} is {self._size} and no longer {old}"
-        more = (f"changed {baked} shapes that had it written in",) if baked else ()
+        words = f"changed the batch of {', '.join(axes)} from {old} to {self._size}"
+        more = (f"changed {baked} shapes that contained it",) if baked else ()
         return Transformed(new, values, self.name, (words, *more))
 
 
@@ -72,11 +72,11 @@ def _fixed_batch(network: Network) -> int:
     for value in network.inputs:
         if value.shape and isinstance(value.shape[0], int):
             return value.shape[0]
-    raise UsageError(f"the batch of {network.name}", "no input has an axis of known size for it", "give it shapes")
+    raise UsageError(f"the batch of {network.name}", "no input has a first axis of known size", "give it shapes")
 
 
 def _rebake(graph: EditableGraph, axes: dict[str, int], old: int, new: Size) -> int:
-    """Change the sizes in constant inputs that follow from the batch; how many."""
+    """Change the sizes in constant inputs that depend on the batch; returns how many."""
     network = graph.network
     values = known_values(network)
     shapes = {name: each.sizes for name, each in values.items()}
@@ -88,9 +88,9 @@ def _rebake(graph: EditableGraph, axes: dict[str, int], old: int, new: Size) -> 
         if not isinstance(kind, Independence):
             continue
         for name, need in zip(proto.input, kind.needs, strict=True):
-            # With a batch of 1 a row a sample and one row for all look alike, and the latter is what broadcasts.
+            # With a batch of 1, one row per sample looks like one row for all, which can be broadcast.
             if name and need is not None and tracked.values.get(name, FIXED) == FIXED and old > 1:
-                raise _refusal(proto, f"{name!r} has a row for each of {old} samples")
+                raise _refusal(proto, f"{name!r} has one row for each of {old} samples")
         for at, entry, multiple in kind.baked:
             _rewrite(graph, proto, at, entry, multiple, new)
             changed += 1
@@ -111,13 +111,13 @@ def _rewrite(graph: EditableGraph, proto: onnx.NodeProto, at: int, entry: int, m
     else:
         operator = graph.operator(proto)
         if multiple != 1 or entry != 0 or operator.get("allowzero", 0):
-            raise _refusal(proto, f"its shape {value.tolist()} already leaves another size open")
+            raise _refusal(proto, f"its shape {value.tolist()} already has another open size")
         value[entry] = 0
     proto.input[at] = graph.store(value, f"{name}.batch")
 
 
 def _verify(before: Network, after: Network, old: Size, new: Size) -> None:
-    """Each output that had the batch on its first axis must have the new one there."""
+    """Verify that each output with the batch on its first axis has the new one there."""
     for was, now in zip(before.outputs, after.outputs, strict=True):
         if not was.shape or was.shape[0] != old or now.shape is None:
             continue

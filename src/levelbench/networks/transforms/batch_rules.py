@@ -1,8 +1,8 @@
 """Which axis of a value carries the batch, and how each of ONNX's operators treats it.
 
-A rule answers only where it can prove it; anything unusual (an axis that is not constant, a broadcast over the batch, a
-second output) gets ``None``, which means: not to be split. Reshape keeps samples apart wherever as many elements lie
-before the batch as before, for then the block of a sample is the same stretch of elements.
+A rule returns a result only if it can prove it; for anything unusual (an axis that is not constant, a broadcast over
+the batch, a second output) it returns ``None``, which means that the node must not be split. Reshape keeps samples
+separate if the number of elements before the batch does not change, because then each sample remains the same block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from levelbench.operators.node import OperatorNode
 
 @dataclass(frozen=True)
 class Carried:
-    """The batch is on ``axis``, with ``multiple`` rows a sample."""
+    """The batch is on ``axis``, with ``multiple`` rows per sample."""
 
     axis: int
     multiple: int = 1
@@ -29,7 +29,7 @@ class Carried:
 FIXED: Final = "fixed"
 """A value that does not depend on any sample."""
 MIXED: Final = "mixed"
-"""A value that depends on the batch as a whole, or in a way that is not known."""
+"""A value that depends on the batch as a whole, or in an unknown way."""
 Carry = Carried | Literal["fixed", "mixed"]
 Needs = tuple[Carried | None, ...]
 
@@ -38,9 +38,9 @@ Needs = tuple[Carried | None, ...]
 class Independence:
     """How a node is computed for one block of samples.
 
-    ``needs``: the block to take of each input, ``None`` for the whole of it (an input that is fixed may have to be
-    cut too: a mask with a row a sample). ``outputs``: where the outputs carry the batch. ``baked``: (input, entry,
-    multiple) of numbers in constant inputs that are a number of rows and have to be that of the block.
+    ``needs``: the block to take from each input, or ``None`` for all of it (even a fixed input may have to be cut: a
+    mask with one row per sample). ``outputs``: where the outputs carry the batch. ``baked``: (input, entry, multiple)
+    of numbers of rows in constant inputs, which must be changed to that of the block.
     """
 
     needs: Needs
@@ -50,14 +50,14 @@ class Independence:
 
 @dataclass(frozen=True)
 class BatchMixing:
-    """A node that needs its whole batch, but whose outputs are known to carry it, or not."""
+    """A node that needs the whole batch, but for whose outputs it is known where they carry it."""
 
     outputs: tuple[Carry, ...]
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """A node with all that a rule may look at. Shapes are those at ``batch``; ``None`` where one is not known."""
+    """A node with everything that a rule may use. Shapes are those at ``batch``; ``None`` if unknown."""
 
     node: OperatorNode
     carries: tuple[Carry | None, ...]
@@ -76,19 +76,19 @@ class NodeContext:
         return self.shapes[at] if at < len(self.shapes) else None
 
     def value(self, at: int) -> NDArray[Any] | None:
-        """The value of input ``at`` where it is a constant."""
+        """The value of input ``at`` if it is a constant."""
         return self.constant(self.node.inputs[at]) if self.given(at) else None
 
     def given(self, at: int) -> bool:
-        """Whether input ``at`` is there."""
+        """Whether input ``at`` is present."""
         return at < len(self.node.inputs) and bool(self.node.inputs[at])
 
     def axis(self, rank: int) -> int:
-        """The attribute ``axis``, counted from 0 of ``rank`` axes."""
+        """The attribute ``axis`` as a number from 0 to ``rank`` - 1."""
         return int(self.node["axis"]) % rank
 
     def only_first(self, output: Carried, *more: Carried) -> Independence | None:
-        """Independent with the first input cut, where no other input carries the batch."""
+        """Independence with the first input cut, if no other input carries the batch."""
         first = self.carried()
         if first is None or any(isinstance(each, Carried) for each in self.carries[1:]):
             return None
@@ -107,7 +107,7 @@ RULES: dict[str, Rule] = {}
 
 
 def _rule(op_types: str) -> Callable[[Rule], Rule]:
-    """The rule of these operators."""
+    """Register a rule for these operators."""
 
     def decorate(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(op_types.split(), rule))
@@ -117,7 +117,7 @@ def _rule(op_types: str) -> Callable[[Rule], Rule]:
 
 
 def _of_first(op_types: str) -> Callable[[RuleOfFirst], Rule]:
-    """A rule for where the first input carries the batch, of how it carries it and its shape; ``None`` elsewhere."""
+    """Register a rule that applies if the first input carries the batch, and gets how and the input's shape."""
 
     def decorate(rule: RuleOfFirst) -> Rule:
         def found(context: NodeContext) -> Independence | BatchMixing | None:
@@ -130,9 +130,9 @@ def _of_first(op_types: str) -> Callable[[RuleOfFirst], Rule]:
 
 
 def _keeps_axes(op_types: str) -> Callable[[MixedAxes], Rule]:
-    """A rule for outputs with their axes where the first input has them, if none that is mixed is that of the samples.
+    """Register a rule for operators whose outputs have the axes of the first input, if the batch axis is not mixed.
 
-    The function answers with the axes that are mixed, for a number of axes; ``None`` where it cannot tell.
+    The function returns the mixed axes, given the number of axes; ``None`` if unknown.
     """
 
     def decorate(mixed: MixedAxes) -> Rule:
@@ -167,7 +167,7 @@ _REDUCTIONS = (
 
 @dataclass(frozen=True)
 class Tracked:
-    """What was found: ``values`` by name, and what each node is: ``"fixed"``, ``"mixed"`` or how it is split."""
+    """The result of tracking: ``values`` by name, and each node: ``"fixed"``, ``"mixed"`` or how it is split."""
 
     values: Mapping[str, Carry]
     nodes: tuple[Independence | Literal["fixed", "mixed"], ...]
@@ -181,9 +181,9 @@ def track(
     constant: Callable[[str], NDArray[Any] | None],
     batch: int,
 ) -> Tracked:
-    """Follow the batch from ``inputs`` through the nodes; a name that is not known there is fixed.
+    """Follow the batch from ``inputs`` through the nodes; all other values are fixed.
 
-    ``reads`` are all values that each node reads, those of its subgraphs among them.
+    ``reads`` are all values that each node reads, including those read by its subgraphs.
     """
     values: dict[str, Carry] = dict(inputs)
     found: list[Independence | Literal["fixed", "mixed"]] = []
@@ -208,7 +208,7 @@ def track(
 
 
 def _fits(node: OperatorNode, split: Independence, shapes: Mapping[str, tuple[int, ...] | None], batch: int) -> bool:
-    """Whether every axis that is to be cut has as many rows as the rule says: no rule can be wrong about that."""
+    """Whether every axis to be cut has as many rows as the rule says; this catches errors of any rule."""
     wanted = [*zip(node.inputs, split.needs, strict=True), *zip(node.outputs, split.outputs, strict=False)]
     for name, carry in wanted:
         shape = shapes.get(name)
@@ -220,7 +220,7 @@ def _fits(node: OperatorNode, split: Independence, shapes: Mapping[str, tuple[in
 
 
 def constant_axes(context: NodeContext, at: int) -> list[int] | None:
-    """The axes of the attribute, or of the constant input ``at``, counted from 0; ``None`` where they are not known."""
+    """The axes from the attribute or the constant input ``at``, counted from 0; ``None`` if unknown."""
     shape = context.shape()
     if shape is None:
         return None
@@ -247,7 +247,7 @@ def _reshape(context: NodeContext, first: Carried, shape: Shape) -> Independence
     carried = Carried(place, new[place] // context.batch)
     entry = int(target[place])
     if entry == 0 and copied:
-        # It copies the size of that axis of the input.
+        # 0 copies the size of that axis of the input.
         return context.only_first(carried) if carried == first else None
     baked = () if entry == -1 else ((1, place, carried.multiple),)
     return Independence((first, None), (carried,), baked)
@@ -346,7 +346,7 @@ def _gather_elements(context: NodeContext, first: Carried, shape: Shape) -> Inde
 def _reduce(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
     picks = context.node.op_type in ("ArgMax", "ArgMin")
     axes = [context.axis(len(shape))] if picks else constant_axes(context, 1)
-    # None at all stands for all of them, or for none: both are left alone.
+    # No axes stands for all or none of them; both cases are not split.
     if not axes or first.axis in axes:
         return None
     moved = 0 if context.node["keepdims"] else sum(each < first.axis for each in axes)
@@ -379,7 +379,7 @@ def _one_hot(context: NodeContext, first: Carried, shape: Shape) -> Independence
 
 @_rule("Einsum")
 def _einsum(context: NodeContext) -> Independence | None:
-    """The batch has one letter, which is in the result and in every operand that carries it, and in no other."""
+    """The batch must have one letter, which occurs in the result and in every operand that carries it."""
     equation = str(context.node["equation"]).replace(" ", "")
     if "->" not in equation or "." in equation:
         return None
@@ -400,7 +400,7 @@ def _einsum(context: NodeContext) -> Independence | None:
 
 @_rule(_ELEMENTWISE)
 def _elementwise(context: NodeContext) -> Independence | None:
-    """Broadcasting: all that carry the batch do so on the same axis of the output; fixed ones may have a row each."""
+    """Broadcasting: inputs must carry the batch on the same output axis; fixed inputs may have one row per sample."""
     out = context.outputs[0]
     if out is None or len(context.node.outputs) != 1:
         return None
@@ -418,7 +418,7 @@ def _elementwise(context: NodeContext) -> Independence | None:
 
 
 def _needs(context: NodeContext, places: Iterable[int], target: Carried, rank: int) -> Needs | None:
-    """The blocks of these inputs that go with ``target`` of an output of ``rank`` axes; ``None`` where one has none."""
+    """The blocks of these inputs that belong to ``target`` of an output with ``rank`` axes; ``None`` if impossible."""
     needs: list[Carried | None] = []
     for at in places:
         carried, shape = context.carried(at), context.shape(at)
@@ -457,7 +457,7 @@ def _dropout(context: NodeContext, first: Carried, shape: Shape) -> Independence
 
 @_keeps_axes("LayerNormalization RMSNormalization")
 def _from_axis(context: NodeContext, rank: int) -> Iterable[int]:
-    """Over ``axis`` and all axes after it."""
+    """Mixes ``axis`` and all axes after it."""
     return range(context.axis(rank), rank)
 
 
@@ -484,7 +484,7 @@ def _gemm(context: NodeContext, first: Carried, shape: Shape) -> Independence | 
     if out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
         return None
     third, bias = context.carried(2), context.shape(2)
-    # A bias that carries the batch has to be a matrix with it on the rows.
+    # A bias that carries the batch must be a matrix with the batch on its rows.
     if third is not None and (third != first or bias is None or len(bias) != 2):
         return None
     needs = _needs(context, range(2, len(context.carries)), first, len(out))
@@ -524,7 +524,7 @@ def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independen
         return None
     needs: list[Carried | None] = [first]
     for at in range(1, len(context.carries)):
-        # 4: the lengths of the sequences, a number a sample; 5 and 6: states; the others are weights.
+        # 4: the lengths of the sequences, one number per sample; 5 and 6: states; the others are weights.
         axis = {4: 0, 5: state_axis, 6: state_axis}.get(at)
         if axis is None or not context.given(at):
             if context.carried(at) is not None:
@@ -540,7 +540,7 @@ def _recurrent(context: NodeContext, first: Carried, shape: Shape) -> Independen
 
 @_of_first("Attention")
 def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independence | None:
-    """Attention of opset 23 on query, key and value with the batch first, and a mask that broadcasts."""
+    """Attention of opset 23 with the batch first in query, key and value, and a mask that can be broadcast."""
     if len(context.node.outputs) != 1 or len(context.carries) > 4 or first.axis != 0:
         return None
     if any(context.carried(at) != first for at in (1, 2)) or not context.given(2):
@@ -555,7 +555,7 @@ def _attention(context: NodeContext, first: Carried, shape: Shape) -> Independen
 
 @_keeps_axes("QuantizeLinear DequantizeLinear")
 def _scaled(context: NodeContext, rank: int) -> Iterable[int] | None:
-    """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on an axis."""
+    """QuantizeLinear and DequantizeLinear with one scale, or one per index of an axis."""
     scale = context.shape(1)
     if scale is None or len(scale) > 1:
         return None

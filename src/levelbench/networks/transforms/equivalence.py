@@ -1,8 +1,8 @@
 """Checks that a transformed network computes what the original did: outputs, loss, gradients and buffers.
 
-The check raises. It runs both networks on one backend with the same inputs, at several batch sizes where the batch is
-open, and says which tensor differs, where, by how much, and why no more is allowed. Parameters are random: at initial
-values a batch normalisation is nearly the identity, so a fault in folding it would not show.
+The check runs both networks on one backend with the same inputs, at several batch sizes if the batch is open. It raises
+an error that says which tensor differs, where, by how much, and why no more is allowed. Parameters are random, because
+at initial values a batch normalisation is nearly the identity, which would hide faults in folding it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import Host, difference
+from levelbench.checks.arrays import Host, difference, largest
 from levelbench.errors import CheckFailedError
 from levelbench.networks.executor import Backend
 from levelbench.networks.network import Network, read_inputs
@@ -34,7 +34,7 @@ from levelbench.networks.values import dtype_of
 
 
 def random_parameters(network: Network, seed: int = 0) -> dict[str, NDArray[Any]]:
-    """Parameters with nothing that is zero, one or the same everywhere: drawn ones, and noise on constant ones.
+    """Parameters that are not zero, one or constant: drawn ones, and constant ones with noise.
 
     Variances of batch normalisations are between 0.5 and 2.
     """
@@ -56,7 +56,7 @@ def random_parameters(network: Network, seed: int = 0) -> dict[str, NDArray[Any]
 
 _BATCHES = (1, 2, 5)
 _CANCELLED = 1e-4
-"""The scale of a gradient is at least this share of the largest of all gradients."""
+"""The scale of a gradient is at least this share of the largest gradient."""
 
 
 def check_transform(
@@ -68,7 +68,7 @@ def check_transform(
     seed: int = 0,
     **settings: Any,
 ) -> tuple[Transformed, EquivalenceReport]:
-    """Apply a transform to a network with shaken parameters (or those given) and check the result.
+    """Apply a transform to a network with random parameters (or those given) and check the result.
 
     ``settings`` are those of :func:`check_equivalence`. Raises ``CheckFailedError``.
     """
@@ -94,11 +94,11 @@ def check_equivalence(
     seed: int = 0,
     mode: str | None = None,
 ) -> EquivalenceReport:
-    """Compare two networks on one backend; parameters that are not given are those of seed 0.
+    """Compare two networks on one backend; parameters default to those of seed 0.
 
-    Without ``batches`` they are 1, 2 and 5, or the one batch that ``after`` is made for. Gradients (of the network's
-    loss, else of a mean squared error of its first floating output) and buffers are compared where the tolerance has a
-    number for them. Raises ``CheckFailedError`` at the first tensor that differs.
+    ``batches`` defaults to 1, 2 and 5, or to the batch that ``after`` is fixed to. Gradients (of the network's loss,
+    else of a mean squared error of its first floating-point output) and buffers are compared if the tolerance includes
+    them. Raises ``CheckFailedError`` at the first tensor that differs.
     """
     _compare_interfaces(before, after)
     comparison = _Comparison(before, after, tolerance, sizes, seed)
@@ -113,10 +113,10 @@ def _compare_interfaces(before: Network, after: Network) -> None:
     for what, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
         names, others = [each.name for each in old], [each.name for each in new]
         if names != others:
-            raise _failed(before, f"its {what} are {others} and not {names}")
+            raise _failed(before, f"its {what} are {others}, expected {names}")
         dtypes, changed = [each.dtype for each in old], [each.dtype for each in new]
         if what == "inputs" and dtypes != changed:
-            raise _failed(before, f"its inputs are of {changed} and not {dtypes}")
+            raise _failed(before, f"its inputs have dtypes {changed}, expected {dtypes}")
 
 
 def _batches(before: Network, after: Network) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ def _batches(before: Network, after: Network) -> tuple[int, ...]:
 
 
 class _Comparison:
-    """Two networks, and how far they may be from each other."""
+    """Compares two networks within a tolerance."""
 
     def __init__(
         self, before: Network, after: Network, tolerance: Allowance, sizes: Mapping[str, int], seed: int
@@ -176,7 +176,7 @@ class _Comparison:
         return found
 
     def _given(self, network: Network, batch: int) -> dict[str, Host]:
-        """Inputs; targets that were added here have the shape that the output was found to have."""
+        """The inputs; targets added here have the observed shape of the output."""
         names = {each.name for each in self._before.inputs}
         added = [each for each in network.inputs if each.name not in names]
         given = self._before.make_inputs(batch, self._seed, self._sizes)
@@ -194,8 +194,8 @@ class _Comparison:
     ) -> Iterator[TensorDifference]:
         allowed = self._tolerance.gradients or 0.0
         yield self._difference("loss", "loss", batch, old[0], new[0], self._tolerance.outputs)
-        # A gradient that is zero but for cancellation has no scale of its own.
-        least = _CANCELLED * max((_largest(each) for each in old[1].values()), default=0.0)
+        # A gradient that is zero except for cancellation has no scale of its own.
+        least = _CANCELLED * max((largest(each) for each in old[1].values()), default=0.0)
         for kind, expected, found in (("gradient", old[1], new[1]), ("buffer", old[2], new[2])):
             for name, array in expected.items():
                 if name in found:
@@ -208,20 +208,20 @@ class _Comparison:
     ) -> TensorDifference:
         asked = f"{kind} {name!r} at batch {batch}"
         if expected.shape != found.shape:
-            raise _failed(self._before, f"{asked} has shape {found.shape} and not {expected.shape}")
+            raise _failed(self._before, f"{asked} has shape {found.shape}, expected {expected.shape}")
         if expected.dtype != found.dtype:
-            raise _failed(self._before, f"{asked} is of {found.dtype} and not {expected.dtype}")
+            raise _failed(self._before, f"{asked} has dtype {found.dtype}, expected {expected.dtype}")
         if not expected.size:
             return TensorDifference(kind, name, batch, 0.0, 0.0, (), allowed)
         a, b = np.asarray(expected, np.float64), np.asarray(found, np.float64)
         gap = difference(a, b)
         index = tuple(int(each) for each in np.unravel_index(int(np.argmax(gap)), gap.shape))
-        scale = max(_largest(a), least) or 1.0
+        scale = max(largest(a), least) or 1.0
         absolute, relative = float(gap[index]), float(gap[index]) / scale
         if relative > allowed or (expected.dtype.kind in "iub" and absolute):
             raise _failed(
                 self._before,
-                f"{asked} differs at {index} by {absolute:.3g} ({b[index]:.6g} and not {a[index]:.6g}), "
+                f"{asked} differs at {index} by {absolute:.3g} ({b[index]:.6g}, expected {a[index]:.6g}), "
                 f"which is {relative:.3g} of its largest magnitude; allowed is {allowed:g}: {self._tolerance.reason}",
             )
         return TensorDifference(kind, name, batch, absolute, relative, index, allowed)
@@ -231,18 +231,12 @@ def _failed(network: Network, found: str) -> CheckFailedError:
     return CheckFailedError(f"the transformed {network.name}", found, "do not use it, and report the transform")
 
 
-def _largest(array: Host) -> float:
-    """The largest finite magnitude; 0 where there is none."""
-    finite = np.abs(np.asarray(array, np.float64)[np.isfinite(array)])
-    return float(finite.max()) if finite.size else 0.0
-
-
 def _copied(values: Arrays | None) -> dict[str, Host] | None:
     return None if values is None else {name: np.array(each) for name, each in values.items()}
 
 
 def _with_loss(network: Network) -> Network | None:
-    """The network with a loss; ``None`` for one that has no floating output of known shape."""
+    """The network with a loss; ``None`` if it has no floating-point output of known shape."""
     if network.loss:
         return network
     name = _first_floating(network)
@@ -250,7 +244,7 @@ def _with_loss(network: Network) -> Network | None:
 
 
 def _first_floating(network: Network) -> str:
-    """The first output that has a gradient and a known rank; empty where there is none."""
+    """The first floating-point output of known rank; empty if there is none."""
     for value in network.outputs:
         if value.dtype and dtype_of(value.dtype).kind not in "iubOS" and value.shape is not None:
             return value.name

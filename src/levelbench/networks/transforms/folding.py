@@ -1,9 +1,9 @@
-"""Folding: what is constant is computed once, batch normalisation goes into the weights before it, dead nodes go.
+"""Folding: computes constants in advance, folds batch normalisation into weights, and removes dead nodes.
 
-Parameters are not constants (they are trained): what is folded is shape arithmetic, masks and tables of positions.
-Batch normalisation y = (x - mean) / sqrt(variance + epsilon) * scale + shift, with x = W * input + b, is the same layer
-with W' = W * factor and b' = (b - mean) * factor + shift, where factor = scale / sqrt(variance + epsilon) (Jacob et al.
-2018, section 3.2); only where nothing else reads x, and with running statistics.
+Parameters are not constants, because they are trained; what is folded is shape arithmetic, masks and tables of
+positions. Batch normalisation y = (x - mean) / sqrt(variance + epsilon) * scale + shift, with x = W * input + b, equals
+the layer with W' = W * factor and b' = (b - mean) * factor + shift, where factor = scale / sqrt(variance + epsilon)
+(Jacob et al. 2018, section 3.2), if nothing else reads x and running statistics are used.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Partial = NDArray[Any]
 class FoldConstants(Transform):
     """Replaces nodes whose values are known before the network runs by these values.
 
-    ``batch`` and ``sizes`` bind the network's open sizes first; without ``batch`` none are. A value of more than
-    ``most_bytes`` is left to be computed, unless what it is made of is no smaller.
+    ``batch`` and ``sizes`` bind the network's open sizes first; without ``batch`` none are bound. A value of more than
+    ``most_bytes`` is not stored, unless one of its inputs is at least as large.
     """
 
     name = "fold-constants"
-    summary = "computes what follows from constants and known shapes in advance"
+    summary = "computes what depends only on constants and known shapes in advance"
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FoldConstants(Transform):
         self._sizes, self._most = dict(sizes), whole_number("most_bytes", most_bytes, 0)
 
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
-        """The network with constants in their places."""
+        """The network with constants in place of these nodes."""
         if self._batch is not None:
             network = bind(network, self._batch, self._sizes)
         graph = EditableGraph(network, parameters)
@@ -73,14 +73,14 @@ class FoldConstants(Transform):
             folded += folder.drop_shapes(graph)
             changed.append(f"computed {len(folded)} of {len(network.model.graph.node)} nodes in advance")
         if folder.too_large:
-            changed.append(f"left {len(folder.too_large)} to compute: their values take over {self._most:,} bytes each")
+            changed.append(f"left {len(folder.too_large)} nodes whose values take over {self._most:,} bytes each")
         graph.drop_unread()
         new, values = graph.finish()
         return Transformed(new, values, self.name, tuple(changed))
 
 
 def lifted(network: Network) -> Network:
-    """The network with nodes of type Constant as initialisers, where patterns and rules look for constants."""
+    """The network with Constant nodes as initialisers, where patterns and rules look for constants."""
     if not any(is_standard(each, "Constant") for each in network.model.graph.node):
         return network
     graph = EditableGraph(network)
@@ -92,7 +92,7 @@ def lifted(network: Network) -> Network:
 
 
 class _Folder:
-    """What is known so far: arrays, and one-dimensional integer values of which some entries are."""
+    """What is known so far: arrays, and one-dimensional integer values with some known entries."""
 
     def __init__(self, graph: EditableGraph, shapes: Mapping[str, Shape | None], most: int) -> None:
         self._graph, self._shapes, self._most = graph, shapes, most
@@ -103,7 +103,7 @@ class _Folder:
         self.too_large: list[str] = []
 
     def fold(self, proto: onnx.NodeProto) -> bool:
-        """Whether the node's outputs are known now, so that it is not needed any more."""
+        """Whether the node's outputs are now known, so that it is no longer needed."""
         node = self._graph.operator(proto)
         if node.domain or node.op_type in _NEVER or any(name in self._kept for name in node.outputs):
             return False
@@ -129,7 +129,7 @@ class _Folder:
         return True
 
     def store(self, graph: EditableGraph) -> None:
-        """Put those values into the graph that something still reads."""
+        """Store the values that are still read in the graph."""
         read = graph.readers()
         for name, value in self._made.items():
             if name in read:
@@ -137,7 +137,7 @@ class _Folder:
                 graph.initialisers[name] = numpy_helper.from_array(array, name)
 
     def drop_shapes(self, graph: EditableGraph) -> list[onnx.NodeProto]:
-        """Take out the nodes of shapes of which only what was known was read; they are the answer."""
+        """Remove and return shape nodes of which only known entries were read."""
         gone: list[onnx.NodeProto] = []
         read = graph.readers()
         for node in reversed(graph.nodes):
@@ -165,7 +165,7 @@ class _Folder:
         return self._keep(node.outputs[0], sizes[slice(node.get("start", 0), node.get("end"))])
 
     def _keep(self, name: str, sizes: Partial) -> bool:
-        """Remember a value; whether all of it is known."""
+        """Remember a value; returns whether all of it is known."""
         if all(each is not None for each in np.ravel(sizes)):
             self._made[name] = np.array(sizes.tolist(), np.int64).reshape(sizes.shape)
             return True
@@ -173,7 +173,7 @@ class _Folder:
         return False
 
     def _fold_partial(self, node: OperatorNode) -> bool:
-        """Follow a shape of which some sizes are known to where only these are read."""
+        """Follow a partially known shape to where only its known sizes are read."""
         if node.op_type == "Concat" and node["axis"] in (0, -1):
             parts = [self._partial.get(name, self._known(name)) for name in node.inputs]
             if any(each is None or each.ndim != 1 for each in parts):
@@ -185,7 +185,7 @@ class _Folder:
         others = [self._known(name) if name else None for name in node.inputs[1:]]
         if any(value is None and name for value, name in zip(others, node.inputs[1:], strict=True)):
             return False
-        # The operator moves entries and looks at none, so it may move their places instead.
+        # The operator only moves entries, so apply it to their indices instead.
         at = np.arange(places.size, dtype=np.int64).reshape(places.shape)
         (moved,) = self._numpy.operator(node).forward(at, *others)
         moved = np.asarray(moved)
@@ -194,7 +194,7 @@ class _Folder:
         return self._keep(node.outputs[0], found)
 
 
-_TOLERANCE = Allowance(ROUNDING.outputs, None, "float32 rounding of the folded weights; the parameters are other ones")
+_TOLERANCE = Allowance(ROUNDING.outputs, None, "float32 rounding of the folded weights; the parameters differ")
 
 
 class FoldBatchNorm(Transform):
@@ -233,7 +233,7 @@ def _refusal(
     readers: dict[str, list[onnx.NodeProto]],
     kept: set[str],
 ) -> str:
-    """Why the pair cannot be folded; empty where it can."""
+    """Why the pair cannot be folded; empty if it can."""
     if graph.operator(norm).get("training_mode", 0) or any(norm.output[1:]):
         return "it is in training mode"
     if layer is None or not is_standard(layer, "Conv", "ConvTranspose", "Gemm"):
@@ -254,7 +254,7 @@ def _refusal(
 def _fold(
     graph: EditableGraph, layer: onnx.NodeProto, norm: onnx.NodeProto, readers: dict[str, list[onnx.NodeProto]]
 ) -> onnx.NodeProto:
-    """The layer that does both."""
+    """The combined layer."""
     scale, shift, mean, variance = (_double(graph, name) for name in norm.input[1:5])
     operator = graph.operator(layer)
     factor = scale / np.sqrt(variance + float(graph.operator(norm)["epsilon"]))
@@ -264,7 +264,7 @@ def _fold(
     bias = _double(graph, layer.input[2]).reshape(-1) if has_bias else np.zeros(1)
     attributes: dict[str, Any] = dict(operator.attributes)
     if layer.op_type == "Gemm":
-        # alpha and beta go into the arrays, so that the factor multiplies what the layer puts out.
+        # Fold alpha and beta into the arrays first, because the factor applies to the layer's output.
         weight = weight * operator["alpha"] * (factor[:, None] if operator["transB"] else factor)
         bias = bias * operator["beta"]
         attributes["alpha"] = attributes["beta"] = 1.0
@@ -285,7 +285,7 @@ def _fold(
 
 
 def _scale_transposed(weight: NDArray[Any], factor: NDArray[Any], groups: int) -> NDArray[Any]:
-    """ConvTranspose has its output channels on axis 1, those of one group; its groups lie on axis 0."""
+    """Scale the output channels of ConvTranspose, which are on axis 1 (per group); the groups are on axis 0."""
     grouped = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
     by_group = factor.reshape(groups, 1, weight.shape[1], *(1 for _ in weight.shape[2:]))
     return np.asarray((grouped * by_group).reshape(weight.shape))
@@ -302,10 +302,10 @@ def _double(graph: EditableGraph, name: str) -> NDArray[Any]:
 
 
 class DeadNodes(Transform):
-    """Takes out nodes, parameters and constants that no output needs. Inputs of the network stay, read or not."""
+    """Removes nodes, parameters and constants that no output needs. Inputs of the network stay, read or not."""
 
     name = "dead-nodes"
-    summary = "takes out nodes and arrays that no output needs"
+    summary = "removes nodes and arrays that no output needs"
 
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
         """The network without them."""
@@ -316,8 +316,8 @@ class DeadNodes(Transform):
         gone = graph.drop_unread()
         changed = []
         if dead:
-            changed.append(f"took out {dead} of {len(network.model.graph.node)} nodes")
+            changed.append(f"removed {dead} of {len(network.model.graph.node)} nodes")
         if gone:
-            changed.append(f"took out {len(gone)} arrays that nothing reads: {', '.join(gone[:5])}")
+            changed.append(f"removed {len(gone)} arrays that nothing reads: {', '.join(gone[:5])}")
         new, values = graph.finish()
         return Transformed(new, values, self.name, tuple(changed))

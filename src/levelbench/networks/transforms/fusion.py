@@ -1,9 +1,9 @@
 """Fusion by pattern: several nodes become the one operator that ONNX has for what they compute.
 
-A pattern looks at the node that makes the last value, follows it back, and answers with all nodes it is made of. It is
-replaced only if nothing else reads a value inside it, so nothing is computed twice and no output disappears. A product
-is a number times values to the power of 1 or -1, a sum a number plus values: exporters bracket and order them in many
-ways; taken apart like this they are all the same.
+A pattern starts at the node that makes the last value, follows it back, and returns all nodes of the match. They are
+replaced only if nothing else reads a value inside, so that nothing is computed twice and no output disappears.
+Exporters order and bracket products and sums in many ways. So a product is normalised to a number times values to the
+power of 1 or -1, and a sum to a number plus values.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from levelbench.networks.values import Shape, Value
 
 
 def close(found: float | None, wanted: float) -> bool:
-    """Whether a constant is this number, as written in float32 or with six digits."""
+    """Whether a constant is this number, up to float32 or six digits."""
     return found is not None and math.isclose(found, wanted, rel_tol=1e-5)
 
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """Nodes that are found, in any order, and those to put in their place."""
+    """The nodes found, in any order, and those that replace them."""
 
     found: Sequence[onnx.NodeProto]
     new: Sequence[onnx.NodeProto]
@@ -58,7 +58,7 @@ class Sum:
 
 
 class GraphView:
-    """A graph to look for patterns in."""
+    """A graph in which to search for patterns."""
 
     def __init__(self, graph: EditableGraph, values: Mapping[str, Value] | None = None) -> None:
         self.graph = graph
@@ -71,7 +71,7 @@ class GraphView:
         return None if found is None else found.shape
 
     def rank(self, name: str) -> int:
-        """The number of axes; -1 where it is not known."""
+        """The number of axes; -1 if unknown."""
         shape = self.shape(name)
         return -1 if shape is None else len(shape)
 
@@ -86,22 +86,22 @@ class GraphView:
         return node if node is not None and is_standard(node, *op_types) else None
 
     def number(self, name: str) -> float | None:
-        """The value of a constant of one element that is no parameter."""
+        """The value of a constant with one element that is not a parameter."""
         value = self.graph.constant(name)
         return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
     def is_inner(self, name: str) -> bool:
-        """Whether one node alone reads a value, and it is no output."""
+        """Whether exactly one node reads a value, and it is not an output."""
         return len(self._readers.get(name, [])) == 1 and name not in self._kept
 
     def closed(self, nodes: Sequence[onnx.NodeProto], last: onnx.NodeProto) -> bool:
-        """Whether nothing but these nodes reads what they make, the first output of ``last`` aside."""
+        """Whether only these nodes read what they make, except for the first output of ``last``."""
         own = {id(each) for each in nodes}
         made = {name for node in nodes for name in node.output if name} - {last.output[0]}
         return not made & self._kept and all(id(each) in own for name in made for each in self._readers.get(name, []))
 
     def product(self, name: str, *, outermost: bool = True) -> Product:
-        """A value as a product. A factor that is read elsewhere too is not taken apart."""
+        """A value as a product. A factor that is also read elsewhere is not decomposed."""
         found = Product()
         self._factors(name, True, found, outermost)
         return found
@@ -123,7 +123,7 @@ class GraphView:
         self._factors(node.input[1], up if node.op_type == "Mul" else not up, found, False)
 
     def sum(self, name: str, *, outermost: bool = True) -> Sum:
-        """A value as a sum. A term that is read elsewhere too is not taken apart."""
+        """A value as a sum. A term that is also read elsewhere is not decomposed."""
         found = Sum()
         self._terms(name, found, outermost)
         return found
@@ -141,7 +141,7 @@ class GraphView:
             self._terms(node.input[1], found, False)
 
     def power(self, name: str, base: str, exponent: int) -> tuple[float, list[onnx.NodeProto]] | None:
-        """The number that multiplies ``base`` to this power, and the nodes, if the value is such a thing."""
+        """If the value is a number times ``base`` to this power, the number and the nodes."""
         found = self.product(name)
         left, nodes = exponent, list(found.nodes)
         for each in found.up:
@@ -156,7 +156,7 @@ class GraphView:
         return None if left or found.down else (found.number, nodes)
 
     def last_axes(self, node: onnx.NodeProto) -> int | None:
-        """The first axis that a reduction with ``keepdims`` reduces, if it reduces all from there on."""
+        """The first axis of a reduction with ``keepdims``, if it reduces all axes from there on."""
         operator = self.graph.operator(node)
         rank = self.rank(node.input[0])
         axes = operator.get("axes")
@@ -174,7 +174,7 @@ Finder = Callable[[GraphView, onnx.NodeProto], PatternMatch | None]
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern: the operator that it becomes, the opset that has it, and what finds it from its last node."""
+    """A pattern: the operator that replaces it, the opset that has it, and the function that finds it."""
 
     operator: str
     opset: int
@@ -182,7 +182,7 @@ class Pattern:
 
 
 def _gemm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
-    """MatMul of matrices, and Add."""
+    """MatMul of matrices followed by Add."""
     if last.op_type != "Add":
         return None
     for product, bias in (tuple(last.input), tuple(last.input)[::-1]):
@@ -195,7 +195,7 @@ def _gemm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
 
 
 def _two_factors(view: GraphView, last: onnx.NodeProto, *op_types: str) -> Iterator[tuple[Product, str, str]]:
-    """A product of two values, and each of them that has its shape, with the other."""
+    """If the value is a product of two values: the product, a factor of the same shape, and the other factor."""
     whole = view.product(last.output[0]) if last.op_type in op_types else Product()
     if len(whole.up) == 2 and not whole.down:
         for x, other in (whole.up, whole.up[::-1]):
@@ -277,55 +277,45 @@ def _hard_swish(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
 
 
 def _layer_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
-    """(x - mean) / sqrt(variance + epsilon) times scale, plus shift: over all axes from one on."""
+    """(x - mean) / sqrt(variance + epsilon) times scale, plus shift: over all axes from some axis on."""
     if last.op_type == "Add":
         for first, second in (last.input, last.input[::-1]):
-            found = _normalised(view, first, last, [second]) if view.is_inner(first) else None
+            found = _normalised(view, first, last, "LayerNormalization", second) if view.is_inner(first) else None
             if found is not None:
                 return found
         return None
-    return _normalised(view, last.output[0], last, []) if last.op_type in ("Mul", "Div") else None
+    return _normalised(view, last.output[0], last, "LayerNormalization") if last.op_type in ("Mul", "Div") else None
 
 
-def _normalised(view: GraphView, name: str, last: onnx.NodeProto, shift: list[str]) -> PatternMatch | None:
+def _rms_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
+    """X / sqrt(mean of x^2 + epsilon) times scale."""
+    return _normalised(view, last.output[0], last, "RMSNormalization") if last.op_type in ("Mul", "Div") else None
+
+
+def _normalised(view: GraphView, name: str, last: onnx.NodeProto, operator: str, *shift: str) -> PatternMatch | None:
     whole = view.product(name)
     if len(whole.down) != 1 or not close(whole.number, 1.0) or not 1 <= len(whole.up) <= 2:
         return None
     for centred in whole.up:
         scales = [each for each in whole.up if each != centred]
-        difference = view.maker(centred, "Sub")
-        spread = None if difference is None else _root_of_mean_square(view, whole.down[0], centred)
-        if difference is None or spread is None:
+        spread = _root_of_mean_square(view, whole.down[0], centred)
+        if spread is None:
             continue
-        x, mean = difference.input[0], view.maker(difference.input[1], "ReduceMean")
         epsilon, axis, nodes = spread
-        if mean is None or mean.input[0] != x or view.last_axes(mean) != axis:
-            continue
+        x = centred
+        if operator == "LayerNormalization":
+            difference = view.maker(centred, "Sub")
+            mean = None if difference is None else view.maker(difference.input[1], "ReduceMean")
+            if difference is None or mean is None or mean.input[0] != difference.input[0]:
+                continue
+            if view.last_axes(mean) != axis:
+                continue
+            x = difference.input[0]
+            nodes = [mean, difference, *nodes]
         if not _fits(view, x, axis, [*scales, *shift]) or not view.same_shape(x, last.output[0]):
             continue
         inputs = [x, *(scales or [_ones(view, x, axis)]), *shift]
-        new = view.graph.make("LayerNormalization", inputs, last.output[0], axis=axis, epsilon=epsilon)
-        return PatternMatch([mean, difference, *nodes, *whole.nodes, last], [new])
-    return None
-
-
-def _rms_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
-    """X / sqrt(mean of x^2 + epsilon) times scale."""
-    if last.op_type not in ("Mul", "Div"):
-        return None
-    whole = view.product(last.output[0])
-    if len(whole.down) != 1 or not close(whole.number, 1.0) or not 1 <= len(whole.up) <= 2:
-        return None
-    for x in whole.up:
-        scales = [each for each in whole.up if each != x]
-        spread = _root_of_mean_square(view, whole.down[0], x)
-        if spread is None or not view.same_shape(x, last.output[0]):
-            continue
-        epsilon, axis, nodes = spread
-        if not _fits(view, x, axis, scales):
-            continue
-        inputs = [x, *(scales or [_ones(view, x, axis)])]
-        new = view.graph.make("RMSNormalization", inputs, last.output[0], axis=axis, epsilon=epsilon)
+        new = view.graph.make(operator, inputs, last.output[0], axis=axis, epsilon=epsilon)
         return PatternMatch([*nodes, *whole.nodes, last], [new])
     return None
 
@@ -345,7 +335,7 @@ def _root_of_mean_square(view: GraphView, name: str, x: str) -> tuple[float, int
 
 
 def _fits(view: GraphView, x: str, axis: int, arrays: list[str]) -> bool:
-    """Whether scale and shift have the shape of what is normalised over."""
+    """Whether scale and shift have the shape of the normalised axes."""
     shape = view.shape(x) or ()
     return all(view.shape(each) == shape[axis:] for each in arrays) and all(isinstance(n, int) for n in shape[axis:])
 
@@ -391,7 +381,7 @@ def _attention(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
 
 
 def _key(view: GraphView, name: str) -> tuple[str, list[onnx.NodeProto], list[onnx.NodeProto]] | None:
-    """The key that was transposed, the nodes that go, and a node that transposes it as Attention wants it."""
+    """The untransposed key, the nodes to remove, and a node that transposes it as Attention requires, if needed."""
     node = view.maker(name, "Transpose")
     if node is None or view.rank(name) != 4:
         return None
@@ -417,7 +407,7 @@ PATTERNS: dict[str, Pattern] = {
 class Fuse(Transform):
     """Fuses ``patterns`` (default: all): layer-norm, rms-norm, gelu, swish, hard-swish, attention, gemm.
 
-    An operator that the network's opset does not have is not made, unless ``opset`` raises it.
+    An operator that the network's opset lacks is not used, unless ``opset`` raises the opset.
     """
 
     name = "fuse"
@@ -444,10 +434,7 @@ class Fuse(Transform):
             if graph.opset < pattern.opset:
                 left[name] = _count(graph, view, pattern)
                 continue
-            while True:
-                found = _apply(graph, view, pattern)
-                if found is None:
-                    break
+            while _apply(graph, view, pattern):
                 view = GraphView(graph, view.values)
                 fused[pattern.operator] += 1
         changed = []
@@ -458,15 +445,15 @@ class Fuse(Transform):
             if count:
                 need, has = PATTERNS[name].opset, graph.opset
                 changed.append(
-                    f"left {count} x {name}: {PATTERNS[name].operator} needs opset {need}, and this is {has}"
+                    f"left {count} x {name}: {PATTERNS[name].operator} needs opset {need}, but the network has {has}"
                 )
         graph.drop_unread()
         new, values = graph.finish()
         return Transformed(new, values, self.name, tuple(changed))
 
 
-def _apply(graph: EditableGraph, view: GraphView, pattern: Pattern) -> bool | None:
-    """Replace the last match, so that the longest comes first; ``None`` where there is none."""
+def _apply(graph: EditableGraph, view: GraphView, pattern: Pattern) -> bool:
+    """Replace the last match, so that longer ones come first; returns whether there was one."""
     for node in reversed(graph.nodes):
         if node.domain not in ("", "ai.onnx"):
             continue
@@ -474,7 +461,7 @@ def _apply(graph: EditableGraph, view: GraphView, pattern: Pattern) -> bool | No
         if match is not None and view.closed(match.found, node):
             graph.swap(match.found, match.new)
             return True
-    return None
+    return False
 
 
 def _count(graph: EditableGraph, view: GraphView, pattern: Pattern) -> int:

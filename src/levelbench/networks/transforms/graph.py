@@ -1,8 +1,7 @@
-"""A network taken apart to be edited: its nodes as a list, its arrays by name, and who reads what; and its shapes.
+"""A network in editable form: its nodes as a list, its arrays by name, the readers of each value, and its shapes.
 
-A transform edits this and asks for a network at the end; names, order and parameters are put right in one place, and
-what a subgraph reads from around it counts as read. ONNX's inference needs the shapes of large arrays and not their
-values, so these stay behind.
+A transform edits this and gets a network at the end; names, order and parameters are updated in one place. What a
+subgraph reads from around it counts as read.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class EditableGraph:
         self._taken = names_in(self.model.graph)
 
     def free(self, name: str) -> str:
-        """``name``, or one like it that is free; it is taken from now on."""
+        """``name``, or a similar unused one; marks it as used."""
         return free_name(name, self._taken)
 
     def makers(self) -> dict[str, onnx.NodeProto]:
@@ -50,7 +49,7 @@ class EditableGraph:
         return {name: node for node in self.nodes for name in node.output if name}
 
     def readers(self) -> dict[str, list[onnx.NodeProto]]:
-        """The nodes that read each value, one entry a read; those whose subgraphs do are among them."""
+        """The nodes that read each value, one entry per read, including reads of their subgraphs."""
         found: dict[str, list[onnx.NodeProto]] = {}
         for node in self.nodes:
             for name in outer_reads(node):
@@ -58,11 +57,11 @@ class EditableGraph:
         return found
 
     def kept(self) -> set[str]:
-        """The values that must stay under their names: outputs, and those that replace a buffer."""
+        """The values that must keep their names: outputs, and those that replace a buffer."""
         return {*self.outputs, *self.network.updates.values()}
 
     def constant(self, name: str) -> Array | None:
-        """The value of an initialiser that is no parameter."""
+        """The value of an initialiser that is not a parameter."""
         found = self.initialisers.get(name)
         return None if found is None or name in self.roles else numpy_helper.to_array(found)
 
@@ -82,13 +81,13 @@ class EditableGraph:
         return tuple(self.initialisers[name].dims) if name in self.initialisers else None
 
     def store(self, array: Array, name: str) -> str:
-        """A new initialiser that is no parameter; its name."""
+        """Add an initialiser that is not a parameter; returns its name."""
         name = self.free(name)
         self.initialisers[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
         return name
 
     def store_parameter(self, array: Array, name: str, *, trainable: bool = True) -> str:
-        """A new parameter with these values; its name."""
+        """Add a parameter with these values; returns its name."""
         name = self.store(array, name)
         self.roles[name] = Parameter(name, array.shape, array.dtype.name, None, trainable)
         if self._values is not None:
@@ -96,7 +95,7 @@ class EditableGraph:
         return name
 
     def retype(self, name: str, dtype: np.dtype[Any], cast: Callable[[Array], Array]) -> None:
-        """Give a parameter or initialiser another dtype; ``cast`` makes the new array of the old one."""
+        """Give a parameter or initialiser another dtype; ``cast`` converts the array."""
         if name in self.initialisers:
             array = cast(numpy_helper.to_array(self.initialisers[name]))
             self.initialisers[name] = numpy_helper.from_array(array, name)
@@ -112,7 +111,7 @@ class EditableGraph:
     def make(
         self, op_type: str, inputs: Iterable[str], output: str, *, domain: str = "", **attributes: Any
     ) -> onnx.NodeProto:
-        """A node of one output, which is not yet in the list."""
+        """A node with one output, which is not added to the list yet."""
         return helper.make_node(op_type, list(inputs), [output], name=output, domain=domain, **attributes)
 
     def operator(self, node: onnx.NodeProto) -> OperatorNode:
@@ -121,19 +120,19 @@ class EditableGraph:
         return OperatorNode.from_proto(node, self.network.opsets.get(domain, 1) if domain else self.opset)
 
     def swap(self, old: Sequence[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
-        """Take ``old`` out and put ``new`` in the place of the last of them."""
+        """Remove ``old`` and insert ``new`` in place of the last of them."""
         gone = {id(each) for each in old}
         at = max(place for place, each in enumerate(self.nodes) if id(each) in gone)
         self.nodes[at + 1 : at + 1] = new
         self.remove(old)
 
     def remove(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        """Take these nodes out."""
+        """Remove these nodes."""
         gone = {id(each) for each in nodes}
         self.nodes = [each for each in self.nodes if id(each) not in gone]
 
     def drop_unread(self) -> list[str]:
-        """Take out parameters and initialisers that nothing reads; their names."""
+        """Remove parameters and initialisers that nothing reads; returns their names."""
         read = set(self.readers()) | self.kept()
         gone = [name for name in dict.fromkeys((*self.roles, *self.initialisers)) if name not in read]
         for name in gone:
@@ -144,14 +143,14 @@ class EditableGraph:
         return gone
 
     def finish(self) -> tuple[Network, dict[str, Array] | None]:
-        """The edited network, and values for all its parameters where some were given."""
+        """The edited network, and values for all its parameters if some were given."""
         graph = self.model.graph
         nodes = [_copy(each) for each in self.nodes]
         initialisers = [_copy(each) for each in self.initialisers.values()]
         drawn = {each.name for each in self.network.parameters if each.draw is not None} - set(self.roles)
         for each in [each for each in graph.input if each.name in drawn]:
             graph.input.remove(each)
-        # An initialiser may be listed among the inputs as its default; one that is gone must go there too.
+        # An initialiser may also be listed among the inputs, from which it must be removed too.
         foreign = {each.name for each in self.network.model.graph.initializer} - set(self.initialisers)
         for each in [each for each in graph.input if each.name in foreign]:
             graph.input.remove(each)
@@ -167,14 +166,15 @@ class EditableGraph:
         for each in stale:
             graph.value_info.remove(each)
         network = self.network.replace(model=self.model, parameters=tuple(self.roles.values()))
-        return network, self._answer()
+        return network, self._parameter_values()
 
-    def _answer(self) -> dict[str, Array] | None:
+    def _parameter_values(self) -> dict[str, Array] | None:
         if self._values is None:
             return None
         missing = [name for name in self.roles if name not in self._values]
         if missing:
-            raise DefinitionError(f"the parameters of {self.network.name}", f"{missing[0]!r} is not given", "give all")
+            asked = f"the parameters of {self.network.name}"
+            raise DefinitionError(asked, f"{missing[0]!r} is missing", "give all of them")
         return {name: self._values[name] for name in self.roles}
 
 
@@ -185,14 +185,14 @@ def _copy(message: Any) -> Any:
 
 
 def known_values(network: Network) -> dict[str, Value]:
-    """Every value whose dtype is known, by name; a value of unknown shape has the shape ``None``."""
+    """Every value whose dtype is known, by name; its shape may be ``None``, if unknown."""
     return {name: each for name, each in infer_shapes(network).items() if each.dtype}
 
 
 def batch_axes(network: Network) -> dict[str, int]:
-    """Inputs whose batch is left open, and on which axis: the one called ``batch``, else an open first axis.
+    """The batch axes of inputs with an open batch: the axis called ``batch``, else an open first axis.
 
-    ``UsageError`` for an input with two axes of that name.
+    ``UsageError`` for an input with two axes called ``batch``.
     """
     axes = {each.name: batch_axis(each, network.sizes) for each in network.inputs}
     for value in network.inputs:
@@ -202,9 +202,9 @@ def batch_axes(network: Network) -> dict[str, int]:
 
 
 def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -> Network:
-    """The network for one batch size: all open sizes of inputs filled in, and all other shapes inferred again."""
+    """The network for one batch size, with all open sizes of inputs filled in and all other shapes inferred again."""
     if batch < 1:
-        raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
+        raise UsageError(f"a batch of {batch}", "it has no samples", "give 1 or more")
     known = {**network.sizes, **(sizes or {})}
     for each in network.inputs:
         bound_shape(each, batch, known)
@@ -214,7 +214,7 @@ def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -
 
 
 def reshaped(network: Network, names: Mapping[str, int]) -> Network:
-    """The network with the shapes of its outputs inferred again; ``names`` are sizes that declared values spell out."""
+    """The network with the shapes of its outputs inferred again; ``names`` are values of sizes in declarations."""
     graph = network.model.graph
     custom = {name for node in graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
     kept = [_copy(each) for each in graph.value_info if each.name in custom]
@@ -236,19 +236,19 @@ def reshaped(network: Network, names: Mapping[str, int]) -> Network:
 
 
 def raised(network: Network, opset: int) -> Network:
-    """The network at ``opset`` of ONNX's own domain, converted by ONNX; itself where it has it already.
+    """The network at ``opset`` of ONNX's own domain, converted by ONNX; unchanged if it already has that opset.
 
-    ``UsageError`` for one that is lower or not implemented, ``UnsupportedError`` where ONNX cannot convert it.
+    ``UsageError`` for a lower or unimplemented opset, ``UnsupportedError`` if ONNX cannot convert it.
     """
     old = network.opsets.get("", 1)
     asked = f"opset {opset} for {network.name}"
     if opset == old:
         return network
     if opset < old or opset not in OPSETS:
-        raise UsageError(asked, f"it has {old}, and {OPSETS[-1]} is the highest implemented", "give one in between")
+        raise UsageError(asked, f"it has {old}, and the highest implemented is {OPSETS[-1]}", "give one in between")
     try:
         model = version_converter.convert_version(network.model, opset)
     except (RuntimeError, onnx.checker.ValidationError) as error:
         found = str(error).strip().splitlines()[0]
-        raise UnsupportedError(asked, f"ONNX does not convert it ({found})", "leave the opset as it is") from None
+        raise UnsupportedError(asked, f"ONNX cannot convert it ({found})", "keep the opset") from None
     return network.replace(model=model)

@@ -1,9 +1,9 @@
-"""How much memory and time a network takes, node by node, with its batch in pieces or not.
+"""How much memory and time a network takes, node by node, with or without splitting its batch into pieces.
 
-Values live from the node that makes them to the last that reads them; of a stretch of nodes that runs in pieces, only
-what goes in and what comes out is there as a whole. The workspace of operators is an upper bound, so that a plan made
-with it stays inside its limit; times are measured, or from a model of the three things that make pieces slower: a call
-costs a fixed time, weights are read once a piece, and cutting and joining move bytes.
+Values live from the node that makes them to the last node that reads them. If a range of nodes runs in pieces, only the
+values that enter and leave it exist as a whole. The workspace of operators is an upper bound, so that plans stay within
+their limit. Times are measured, or come from a model of what makes pieces slower: a call has a fixed cost, weights are
+read once per piece, and cutting and joining move bytes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from levelbench.operators.node import OperatorNode
 WORKSPACES = ("reorder", "im2col", "none")
 _PLACE_BYTES = 8
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
-# Normalising over channels squares, pads, sums and divides: each of these is a tensor as large as the input.
+# Normalising over channels squares, pads, sums and divides, each of which makes a tensor as large as the input.
 _TEMPORARIES = {"LRN": 4, "LayerNormalization": 2, "Softmax": 1, "LogSoftmax": 1, "Gelu": 2, "Attention": 2}
 
 
 def workspace_bytes(
     node: OperatorNode, inputs: Sequence[Signature | None], outputs: Sequence[Signature | None], kind: str
 ) -> int:
-    """Bytes beside inputs and outputs while the node runs; ``UnknownNameError`` for a kind that does not exist."""
+    """Bytes besides inputs and outputs while the node runs; ``UnknownNameError`` for an unknown kind."""
     if kind not in WORKSPACES:
         raise UnknownNameError("workspace", kind, WORKSPACES)
     first, made = inputs[0] if inputs else None, outputs[0] if outputs else None
@@ -52,7 +52,7 @@ def workspace_bytes(
         if kind == "reorder":
             return first.bytes + made.bytes + weight.bytes
         window = math.prod(weight.shape[1:]) * int(node.get("group", 1))
-        # ConvTranspose writes its products out before it adds them up; Conv its windows before it multiplies.
+        # ConvTranspose stores its products before it adds them up; Conv stores its windows before it multiplies.
         places = first if node.op_type == "ConvTranspose" else made
         return places.shape[0] * math.prod(places.shape[2:]) * window * first.itemsize + first.bytes
     if node.op_type == "MaxPool":
@@ -62,7 +62,7 @@ def workspace_bytes(
 
 @dataclass(frozen=True)
 class SpeedModel:
-    """A machine as three numbers; the defaults are of the order of one core of a server of 2023."""
+    """A machine described by three numbers; the defaults are about one core of a server of 2023."""
 
     call_s: float = 10e-6
     flops_per_s: float = 5e10
@@ -71,17 +71,17 @@ class SpeedModel:
     def operator_s(
         self, node: OperatorNode, inputs: Sequence[Signature | None], outputs: Sequence[Signature | None]
     ) -> float:
-        """One call: its fixed cost and the longer of computing and moving."""
+        """The time of one call: its fixed cost plus the longer of computing and moving."""
         cost = cost_of(node, inputs, outputs)
         return self.call_s + max((cost.flops or 0.0) / self.flops_per_s, (cost.bytes or 0.0) / self.bytes_per_s)
 
     def copy_s(self, moved: float, calls: int) -> float:
-        """Cutting or joining: ``moved`` bytes are read and written."""
+        """The time of cutting or joining, which reads and writes ``moved`` bytes."""
         return calls * self.call_s + 2 * moved / self.bytes_per_s
 
 
 class TimeTable:
-    """Measured seconds by the name of a node's first output and the number of samples."""
+    """Measured seconds, by the name of a node's first output and the number of samples."""
 
     def __init__(self, seconds: Mapping[str, Mapping[int, float]]) -> None:
         self._points = {
@@ -91,7 +91,7 @@ class TimeTable:
         }
 
     def seconds(self, output: str, samples: int) -> float | None:
-        """Between two sizes the line through them, beyond the last in proportion; ``None`` for one not measured."""
+        """Seconds, interpolated linearly, or proportional beyond the largest size; ``None`` if not measured."""
         points = self._points.get(output)
         if points is None:
             return None
@@ -113,7 +113,7 @@ def measure_times(
 ) -> TimeTable:
     """The median time of each operator at each number of samples, one inference at a time.
 
-    ``UnsupportedError`` where the backend cannot tell its operators apart in that mode.
+    ``UnsupportedError`` if the backend cannot distinguish operators in that mode.
     """
     found: dict[str, dict[int, float]] = {}
     for size in sorted(set(sizes)):
@@ -127,14 +127,14 @@ def measure_times(
 
 
 def sizes_of(batch: int, pieces: int) -> tuple[int, ...]:
-    """The batch in as many pieces of sizes that differ by one at most, larger ones first."""
+    """The sizes of that many pieces of the batch, which differ by at most one, larger ones first."""
     size, more = divmod(batch, pieces)
     return (size + 1,) * more + (size,) * (pieces - more)
 
 
 @dataclass(frozen=True)
 class _Life:
-    """A value that a node makes: its bytes for the whole batch, its node, and the last that reads it."""
+    """A value that a node makes: its bytes for the whole batch, its node, and the last node that reads it."""
 
     name: str
     bytes: int
@@ -144,10 +144,10 @@ class _Life:
 
 @dataclass(frozen=True)
 class NodeRange:
-    """Nodes in a row. ``entering``: values to be cut; ``leaving``: values to be joined.
+    """A range of consecutive nodes. ``entering``: values to be cut; ``leaving``: values to be joined.
 
-    ``beyond`` and ``ending`` are bytes of whole values from before that live on, and that do not; ``inside`` bytes a
-    sample of what a piece holds while each node runs, without what leaves.
+    ``beyond`` and ``ending`` are bytes of earlier whole values that outlive the range or end in it; ``inside`` are
+    bytes per sample that a piece holds while each node runs, without what leaves.
     """
 
     entering: tuple[str, ...]
@@ -161,7 +161,7 @@ class Profile:
     """The memory of a network whose sizes are all bound, at one batch size."""
 
     def __init__(self, network: Network, axes: Mapping[str, int], batch: int, workspace: str) -> None:
-        """``axes``: on which axis an input carries the batch. ``UnsupportedError`` where a shape is not known."""
+        """``axes``: the batch axes of inputs. ``UnsupportedError`` if a shape is unknown."""
         self.network, self.batch = network, batch
         self.nodes: tuple[OperatorNode, ...] = network.nodes
         self.reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
@@ -186,7 +186,7 @@ class Profile:
         shape = None if value is None else value.sizes
         if value is None or shape is None:
             raise UnsupportedError(
-                f"the memory of {self.network.name}", f"the shape of {name!r} is not known", "bind all of its sizes"
+                f"the memory of {self.network.name}", f"the shape of {name!r} is unknown", "bind all of its sizes"
             )
         carry = self.tracked.values.get(name, FIXED)
         if samples is not None and isinstance(carry, Carried):
@@ -194,14 +194,14 @@ class Profile:
         return signature_of(Value(name, value.dtype, shape))
 
     def bytes(self, name: str) -> int:
-        """Bytes of a value for the whole batch."""
+        """The bytes of a value for the whole batch."""
         if name not in self._bytes:
             found = self._signature(name)
             self._bytes[name] = 0 if found is None else found.bytes
         return self._bytes[name]
 
     def signatures(self, at: int, samples: int) -> tuple[list[Signature | None], list[Signature | None]]:
-        """What the node at ``at`` takes and makes for ``samples`` of the batch."""
+        """The inputs and outputs of the node at ``at`` for ``samples`` of the batch."""
         node, split = self.nodes[at], self.tracked.nodes[at]
         part = samples if isinstance(split, Independence) else None
         return (
@@ -210,7 +210,7 @@ class Profile:
         )
 
     def workspace(self, at: int, samples: int) -> int:
-        """Bytes that the node at ``at`` takes while it runs on so many samples."""
+        """The workspace of the node at ``at`` for that many samples, in bytes."""
         return workspace_bytes(self.nodes[at], *self.signatures(at, samples), self._workspace)
 
     def _base(self, graph: EditableGraph) -> int:
@@ -225,7 +225,7 @@ class Profile:
         return sum(self.bytes(name) for name in [*sorted(arrays), *graph.inputs, *fixed] if name)
 
     def _follow(self) -> tuple[dict[str, _Life], dict[str, str]]:
-        """The life of each value that a node makes; those that share memory with another one live in it."""
+        """The life of each value that a node makes, and the value whose memory it shares."""
         last: dict[str, int] = {}
         for at, names in enumerate(self.reads):
             last.update(dict.fromkeys(names, at))
@@ -243,12 +243,12 @@ class Profile:
         return lives, roots
 
     def _live(self) -> list[int]:
-        """Bytes of whole values while each node runs, without base and workspace."""
+        """The bytes of whole values while each node runs, without base and workspace."""
         ends: dict[str, int] = {}
         for name, life in self._lives.items():
             root = self._roots[name]
             ends[root] = max(ends.get(root, 0), life.last)
-        # One that shares memory with an input of the network takes none of its own.
+        # A value that shares memory with an input of the network takes no memory of its own.
         roots = [(life, ends[name]) for name, life in self._lives.items() if self._roots[name] == name]
         change = [0] * (len(self.nodes) + 2)
         for life, end in roots:
@@ -258,16 +258,16 @@ class Profile:
         return [int(each) for each in np.cumsum(change)[: len(self.nodes)]]
 
     def whole_peak(self, first: int, stop: int) -> int:
-        """The most memory while nodes ``first`` to ``stop`` (not included) run on the whole batch."""
+        """The peak memory while nodes ``first`` to ``stop`` (exclusive) run on the whole batch."""
         return self.base + max(self._peaks[first:stop], default=0)
 
     def can_split(self, first: int, stop: int) -> bool:
-        """Whether all these nodes treat each sample on its own, and at least one has samples to treat."""
+        """Whether all these nodes treat samples independently, and at least one depends on samples."""
         kinds = self.tracked.nodes[first:stop]
         return all(each != "mixed" for each in kinds) and any(isinstance(each, Independence) for each in kinds)
 
     def stretch(self, first: int, stop: int) -> NodeRange:
-        """What goes into these nodes, comes out of them, passes by, and is there in between."""
+        """What enters these nodes, leaves them, passes by, and exists in between."""
         entering: dict[str, None] = {}
         ends: dict[str, int] = {}
         makes: list[tuple[int, _Life]] = []
@@ -290,7 +290,7 @@ class Profile:
         return NodeRange(tuple(entering), tuple(leaving), beyond, ending, inside)
 
     def across(self, first: int, stop: int) -> tuple[int, int]:
-        """Bytes of whole values that live on both sides, and of those from before that end among these nodes."""
+        """The bytes of whole values that outlive these nodes, and of earlier ones that end among them."""
         beyond = ending = 0
         for made, end, size in self._spans:
             if made < first <= end:
@@ -298,7 +298,7 @@ class Profile:
         return beyond, ending
 
     def _index(self) -> None:
-        """What :meth:`stretch` asks of each node: values to cut and their makers, roots it uses, what it makes."""
+        """Precompute what :meth:`stretch` needs per node: values to cut and their makers, used roots, made values."""
         roots, lives = self._roots, self._lives
         self._cut: list[tuple[tuple[str, int], ...]] = []
         self._used: list[tuple[str, ...]] = []
@@ -316,10 +316,10 @@ class Profile:
 def piece_peaks(
     profile: Profile, stretch: NodeRange, first: int, stop: int, sizes: Sequence[int], workspaces: NDArray[Any]
 ) -> NDArray[Any]:
-    """The most memory while these nodes run in pieces, for each largest piece in ``sizes``.
+    """The peak memory while these nodes run in pieces, for each size of the largest piece in ``sizes``.
 
-    ``workspaces`` are bytes by node and size. Two moments count: the last piece, with all pieces of what leaves there,
-    and the joining of these pieces, when the largest is there twice.
+    ``workspaces`` are bytes by node and size. Two moments matter: the last piece, when all pieces of leaving values
+    exist, and the joining of these pieces, when the largest value exists twice.
     """
     leaving = [profile.bytes(name) for name in stretch.leaving]
     inside = (stretch.inside[:, None] * np.asarray(sizes, float)[None, :] + workspaces[first:stop]).max(axis=0)

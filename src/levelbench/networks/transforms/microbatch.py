@@ -1,10 +1,11 @@
-"""Micro-batching: parts of a network run on pieces of the batch, so that the whole stays inside a memory limit.
+"""Micro-batching: runs parts of a network on pieces of the batch, to stay within a memory limit.
 
-Cut, compute and join, all in ONNX (Slice, the operators, Concat), so every framework executes it; Slice and not Split,
-because a piece is then cut when it is needed and not before. A node that mixes its batch is never split. What is alive
-at a cut does not depend on how the parts before it were split, so the limit holds for each part on its own and dynamic
-programming over the cuts finds the fastest plan of the model exactly. An integer program (Oyama et al. 2018, as in the
-Deep500 paper's experiment) is needed where operators share one workspace budget; here they run one after another.
+Cutting, computing and joining are all ONNX (Slice, the operators, Concat), so every framework can execute it. Slice is
+used instead of Split, so that a piece is cut only when it is needed. A node that mixes its batch is never split. What
+is alive at a cut does not depend on how the parts before it were split. So the limit applies to each part separately,
+and dynamic programming over the cuts finds the fastest plan of the model exactly. An integer program (Oyama et al.
+2018, as in the Deep500 paper's experiment) is needed only if operators share one workspace budget; here they run one by
+one.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from levelbench.networks.transforms.transform import Arrays, Transform, Transfor
 _MOST_CUTS = 80
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 RESERVE = 0.02
-"""The share of a limit that is kept for what is no tensor: the executor itself, code that is read in, whole pages."""
-# So that of plans that are equally fast the one with fewer parts is taken.
+"""The share of a limit that is reserved for other things than tensors: the executor, loaded code, whole pages."""
+# Added to the time of each part, so that the plan with fewer parts is preferred if plans are equally fast.
 _TIE_S = 1e-9
 
 
@@ -44,9 +45,9 @@ def format_bytes(count: float) -> str:
 
 @dataclass(frozen=True)
 class Segment:
-    """Nodes ``first`` to ``stop`` (not included), which run on ``pieces`` of the batch one after another.
+    """Nodes ``first`` to ``stop`` (exclusive), which run on ``pieces`` of the batch one after another.
 
-    ``memory`` is the predicted peak in bytes while they do, ``time_s`` the predicted time.
+    ``memory`` is the predicted peak in bytes meanwhile, ``time_s`` the predicted time.
     """
 
     first: int
@@ -59,7 +60,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A plan and what it is predicted to cost, next to the network as it was. Bytes and seconds."""
+    """A plan and its predicted cost, compared with the unsplit network. Bytes and seconds."""
 
     network: str
     batch: int
@@ -73,7 +74,7 @@ class SplitPlan:
 
     @property
     def splits(self) -> bool:
-        """Whether anything is split at all."""
+        """Whether anything is split."""
         return any(len(each.pieces) > 1 for each in self.segments)
 
     def text(self) -> str:
@@ -111,7 +112,7 @@ def _pieces(sizes: Sequence[int]) -> str:
 
 
 class _Costs:
-    """Peaks and times of stretches of nodes, by number of pieces."""
+    """Peaks and times of ranges of nodes, by number of pieces."""
 
     def __init__(self, profile: Profile, machine: SpeedModel, table: TimeTable | None) -> None:
         self.profile, self._machine = profile, machine
@@ -126,7 +127,7 @@ class _Costs:
         for at in range(nodes):
             known = {size: self._operator_s(at, size, table) for size in different}
             times[at + 1] = [sum(known[size] for size in found) for found in self.sizes]
-        # What does not depend on the batch runs once, whatever the number of pieces.
+        # What does not depend on the batch runs once, for any number of pieces.
         for at, kind in enumerate(profile.tracked.nodes):
             if kind == "fixed":
                 times[at + 1] = times[at + 1, 0]
@@ -140,7 +141,7 @@ class _Costs:
         return self._machine.operator_s(node, *self.profile.signatures(at, samples))
 
     def of(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Peaks in bytes and times in seconds, by number of pieces; infinite where it cannot be split."""
+        """Peaks in bytes and times in seconds, by number of pieces; infinite if it cannot be split."""
         times = self._times[stop] - self._times[first]
         peaks = np.full(len(self.counts), np.inf)
         peaks[0] = self.profile.whole_peak(first, stop)
@@ -162,13 +163,13 @@ def make_plan(
     machine: SpeedModel | None = None,
     table: TimeTable | None = None,
 ) -> SplitPlan:
-    """The fastest plan whose predicted peak is at most ``limit`` bytes, less the share ``reserve`` of them.
+    """The fastest plan whose predicted peak is at most ``limit`` bytes minus the share ``reserve``.
 
-    ``UsageError`` where there is none: it says the smallest limit that can be met.
+    ``UsageError`` if there is none; it says the smallest limit that can be met.
     """
     costs = _Costs(profile, machine or SpeedModel(), table)
     nodes, usable = len(profile.nodes), int(limit * (1 - reserve))
-    # What fits as it is needs no search.
+    # If the network fits unsplit, no search is needed.
     cuts = [0, nodes] if profile.whole_peak(0, nodes) <= usable else _cuts(profile)
     all_costs = {(start, end): costs.of(cuts[start], cuts[end]) for end in range(1, len(cuts)) for start in range(end)}
     best, choice = _search(len(cuts), all_costs, usable)
@@ -176,9 +177,9 @@ def make_plan(
         smallest = _limit_for(_smallest(len(cuts), all_costs), reserve)
         raise UsageError(
             f"{profile.network.name} at batch {profile.batch} in {format_bytes(limit)}",
-            f"no split of the batch needs so little; the smallest that can be met is {smallest} bytes "
+            f"no split of the batch needs so little; the smallest possible limit is {smallest} bytes "
             f"({format_bytes(smallest)})",
-            "raise the limit, or take a smaller batch",
+            "raise the limit, or use a smaller batch",
         )
     segments = []
     end = len(cuts) - 1
@@ -207,7 +208,7 @@ def make_plan(
 
 
 def _limit_for(peak: int, reserve: float) -> int:
-    """The smallest limit that leaves so much when the reserve is taken from it."""
+    """The smallest limit that allows this peak after subtracting the reserve."""
     limit = int(peak / (1 - reserve))
     while int(limit * (1 - reserve)) < peak:
         limit += 1
@@ -215,7 +216,7 @@ def _limit_for(peak: int, reserve: float) -> int:
 
 
 def _merged(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Neighbours that are not split are one."""
+    """Merge neighbouring segments that are not split."""
     found: list[Segment] = []
     for each in segments:
         if found and len(found[-1].pieces) == len(each.pieces) == 1:
@@ -227,7 +228,7 @@ def _merged(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _cuts(profile: Profile) -> list[int]:
-    """Where the network may be cut: everywhere, or where least is alive if it is long."""
+    """Where the network may be cut: everywhere, or, if it is long, where the least memory is alive."""
     nodes = len(profile.nodes)
     if nodes <= _MOST_CUTS:
         return list(range(nodes + 1))
@@ -242,7 +243,7 @@ AllCosts = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 
 
 def _search(cuts: int, costs: AllCosts, limit: float) -> tuple[float, dict[int, tuple[int, int]]]:
-    """The least time to each cut, and by which part it is reached."""
+    """The least total time, and the last part of the fastest plan up to each cut."""
     least = [0.0] + [np.inf] * (cuts - 1)
     choice: dict[int, tuple[int, int]] = {}
     for end in range(1, cuts):
@@ -257,7 +258,7 @@ def _search(cuts: int, costs: AllCosts, limit: float) -> tuple[float, dict[int, 
 
 
 def _smallest(cuts: int, costs: AllCosts) -> int:
-    """The least limit for which there is a plan: the widest part of the narrowest way."""
+    """The smallest limit for which there is a plan: the minimum over plans of their largest peak."""
     least = [0.0] + [np.inf] * (cuts - 1)
     for end in range(1, cuts):
         least[end] = min(max(least[start], float(costs[start, end][0].min())) for start in range(end))
@@ -273,12 +274,12 @@ def parse_bytes(text: str | int) -> int:
         return text
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if found is None or found[2].upper() not in _UNITS:
-        raise UsageError(f"the memory {text!r}", "it is not a number of bytes", "as in 2GiB, 500MB or 1000000")
+        raise UsageError(f"the memory {text!r}", "it is not a number of bytes", "write 2GiB, 500MB or 1000000")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
 class Microbatch(Transform):
-    """Splits the batch where the network would take more than ``memory`` bytes of an inference.
+    """Splits the batch where an inference would take more than ``memory`` bytes.
 
     The result is for one ``batch`` size; ``sizes`` bind the network's other open sizes. ``workspace`` says how
     convolutions are computed (:mod:`levelbench.networks.transforms.memory`); ``times`` are measured times of the
@@ -286,7 +287,7 @@ class Microbatch(Transform):
     """
 
     name = "microbatch"
-    summary = "splits the batch of parts of the network, to stay inside a memory limit"
+    summary = "splits the batch of parts of the network, to stay within a memory limit"
 
     def __init__(
         self,
@@ -302,7 +303,7 @@ class Microbatch(Transform):
         self._workspace, self._times, self._machine = workspace, times, machine
 
     def plan(self, network: Network) -> SplitPlan:
-        """The plan alone."""
+        """Only the plan."""
         return self._planned(network, None)[0]
 
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
@@ -318,7 +319,7 @@ class Microbatch(Transform):
             raise UsageError(
                 f"micro-batches of {network.name}", "its batch size is fixed", "open it first: --transform batch"
             )
-        # A large constant is computed from small ones here too, so a shape behind it is known.
+        # Large constants that are computed from small ones must be known here too, for the shapes that depend on them.
         bound = FoldConstants(batch=self._batch, sizes=self._sizes).apply(network, parameters)
         profile = Profile(bound.network, axes, self._batch, self._workspace)
         return make_plan(profile, self._limit, machine=self._machine, table=self._times), profile, bound
@@ -354,7 +355,7 @@ def split_network(
 
 
 class _Numbers(dict[tuple[int, ...], str]):
-    """Names of constants of one axis, stored when they are first asked for."""
+    """Names of one-dimensional constants, which are stored on first use."""
 
     def __init__(self, graph: EditableGraph) -> None:
         self._graph = graph
@@ -373,7 +374,7 @@ class _Piece:
         self._cut: dict[tuple[str, Carried], str] = {}
 
     def write(self, proto: onnx.NodeProto, split: Independence) -> None:
-        """Add the node for this piece to the graph, after those that cut its inputs."""
+        """Add the node for this piece to the graph, after nodes that cut its inputs."""
         node = onnx.NodeProto()
         node.CopyFrom(proto)
         for at, (name, need) in enumerate(zip(proto.input, split.needs, strict=True)):

@@ -1,11 +1,11 @@
-"""Precision change: float32 becomes float16 or bfloat16, or products and convolutions are computed in int8.
+"""Changes the precision: float32 becomes float16 or bfloat16, or products and convolutions are computed in int8.
 
-A value keeps its name as long as it is float32; its narrow twin has another one, and a Cast stands between them where
-it is needed. Dynamic int8 quantises weights once and by output channel, what meets them at each call and by tensor: a
-product of quantised numbers is exact in int32, so the whole error is that of rounding the operands,
-y = (x_q - x_zero) w_q * x_scale * w_scale, with w_scale one for each output channel (ONNX: DynamicQuantizeLinear,
-MatMulInteger, ConvInteger; Jacob et al. 2018, section 2). Weights are symmetric: their zero is 0. They have 7 bits
-unless asked for 8: processors without VNNI add pairs of products in int16, and ONNX Runtime lets these saturate.
+A float32 value keeps its name; its narrow copy gets another one, with a Cast between them if needed. Dynamic int8
+quantises weights once, by output channel, and activations at each call, by tensor. A product of quantised numbers is
+exact in int32, so the only error is from rounding the operands: y = (x_q - x_zero) w_q * x_scale * w_scale, with one
+w_scale per output channel (ONNX: DynamicQuantizeLinear, MatMulInteger, ConvInteger; Jacob et al. 2018, section 2).
+Weights are symmetric: their zero point is 0. They have 7 bits by default, because processors without VNNI add pairs of
+products in int16, which may saturate with 8 bits in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from levelbench.operators.node import OperatorNode
 
 
 def quantise_weight(weight: NDArray[Any], axis: int, bits: int = 8) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The weight in steps of ``bits`` bits, and the size of a step for each index of ``axis``.
+    """The weight as integer steps of ``bits`` bits, and the step size for each index of ``axis``.
 
     A step is the largest magnitude over 127 (8 bits) or 63 (7 bits).
     """
@@ -49,7 +49,7 @@ def quantise_weight(weight: NDArray[Any], axis: int, bits: int = 8) -> tuple[NDA
 
 
 def quantised(graph: EditableGraph, bits: int) -> list[str]:
-    """Replace MatMul, Gemm and Conv with stored weights; what was done, in words."""
+    """Quantise MatMul, Gemm and Conv with stored weights; returns a description of the changes."""
     values = known_values(graph.network)
     done: list[str] = []
     left: list[str] = []
@@ -72,7 +72,7 @@ def quantised(graph: EditableGraph, bits: int) -> list[str]:
     changed = []
     if done:
         counts = ", ".join(f"{done.count(each)} {each}" for each in dict.fromkeys(done))
-        changed.append(f"{counts} compute in int8, weights of {bits} bits; these take {saved:,} bytes less")
+        changed.append(f"{counts} compute in int8, with weights of {bits} bits, which take {saved:,} bytes less")
     return changed + left
 
 
@@ -82,7 +82,7 @@ def _refusal(graph: EditableGraph, node: onnx.NodeProto, values: dict[str, Value
     if shape is None:
         return f"its second operand {node.input[1]!r} is computed"
     if x is None or x.dtype != "float32" or x.shape is None:
-        return "what it multiplies is not known to be float32"
+        return "its first operand is not known to be float32"
     if node.op_type == "MatMul" and (len(shape) != 2 or len(x.shape) < 2):
         return f"its weight has {len(shape)} axes"
     operator = graph.operator(node)
@@ -100,7 +100,7 @@ def _quantise_input(graph: EditableGraph, name: str, new: list[onnx.NodeProto]) 
 def _replace(
     graph: EditableGraph, node: onnx.NodeProto, x: tuple[str, str, str], new: list[onnx.NodeProto], bits: int
 ) -> int:
-    """Write the nodes that stand for this one; how many bytes of weights they save."""
+    """Write the nodes that replace this one; returns how many bytes of weights they save."""
     operator = graph.operator(node)
     weight = np.asarray(graph.array(node.input[1]), np.float32)
     bias = node.input[2] if len(node.input) > 2 else ""
@@ -135,7 +135,7 @@ def _replace(
 
 
 SENSITIVE = ("Exp", "LayerNormalization", "LogSoftmax", "Pow", "RMSNormalization", "ReduceMean", "ReduceSum", "Softmax")
-"""Operators that lose more than others in few digits or a small range, and stay float32 unless asked."""
+"""Operators that suffer more than others from few digits or a small range, and stay float32 by default."""
 
 _TOLERANCES = {
     "float16": Allowance(2e-2, None, "float16 has 11 binary digits, and errors add up over layers"),
@@ -149,8 +149,8 @@ class ChangePrecision(Transform):
 
     ``keep`` are operator types that stay float32, besides those for which ONNX does not define the dtype at the
     network's opset. ``int8`` is dynamic: weights of MatMul, Gemm and Conv are quantised once, by output channel, and
-    what meets them at each call, by tensor: over the whole batch, so that a sample's result depends on the others.
-    ``weight_bits`` is 7, which no processor saturates with, or 8 (:mod:`levelbench.networks.transforms.precision`).
+    activations at each call, by tensor over the whole batch, so that a sample's result depends on the others.
+    ``weight_bits`` is 7, with which no processor saturates, or 8 (:mod:`levelbench.networks.transforms.precision`).
     """
 
     name = "precision"
@@ -162,7 +162,7 @@ class ChangePrecision(Transform):
             raise UnknownNameError("precision", dtype, _TOLERANCES)
         bits = whole_number("weight_bits", weight_bits)
         if bits not in (7, 8):
-            raise UsageError(f"int8 weights of {bits} bits", "there are two ways", "give 7 or 8")
+            raise UsageError(f"int8 weights of {bits} bits", "unsupported number of bits", "give 7 or 8")
         self._dtype, self._keep, self._bits = dtype, frozenset(words(keep)), bits
 
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
@@ -181,7 +181,7 @@ class ChangePrecision(Transform):
 
 
 class _Narrowing:
-    """Gives values narrow twins, node by node."""
+    """Creates narrow copies of values, node by node."""
 
     def __init__(self, graph: EditableGraph, dtype: str, keep: frozenset[str]) -> None:
         self._graph, self._keep = graph, keep
@@ -195,7 +195,7 @@ class _Narrowing:
         self._clipped = 0
 
     def narrow(self) -> list[str]:
-        """Do it; what was done, in words."""
+        """Narrow the graph; returns a description of the changes."""
         graph = self._graph
         plans = [self._plan(graph.operator(proto)) for proto in graph.nodes]
         self._retype_arrays(plans)
@@ -213,9 +213,9 @@ class _Narrowing:
         changed = [f"{count} of {len(protos)} nodes compute in {self._dtype.name}"]
         if stayed:
             counts = ", ".join(f"{stayed.count(each)} {each}" for each in sorted(set(stayed)))
-            changed.append(f"stayed float32: {counts}")
+            changed.append(f"still in float32: {counts}")
         if self._clipped:
-            changed.append(f"{self._clipped} stored values beyond the range of {self._dtype.name} became its largest")
+            changed.append(f"clipped {self._clipped} stored values to the range of {self._dtype.name}")
         return changed
 
     def _plan(self, node: OperatorNode) -> tuple[set[int], set[int]] | None:
@@ -240,7 +240,7 @@ class _Narrowing:
         )
 
     def _retype_arrays(self, plans: Iterable[tuple[set[int], set[int]] | None]) -> None:
-        """Arrays that only narrow nodes read are stored, or drawn, narrow."""
+        """Store or draw arrays that only narrow nodes read in the narrow dtype."""
         graph = self._graph
         narrow: set[str] = set()
         wide = set(graph.kept())
@@ -264,24 +264,24 @@ class _Narrowing:
         node = onnx.NodeProto()
         node.CopyFrom(proto)
         for at in sorted(inputs):
-            node.input[at] = self._twin(proto.input[at])
+            node.input[at] = self._narrow_copy(proto.input[at])
         for at in sorted(outputs):
             node.output[at] = self._narrow[proto.output[at]] = self._graph.free(
                 f"{proto.output[at]}.{self._dtype.name}"
             )
         self._nodes.append(node)
 
-    def _twin(self, name: str) -> str:
+    def _narrow_copy(self, name: str) -> str:
         if name in self._only_narrow:
             return name
         if name not in self._narrow:
-            twin = self._graph.free(f"{name}.{self._dtype.name}")
-            self._nodes.append(self._graph.make("Cast", [name], twin, to=self._element))
-            self._narrow[name] = twin
+            narrow = self._graph.free(f"{name}.{self._dtype.name}")
+            self._nodes.append(self._graph.make("Cast", [name], narrow, to=self._element))
+            self._narrow[name] = narrow
         return self._narrow[name]
 
     def _widen(self, protos: Sequence[onnx.NodeProto], plans: Sequence[tuple[set[int], set[int]] | None]) -> None:
-        """Make the float32 value of narrow ones that something reads under its own name."""
+        """Cast narrow values back to float32 if something reads them under their original name."""
         graph = self._graph
         made = {proto.output[at] for proto, plan in zip(protos, plans, strict=True) if plan for at in plan[1]}
         graph.nodes = self._nodes
@@ -292,6 +292,6 @@ class _Narrowing:
 
 
 def _parameter_types(formal: Sequence[Any], count: int) -> list[str]:
-    """The type of each of ``count`` inputs or outputs: a variable or a type; the last formal one may repeat."""
+    """The type (or type variable) of each of ``count`` inputs or outputs; the last formal one may repeat."""
     names = [each.type_str for each in formal]
     return [names[min(at, len(names) - 1)] for at in range(count)] if names else []

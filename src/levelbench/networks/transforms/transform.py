@@ -1,8 +1,8 @@
-"""The contract of a transform: a network in, another one out, and in words and numbers what was done.
+"""The contract of a transform: takes a network and returns another, with a description of the changes.
 
-Parameters travel with the network. A transform that needs their values (folding, quantisation) gets those that the
-caller has, else those of seed 0, and answers with values that fit the new network; what it computes is stored in the
-model, what it leaves alone is still drawn from the seed.
+Parameters accompany the network. A transform that needs their values (folding, quantisation) gets those of the caller,
+or else those of seed 0, and returns values for the new network. Computed values are stored in the model; all others are
+still drawn from the seed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far a transformed network may be from the original: relative to the largest magnitude of each tensor.
+    """How far a transformed network may differ from the original, relative to the largest magnitude of each tensor.
 
-    ``gradients`` is ``None`` where the transformed network has other parameters, or is not to be trained.
+    ``gradients`` is ``None`` if the transformed network has other parameters or is not meant to be trained.
     """
 
     outputs: float
@@ -39,9 +39,9 @@ ROUNDING = Allowance(1e-4, 1e-3, "only the order of float32 sums may differ")
 class Transformed:
     """The result of a transform.
 
-    ``parameters`` are the values to execute ``network`` with, ``None`` where none were given: then the network's own
-    ``initialise`` has them. ``changed`` says what was done, a line each; it is empty where nothing was. ``exact``:
-    equal but for rounding.
+    ``parameters`` are the values to execute ``network`` with, or ``None`` if none were given: then use the network's
+    own ``initialise``. ``changed`` has one line per change, and is empty if there are none. ``exact``: equal except
+    for rounding.
     """
 
     network: Network
@@ -51,44 +51,44 @@ class Transformed:
     exact: bool = True
     tolerance: Allowance = ROUNDING
     details: Any = None
-    """What the transform has to show besides: the plan of micro-batching."""
+    """Additional results, such as the plan of micro-batching."""
 
 
 class Transform(ABC):
-    """Something to be done to a network. Settings are given to the constructor, by keyword alone."""
+    """A change to a network. Settings are passed to the constructor, by keyword only."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     main: ClassVar[str] = ""
-    """The setting that a word after a colon gives: ``precision:bfloat16``."""
+    """The setting given by a word after a colon: ``precision:bfloat16``."""
 
     @abstractmethod
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
-        """The transformed network; ``DefinitionError`` or ``UnsupportedError`` where it cannot be."""
+        """The transformed network; ``DefinitionError`` or ``UnsupportedError`` if that is impossible."""
 
 
 def words(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Several names as the command line writes them: ``gelu+gemm``."""
+    """Several names, in the command line's form: ``gelu+gemm``."""
     return tuple(each for each in given.split("+") if each) if isinstance(given, str) else tuple(given)
 
 
 def whole_number(name: str, given: str | int, least: int = 1) -> int:
-    """A setting that is a number; ``UsageError`` for anything else, or one below ``least``."""
+    """A setting that is an integer; ``UsageError`` for anything else, or a value below ``least``."""
     if isinstance(given, str):
         if not given.strip().isdigit():
             raise UsageError(f"setting {name}={given}", "it is not a whole number", f"give {least} or more")
         given = int(given)
     if given < least:
-        raise UsageError(f"setting {name}={given}", "that is too little", f"give {least} or more")
+        raise UsageError(f"setting {name}={given}", "it is too small", f"give {least} or more")
     return given
 
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """How far one tensor is from the original's.
+    """How far one tensor differs from the original's.
 
-    ``kind`` is output, loss, gradient or buffer; ``absolute`` the largest difference, at ``index``; ``relative`` the
-    same over the largest magnitude of the original's tensor.
+    ``kind`` is output, loss, gradient or buffer; ``absolute`` is the largest difference, at ``index``; ``relative`` is
+    the same over the largest magnitude of the original's tensor.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class EquivalenceReport:
-    """What was compared, on which backend; nothing of it is beyond its tolerance."""
+    """What was compared; everything is within its tolerance."""
 
     before: str
     after: str
@@ -111,7 +111,7 @@ class EquivalenceReport:
 
     @property
     def worst(self) -> TensorDifference | None:
-        """The tensor that comes nearest to its tolerance."""
+        """The tensor that is closest to its tolerance."""
         return max(self.differences, key=lambda each: each.relative / (each.tolerance or 1.0), default=None)
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Networks that play and that recommend: DQN and A3C, AlphaGo Zero, NCF (as MLPerf has it), DLRM."""
+"""Networks for games and recommendation: DQN and A3C, AlphaGo Zero, NCF (as in MLPerf), DLRM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from levelbench.networks.zoo.blocks import ImageBuilder, embedding, he, linear, 
 def _frames(g: ImageBuilder, *layers: tuple[int, int, int]) -> str:
     """Frames (batch, 4, 84, 84) through convolutions (channels, kernel, stride) with ReLU, flattened.
 
-    Torch's default draws, in which the authors wrote.
+    Drawn with the defaults of Torch, which the authors used.
     """
     x = g.image(4, 84)
     for at, (channels, kernel, stride) in enumerate(layers):
@@ -40,7 +40,7 @@ def dqn(*, name: str = "dqn", actions: int = 4) -> Network:
 def a3c(*, name: str = "a3c", actions: int = 4) -> Network:
     """Frames (batch, 4, 84, 84) to logits of the policy (batch, actions) and the value of the state (batch, 1).
 
-    The feed-forward agent of section 5.1; the recurrent one has an LSTM of 256 cells behind the hidden layer.
+    The feed-forward agent of section 5.1; the recurrent one has an LSTM of 256 cells after the hidden layer.
     """
     g = ImageBuilder(name)
     x = g.relu(_dense(g, _frames(g, (16, 8, 4), (32, 4, 2)), 256, "hidden"))
@@ -54,8 +54,8 @@ def alphago_zero(
 ) -> Network:
     """Planes of stones (batch, planes, board, board) to ``logits`` of moves (batch, board ** 2 + 1) and ``value``.
 
-    ``value`` (batch, 1) is the expected outcome in (-1, 1). A convolutional block and ``blocks`` residual ones ("Neural
-    network architecture" in the paper's methods; 19 is its smaller network). Weights are He et al. 2015's.
+    ``value`` (batch, 1) is the expected outcome in (-1, 1). One convolutional and ``blocks`` residual blocks ("Neural
+    network architecture" in the paper's methods; 19 is its smaller network). Weights are drawn as in He et al. 2015.
     """
     g = ImageBuilder(name)
     x = g.relu(_conv_norm(g, g.image(planes, board), filters, 3, "stem"))
@@ -76,7 +76,7 @@ def alphago_zero(
 
 
 def _conv_norm(g: ImageBuilder, x: str, channels: int, kernel: int, name: str) -> str:
-    """A convolution that keeps the size of the board, without bias, and batch normalisation."""
+    """A convolution without bias that keeps the size of the board, and batch normalisation."""
     with g.scope(name):
         draw = he(g.shape(x)[0] * kernel * kernel)
         return g.batch_norm(g.conv(x, channels, kernel, name="conv", padding=kernel // 2, draw=draw), name="norm")
@@ -92,8 +92,8 @@ def ncf(
 ) -> Network:
     """``user`` and ``item`` (batch,) to the logit that this user likes this item (batch, 1).
 
-    Users and items default to those of MovieLens 20M. A product of ``factors`` (generalised matrix factorisation)
-    beside a perceptron of ``layers``, whose first width is split between user and item (equation 12).
+    Users and items default to those of MovieLens 20M. A product of ``factors`` (generalised matrix factorisation) in
+    parallel with a perceptron of ``layers``, whose first width is split between user and item (equation 12).
     """
     g = GraphBuilder(name)
     ids = {
@@ -120,7 +120,7 @@ CRITEO_KAGGLE = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194),
     *(27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572),
 )
-"""Rows of the 26 tables: the categories of the Criteo Display Advertising Challenge (Kaggle), as DLRM's code counts."""
+"""Rows of the 26 tables: categories of the Criteo Display Advertising Challenge (Kaggle), as counted by DLRM's code."""
 
 
 def dlrm(
@@ -132,11 +132,11 @@ def dlrm(
     bottom: Sequence[int] = (512, 256, 64),
     top: Sequence[int] = (512, 256),
 ) -> Network:
-    """``dense`` (batch, dense) and one ``category`` (batch,) a table to the logit of a click (batch, 1).
+    """``dense`` (batch, dense) and one ``category`` (batch,) per table to the logit of a click (batch, 1).
 
-    The dense features go through the bottom layers to ``width``; their dot products with the rows of the tables, and
-    of those with each other, go with them through the top layers. One category a table, where the paper also sums
-    several. Draws are those of the authors' code.
+    The bottom layers map the dense features to ``width``. The result and the dot products of all pairs of it and the
+    rows of the tables go through the top layers. There is one category per table; the paper may sum several. Draws are
+    those of the authors' code.
     """
     g = GraphBuilder(name)
     x = _perceptron(g, "bottom", g.input("dense", ("batch", dense)), (dense, *bottom, width), last="Relu")
@@ -147,7 +147,7 @@ def dlrm(
     number = len(vectors)
     stacked = g.node("Concat", *(g.node("Unsqueeze", each, g.constant([1])) for each in vectors), axis=1)
     products = g.node("MatMul", stacked, g.node("Transpose", stacked, perm=[0, 2, 1]))
-    # Each pair once: the places below the diagonal, row by row.
+    # Each pair once: the entries below the diagonal, row by row.
     rows, columns = np.tril_indices(number, -1)
     flat = g.node("Reshape", products, g.constant([0, number * number]))
     pairs = g.node("Gather", flat, g.constant(rows * number + columns), axis=1)
@@ -157,11 +157,11 @@ def dlrm(
 
 
 def _perceptron(g: GraphBuilder, name: str, x: str, widths: Sequence[int], last: str | None) -> str:
-    """Linear layers with ReLU between them, and ``last`` behind the last one."""
+    """Linear layers with ReLU between them, and ``last`` after the last one."""
     with g.scope(name):
         for at, (inputs, outputs) in enumerate(pairwise(widths)):
             draw, bias = normal(math.sqrt(2 / (inputs + outputs))), normal(math.sqrt(1 / outputs))
             x = linear(g, f"layer{at}", x, inputs, outputs, draw, bias)
-            behind = last if at == len(widths) - 2 else "Relu"
-            x = g.node(behind, x) if behind else x
+            activation = last if at == len(widths) - 2 else "Relu"
+            x = g.node(activation, x) if activation else x
     return x

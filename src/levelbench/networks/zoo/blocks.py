@@ -1,8 +1,8 @@
-"""Layers that the zoo's networks are made of, as ONNX nodes.
+"""The layers of the zoo's networks, as ONNX nodes.
 
-:class:`ImageBuilder` knows the shape of one sample at each value: a layer says what it makes and never what it takes,
-so a network reads like its paper's table. In language networks tokens are kept as rows, (batch * length, width), and
-only attention and recurrence see the sequence, so a linear layer is one Gemm that adds its bias.
+:class:`ImageBuilder` tracks the shape of one sample at each value, so that layers specify only their outputs, and a
+network reads like the table in its paper. In language networks tokens are rows, (batch * length, width), and only
+attention and recurrence see the sequence, so that a linear layer is one Gemm including the bias.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def he(fan: int) -> Draw:
 
 
 def xavier_fan_in(fan: int) -> Draw:
-    """Uniform with variance 1 / fan-in, which is what Caffe calls ``xavier``."""
+    """Uniform with variance 1 / fan-in, called ``xavier`` in Caffe."""
     return Draw("uniform", math.sqrt(3.0 / fan))
 
 
 def torch_default(fan: int) -> Draw:
-    """Uniform in 1 / sqrt(fan-in) on both sides: weights and biases of PyTorch's layers as they are made."""
+    """Uniform in ±1 / sqrt(fan-in): PyTorch's default for weights and biases of layers."""
     return Draw("uniform", 1.0 / math.sqrt(fan))
 
 
@@ -56,7 +56,7 @@ class ImageBuilder(GraphBuilder):
         return self._shapes[x]
 
     def shaped(self, x: str, shape: Sequence[int]) -> str:
-        """``x``, of which is said that one sample has this shape."""
+        """Set the shape of one sample at ``x``; returns ``x``."""
         self._shapes[x] = tuple(shape)
         return x
 
@@ -75,19 +75,19 @@ class ImageBuilder(GraphBuilder):
         bias: Draw | None = None,
         fixed: NDArray[np.float32] | None = None,
     ) -> str:
-        """A square convolution without bias, unless one is given; drawn as ``he`` of fan-out by default.
+        """A square convolution, without bias by default; drawn as ``he`` of fan-out by default.
 
-        ``fixed`` kernels (channels, inputs / groups, kernel, kernel) are constants of the network: nothing trains them.
+        ``fixed`` kernels (channels, inputs / groups, kernel, kernel) are constants, which are not trained.
         """
         inputs, *sizes = self.shape(x)
         if inputs % groups or channels % groups:
-            raise self._refusal(name, f"{inputs} and {channels} channels are not in {groups} groups")
+            raise self._refusal(name, f"{inputs} and {channels} channels cannot be divided into {groups} groups")
         reach = dilation * (kernel - 1) + 1
         made = [self._window(name, size + 2 * padding - reach, stride) for size in sizes]
         with self.scope(name):
             shape = (channels, inputs // groups, kernel, kernel)
             if fixed is not None and fixed.shape != shape:
-                raise self._refusal(name, f"fixed kernels of shape {fixed.shape}, where {shape} are needed")
+                raise self._refusal(name, f"fixed kernels have shape {fixed.shape}, expected {shape}")
             drawn = he(channels * kernel * kernel // groups) if draw is None else draw
             weight = self.parameter("weight", shape, drawn) if fixed is None else self.constant(fixed)
             added = () if bias is None else (self.parameter("bias", (channels,), bias),)
@@ -96,7 +96,7 @@ class ImageBuilder(GraphBuilder):
         return self.shaped(y, (channels, *made))
 
     def up_conv(self, x: str, channels: int, kernel: int, *, name: str, draw: Draw) -> str:
-        """A transposed convolution whose stride is its kernel, with bias: an image ``kernel`` times as large."""
+        """A transposed convolution with bias whose stride is its kernel size: an image ``kernel`` times as large."""
         inputs, height, width = self.shape(x)
         with self.scope(name):
             weight = self.parameter("weight", (inputs, channels, kernel, kernel), draw)
@@ -117,11 +117,11 @@ class ImageBuilder(GraphBuilder):
         return self.shaped(self.node("Clip", x, self.constant(0.0), self.constant(6.0)), self.shape(x))
 
     def local_response_norm(self, x: str, *, alpha: float, beta: float, bias: float, size: int = 5) -> str:
-        """X / (bias + alpha * mean of squares of ``size`` neighbouring channels) ** beta, as ONNX has it."""
+        """X / (bias + alpha * mean of squares of ``size`` neighbouring channels) ** beta, as in ONNX."""
         return self.shaped(self.node("LRN", x, alpha=alpha, beta=beta, bias=bias, size=size), self.shape(x))
 
     def max_pool(self, x: str, kernel: int, stride: int, *, padding: int = 0, ceil: bool = False) -> str:
-        """The maximum of windows; with ``ceil`` one more where the last is only partly inside."""
+        """The maximum of windows; with ``ceil`` including a last window that is only partly inside."""
         return self._pool("MaxPool", x, kernel, stride, padding, ceil)
 
     def average_pool(self, x: str, kernel: int, stride: int) -> str:
@@ -141,7 +141,7 @@ class ImageBuilder(GraphBuilder):
         return self.shaped(self.node("Flatten", pooled, axis=1), self.shape(x)[:1])
 
     def flatten(self, x: str) -> str:
-        """All of an image as features."""
+        """The whole image as features."""
         return self.shaped(self.node("Flatten", x, axis=1), (math.prod(self.shape(x)),))
 
     def linear(self, x: str, outputs: int, *, name: str, draw: Draw | None = None, bias: Draw = ZEROS) -> str:
@@ -151,27 +151,27 @@ class ImageBuilder(GraphBuilder):
         return self.shaped(linear(self, name, x, inputs, outputs, drawn, bias), (outputs,))
 
     def dropout(self, x: str, ratio: float = 0.5) -> str:
-        """Dropout, which does nothing before :meth:`Network.training`; no node at all for a ratio of 0."""
+        """Dropout, which does nothing before :meth:`Network.training`; adds no node for a ratio of 0."""
         return self.shaped(dropout(self, x, ratio), self.shape(x))
 
     def add(self, x: str, y: str) -> str:
         """X + y, of the same shape."""
         if self.shape(x) != self.shape(y):
-            raise self._refusal("an addition", f"samples are of shapes {self.shape(x)} and {self.shape(y)}")
+            raise self._refusal("an addition", f"samples have shapes {self.shape(x)} and {self.shape(y)}")
         return self.shaped(self.node("Add", x, y), self.shape(x))
 
     def concat(self, *images: str) -> str:
         """The channels of all images."""
         first = self.shape(images[0])
         if any(self.shape(each)[1:] != first[1:] for each in images):
-            raise self._refusal("a concatenation", f"samples are of shapes {[self.shape(each) for each in images]}")
+            raise self._refusal("a concatenation", f"samples have shapes {[self.shape(each) for each in images]}")
         channels = sum(self.shape(each)[0] for each in images)
         return self.shaped(self.node("Concat", *images, axis=1), (channels, *first[1:]))
 
     def slice(
         self, x: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
     ) -> str:
-        """Parts of an image along axes of it (1: channels, 2: height, 3: width)."""
+        """A part of an image, cut along its axes (1: channels, 2: height, 3: width)."""
         shape = list(self.shape(x))
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
             shape[axis - 1] = len(range(start, min(end, shape[axis - 1]), step))
@@ -188,7 +188,7 @@ class ImageBuilder(GraphBuilder):
 
 
 def normal(std: float) -> Draw:
-    """A normal distribution of mean 0."""
+    """A normal distribution with mean 0."""
     return Draw("normal", std)
 
 
@@ -203,7 +203,7 @@ def xavier(inputs: int, outputs: int) -> Draw:
 
 
 def linear(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int, draw: Draw, bias: Draw | None = ZEROS) -> str:
-    """``x @ weight.T + bias`` of rows: (n, inputs) to (n, outputs). ``weight`` is (outputs, inputs)."""
+    """``x @ weight.T + bias`` for rows: (n, inputs) to (n, outputs). ``weight`` is (outputs, inputs)."""
     with g.scope(name):
         weight = g.parameter("weight", (outputs, inputs), draw)
         added = () if bias is None else (g.parameter("bias", (outputs,), bias),)
@@ -220,7 +220,7 @@ def layer_norm(g: GraphBuilder, name: str, x: str, width: int, epsilon: float) -
 def batch_norm(g: GraphBuilder, name: str, x: str, channels: int, scale: Draw = ONES) -> str:
     """Batch normalisation over axis 1 (Ioffe & Szegedy 2015).
 
-    Its running statistics keep 0.9 of what they were: a momentum of 0.1 in PyTorch's words.
+    Its running statistics keep 0.9 of their previous values, which PyTorch calls a momentum of 0.1.
     """
     with g.scope(name):
         weight, bias = g.parameter("weight", (channels,), scale), g.parameter("bias", (channels,), ZEROS)
@@ -230,14 +230,14 @@ def batch_norm(g: GraphBuilder, name: str, x: str, channels: int, scale: Draw = 
 
 
 def embedding(g: GraphBuilder, name: str, ids: str, count: int, width: int, draw: Draw) -> tuple[str, str]:
-    """The table, (count, width), and its rows at ``ids``: the shape of ``ids`` with ``width`` behind it."""
+    """The table, (count, width), and its rows at ``ids``, with the shape of ``ids`` followed by ``width``."""
     with g.scope(name):
         table = g.parameter("weight", (count, width), draw)
         return table, str(g.node("Gather", table, ids))
 
 
 def dropout(g: GraphBuilder, x: str, ratio: float) -> str:
-    """Dropout, which does nothing before :meth:`Network.training`; no node at all for a ratio of 0."""
+    """Dropout, which does nothing before :meth:`Network.training`; adds no node for a ratio of 0."""
     return str(g.node("Dropout", x, g.constant(ratio, "float32"))) if ratio else x
 
 
@@ -266,17 +266,17 @@ def rows(g: GraphBuilder, x: str, width: int) -> str:
 
 
 def shape_of(g: GraphBuilder, x: str, start: int, end: int) -> str:
-    """Sizes ``start`` up to ``end`` of ``x``, a value of int64 on the host."""
+    """Sizes ``start`` to ``end`` (exclusive) of ``x``, an int64 value on the host."""
     return str(g.node("Shape", x, start=start, end=end))
 
 
-def sequences(g: GraphBuilder, x: str, sizes: str, *behind: int) -> str:
-    """Rows as sequences: ``sizes`` are the leading sizes (batch and length), ``behind`` those that follow."""
-    return str(g.node("Reshape", x, g.node("Concat", sizes, g.constant(list(behind)), axis=0)))
+def sequences(g: GraphBuilder, x: str, sizes: str, *trailing: int) -> str:
+    """Rows as sequences: ``sizes`` are the leading sizes (batch and length), followed by ``trailing``."""
+    return str(g.node("Reshape", x, g.node("Concat", sizes, g.constant(list(trailing)), axis=0)))
 
 
 def causal_mask(g: GraphBuilder, length: str) -> str:
-    """(length, length): 0 where a position may look (itself and earlier ones), minus infinity where not."""
+    """(length, length): 0 where a position may attend (itself and earlier ones), minus infinity elsewhere."""
     square = g.node("Concat", length, length, axis=0)
     return str(g.node("Trilu", g.node("Expand", g.constant(-math.inf), square), g.constant(1), upper=1))
 
@@ -284,7 +284,7 @@ def causal_mask(g: GraphBuilder, length: str) -> str:
 def padding_mask(g: GraphBuilder, kept: str) -> str:
     """(batch, 1, 1, length) to add to scores: 0 where ``kept``, (batch, length), is 1, and -10000 where it is 0.
 
-    Not minus infinity: the softmax of a sequence that is all padding would not be a number (as in BERT's own code).
+    As in BERT's own code, not minus infinity: the softmax of a sequence of only padding would be NaN.
     """
     away = g.node("Mul", g.node("Sub", g.constant(1.0), g.node("Cast", kept, to=1)), g.constant(-10000.0))
     return str(g.node("Unsqueeze", away, g.constant([1, 2])))
@@ -292,7 +292,7 @@ def padding_mask(g: GraphBuilder, kept: str) -> str:
 
 @dataclass(frozen=True)
 class Attention:
-    """Sizes of a multi-head attention, how its weights are drawn, and whether its linear layers have a bias."""
+    """The sizes of a multi-head attention, how its weights are drawn, and whether its linear layers have a bias."""
 
     width: int
     heads: int
@@ -317,7 +317,7 @@ def attend(
     """softmax(query key^T / sqrt(width / heads) + mask) value, by head (Vaswani et al. 2017, equation 1).
 
     Queries, keys and values are rows of ``how.width``; the first of ``sizes`` is [batch, length] of the queries.
-    ``mask`` broadcasts to (batch, heads, queries, keys). Puts out rows of ``how.width``.
+    ``mask`` is broadcast to (batch, heads, queries, keys). Returns rows of ``how.width``.
     """
     each = how.width // how.heads
     query, key, value = (
@@ -350,8 +350,8 @@ def recurrent(
 ) -> tuple[str, ...]:
     """ONNX's LSTM or GRU: Y (length, directions, batch, hidden), and the last states (directions, batch, hidden).
 
-    ``x`` is (length, batch, inputs). ``biases=1`` is the LSTM of papers; 2 is that of cuDNN and PyTorch, with another
-    one on the recurrent side. The reset gate of a GRU acts behind the recurrent product, as in cuDNN.
+    ``x`` is (length, batch, inputs). ``biases=1`` is the LSTM of papers; 2 is that of cuDNN and PyTorch, with a second
+    bias on the recurrent side. The reset gate of a GRU is applied after the recurrent product, as in cuDNN.
     """
     size = _GATES[op_type] * hidden
     with g.scope(name):

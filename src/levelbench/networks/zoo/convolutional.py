@@ -1,14 +1,15 @@
 """Convolutional classifiers, from LeNet-5 to residual networks.
 
-LeNet-5 is there as in the paper, with its sparse third layer, and as it is usually built; AlexNet as in the paper of
-2012 (two groups), and as the single tower of 2014 that torchvision has; Inception without batch normalisation.
-``resnet50`` is version 1.5, which is what is measured under that name: its bottleneck shrinks the image in its 3x3
-convolution; the paper's shrinks it in the first 1x1 (``resnet50-v1``), cheaper and less accurate.
+LeNet-5 exists as in the paper, with its sparse third layer, and as usually built; AlexNet as in the paper of 2012 (two
+groups), and as the single tower of 2014 as in torchvision; Inception without batch normalisation. ``resnet50`` is
+version 1.5, which is commonly measured under that name: its bottleneck shrinks the image in its 3x3 convolution. The
+paper's shrinks it in the first 1x1 convolution (``resnet50-v1``), which is cheaper and less accurate.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from levelbench.errors import DefinitionError
@@ -20,9 +21,9 @@ from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, torch_
 def lenet5(*, classes: int = 10) -> Network:
     """The paper's network: (batch, 1, 32, 32) to logits (batch, classes).
 
-    Subsampling has a coefficient and a bias a map, the third layer connects the maps of table I only, and units are
-    1.7159 tanh(2/3 x) (appendix A). Weights are drawn uniformly in 2.4 / fan-in on both sides. The paper's output, a
-    distance to a fixed picture of each class, is a linear layer here.
+    Subsampling has a coefficient and a bias per map, the third layer connects only the maps of table I, and units are
+    1.7159 tanh(2/3 x) (appendix A). Weights are drawn uniformly in ±2.4 / fan-in. The paper's output, a distance to a
+    fixed picture of each class, is a linear layer here.
     """
     g = ImageBuilder("lenet5")
     x = g.image(1, 32)
@@ -64,7 +65,7 @@ def _squash(g: ImageBuilder, x: str) -> str:
 
 
 def _subsample(g: ImageBuilder, x: str, name: str) -> str:
-    """Coefficient times the sum of each 2x2 window, plus a bias; the sum is four times the mean."""
+    """A coefficient times the sum of each 2x2 window, plus a bias; the sum is computed as four times the mean."""
     pooled = g.average_pool(x, 2, 2)
     shape = g.shape(pooled)
     with g.scope(name):
@@ -75,7 +76,7 @@ def _subsample(g: ImageBuilder, x: str, name: str) -> str:
 
 
 def _third(g: ImageBuilder, x: str) -> str:
-    """Layer C3 by table I: six maps of three neighbours, six of four, three of four that are apart, one of all."""
+    """Layer C3 by table I: six maps of three neighbours, six of four, three of four non-neighbours, one of all."""
     triples = [(at + step) % 6 for at in range(6) for step in range(3)]
     quadruples = [(at + step) % 6 for at in range(6) for step in range(4)]
     apart = [(at + step) % 6 for at in range(3) for step in (0, 1, 3, 4)]
@@ -91,11 +92,11 @@ def _third(g: ImageBuilder, x: str) -> str:
 
 
 def alexnet(*, classes: int = 1000, size: int = 227, width: int = 4096, dropout: float = 0.5) -> Network:
-    """(batch, 3, size, size) to logits (batch, classes); ``width`` is that of the two hidden matrices.
+    """(batch, 3, size, size) to logits (batch, classes); ``width`` is that of the two hidden layers.
 
-    Convolutions 2, 4 and 5 see half of the channels each (the paper's two GPUs). The normalisation's alpha is the
-    paper's 1e-4 of a sum, so 5e-4 of ONNX's mean of five. Weights are normal of 0.01; biases 1 where the paper says.
-    The paper says 224 pixels, of which its 55 windows do not fit.
+    The groups of convolutions 2, 4 and 5 see half of the channels each (the paper's two GPUs). The normalisation's
+    alpha of 1e-4 in the paper is for a sum, so it is 5e-4 for ONNX's mean of five. Weights are normal with 0.01; biases
+    are 1 where the paper says so. The paper says 224 pixels, into which its 55 windows do not fit.
     """
     g = ImageBuilder("alexnet")
     x, draw = g.image(3, size), Draw("normal", 0.01)
@@ -135,10 +136,10 @@ _DEPTHS = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
 def vgg(depth: int, *, classes: int = 1000, size: int = 224, width: int = 4096, dropout: float = 0.5) -> Network:
-    """``depth`` 16 or 19, ``width`` of the two hidden matrices; (batch, 3, size, size) to logits (batch, classes).
+    """``depth`` 16 or 19, ``width`` of the two hidden layers; (batch, 3, size, size) to logits (batch, classes).
 
-    Convolutions are drawn as He et al. say (fan-out), matrices normal of 0.01, as in torchvision: the paper began from
-    a shallower network that was trained before.
+    Convolutions are drawn as in He et al. (fan-out), linear layers normal with 0.01, as in torchvision. The paper
+    started from a shallower network that was trained before.
     """
     g = ImageBuilder(f"vgg{depth}")
     x = g.image(3, size)
@@ -159,14 +160,14 @@ def vgg_stage(g: ImageBuilder, x: str, stage: int, channels: int, convolutions: 
     return x
 
 
-# Channels squeezed to and of each of the two expansions, by table 1; 0: max pooling.
+# Channels of the squeeze and of each of the two expansions, by table 1; 0: max pooling.
 _FIRES = ((16, 64), (16, 64), (32, 128), (0, 0), (32, 128), (48, 192), (48, 192), (64, 256), (0, 0), (64, 256))
 
 
 def squeezenet(*, classes: int = 1000, size: int = 224, dropout: float = 0.5) -> Network:
     """(batch, 3, size, size) to logits (batch, classes).
 
-    Drawn as in torchvision: He et al.'s uniform, and normal of 0.01 for the last convolution.
+    Drawn as in torchvision: He et al.'s uniform, and normal with 0.01 for the last convolution.
     """
     g = ImageBuilder("squeezenet")
     x = g.max_pool(_fire_conv(g, g.image(3, size), 96, 7, "conv1", stride=2), 3, 2, ceil=True)
@@ -212,9 +213,9 @@ _MODULES: dict[str, tuple[int, ...]] = {
 
 
 def inception_v1(*, classes: int = 1000, size: int = 224, dropout: float = 0.4) -> Network:
-    """(batch, 3, size, size) to logits (batch, classes), without the two classifiers that only training has.
+    """(batch, 3, size, size) to logits (batch, classes), without the two auxiliary classifiers for training.
 
-    Normalisation and draws are those of Caffe's bvlc_googlenet, whose authors reproduced the paper: Xavier, biases 0.2.
+    Normalisation and draws are those of Caffe's bvlc_googlenet, which reproduced the paper: Xavier, biases 0.2.
     """
     g = ImageBuilder("inceptionv1")
     x = g.max_pool(_inception_conv(g, g.image(3, size), 64, 7, "conv1", stride=2), 3, 2, ceil=True)
@@ -244,7 +245,7 @@ def _inception_conv(g: ImageBuilder, x: str, channels: int, kernel: int, name: s
     return g.relu(g.conv(x, channels, kernel, name=name, stride=stride, padding=kernel // 2, draw=draw, bias=bias))
 
 
-# Table 2: expansion, channels, repetitions, stride of the first.
+# Table 2: expansion, channels, repetitions, stride of the first block.
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
@@ -265,7 +266,7 @@ def mobilenetv2(*, classes: int = 1000, size: int = 224, dropout: float = 0.2) -
 
 
 def inverted_residual(g: ImageBuilder, x: str, channels: int, expansion: int, stride: int) -> str:
-    """Expand, convolve each channel, project; nothing non-linear behind the projection (table 1)."""
+    """Expand, convolve each channel, project; no non-linearity after the projection (table 1)."""
     y, inputs = x, g.shape(x)[0]
     if expansion > 1:
         y = _normed(g, g.conv(y, inputs * expansion, 1, name="expand"), "expand_norm")
@@ -282,7 +283,7 @@ def _normed(g: ImageBuilder, x: str, name: str) -> str:
 def densenet(
     *, blocks: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32, classes: int = 1000, size: int = 224
 ) -> Network:
-    """DenseNet-BC: (batch, 3, size, size) to logits (batch, classes); drawn as He et al. say (fan-in)."""
+    """DenseNet-BC: (batch, 3, size, size) to logits (batch, classes); drawn as in He et al. (fan-in)."""
     g = ImageBuilder("densenet121" if blocks == (6, 12, 24, 16) and growth == 32 else "densenet")
     x = g.conv(g.image(3, size), 2 * growth, 7, name="conv0", stride=2, padding=3, draw=he(3 * 49))
     x = g.max_pool(g.relu(g.batch_norm(x, name="norm0")), 3, 2, padding=1)
@@ -310,10 +311,10 @@ Version = Literal["1", "1.5"]
 
 
 def resnet(depth: int, version: Version = "1.5", *, classes: int = 1000, size: int = 224, width: int = 64) -> Network:
-    """``depth`` 18, 34, 50, 101 or 152, ``width`` channels first; (batch, 3, size, size) to logits (batch, classes).
+    """(batch, 3, size, size) to logits (batch, classes); ``depth`` is 18, 34, 50, 101 or 152.
 
-    The versions differ from depth 50 on. Drawn as in torchvision, convolutions normal with variance 2 / fan-out, scales
-    of normalisations 1.
+    ``width`` is the number of channels of the first convolution. The versions differ from depth 50 on. Drawn as in
+    torchvision: convolutions normal with variance 2 / fan-out, scales of normalisations 1.
     """
     g = ImageBuilder(f"resnet{depth}" if version == "1.5" or depth < 50 else f"resnet{depth}-v1")
     x = g.relu(g.batch_norm(g.conv(g.image(3, size), width, 7, name="conv1", stride=2, padding=3), name="bn1"))
@@ -323,14 +324,19 @@ def resnet(depth: int, version: Version = "1.5", *, classes: int = 1000, size: i
 
 
 def resnet_stages(g: ImageBuilder, x: str, depth: int, version: Version = "1.5") -> str:
-    """The four stages; all but the first halve the image, and double the channels inside a block."""
+    """The four stages; all except the first halve the image and double the channels inside a block."""
     width = g.shape(x)[0]
-    for stage, blocks in enumerate(_RESIDUAL_DEPTHS[depth]):
-        for at in range(blocks):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                x = _block(g, x, width * 2**stage, stride, depth >= 50, version)
+    for stage, _, stride in _blocks(g, _RESIDUAL_DEPTHS[depth]):
+        x = _block(g, x, width * 2**stage, stride, depth >= 50, version)
     return x
+
+
+def _blocks(g: ImageBuilder, counts: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Stage, number and stride of each block, with its scope active; stages after the first begin with stride 2."""
+    for stage, count in enumerate(counts):
+        for at in range(count):
+            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
+                yield stage, at, 2 if stage and not at else 1
 
 
 def _block(g: ImageBuilder, x: str, channels: int, stride: int, bottleneck: bool, version: Version) -> str:
@@ -351,20 +357,17 @@ def _block(g: ImageBuilder, x: str, channels: int, stride: int, bottleneck: bool
 
 
 def preactivation(depth: int, *, classes: int = 1000, size: int = 224, width: int = 64) -> Network:
-    """The same with normalisation and ReLU before each convolution: ``depth`` and ``width`` as in :func:`resnet`.
+    """A ResNet with normalisation and ReLU before each convolution: ``depth`` and ``width`` as in :func:`resnet`.
 
-    As the paper's appendix says: the first block's activation is that of the first convolution, before the paths part,
-    and one more follows the last addition. Where the shape changes, the shortcut sees the activated image. A bottleneck
-    shrinks the image in its 3x3 convolution.
+    Following the paper's appendix, the first block uses the activation of the first convolution, before its paths
+    split, and another activation follows the last addition. If the shape changes, the shortcut sees the activated
+    image. A bottleneck shrinks the image in its 3x3 convolution.
     """
     g = ImageBuilder(f"preresnet{depth}")
     x = g.conv(g.image(3, size), width, 7, name="conv1", stride=2, padding=3)
     x = g.max_pool(g.relu(g.batch_norm(x, name="bn1")), 3, 2, padding=1)
-    for stage, blocks in enumerate(_RESIDUAL_DEPTHS[depth]):
-        for at in range(blocks):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                x = _preactivated(g, x, width * 2**stage, stride, depth >= 50, activated=not stage and not at)
+    for stage, at, stride in _blocks(g, _RESIDUAL_DEPTHS[depth]):
+        x = _preactivated(g, x, width * 2**stage, stride, depth >= 50, activated=not stage and not at)
     x = g.relu(g.batch_norm(x, name="norm"))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(g.shape(x)[0])), "logits")
     return g.build()
@@ -388,19 +391,18 @@ def _preactivated(g: ImageBuilder, x: str, channels: int, stride: int, bottlenec
 def cifar_resnet(depth: int, *, classes: int = 10, size: int = 32) -> Network:
     """``depth`` 6n + 2; (batch, 3, size, size) to logits (batch, classes). 16, 32 and 64 channels.
 
-    Shortcuts have no parameters (option A): where channels double, every second pixel, and zeros for the new channels.
+    Shortcuts have no parameters (option A): if channels double, they take every second pixel and pad new channels with
+    zeros.
     """
     if depth % 6 != 2 or depth < 8:
-        raise DefinitionError(f"a CIFAR ResNet of {depth} layers", "there are only those of 6n + 2", "as in 20 or 56")
+        raise DefinitionError(f"a CIFAR ResNet of {depth} layers", "only 6n + 2 are possible", "use 20 or 56, say")
     g = ImageBuilder(f"resnet{depth}")
     x = g.relu(g.batch_norm(g.conv(g.image(3, size), 16, 3, name="conv1", padding=1), name="bn1"))
-    for stage, channels in enumerate((16, 32, 64)):
-        for at in range((depth - 2) // 6):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                y = g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv1", stride=stride, padding=1), name="bn1"))
-                y = g.batch_norm(g.conv(y, channels, 3, name="conv2", padding=1), name="bn2")
-                x = g.relu(g.add(y, _halved(g, x) if stride > 1 else x))
+    for stage, _, stride in _blocks(g, [(depth - 2) // 6] * 3):
+        channels = 16 * 2**stage
+        y = g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv1", stride=stride, padding=1), name="bn1"))
+        y = g.batch_norm(g.conv(y, channels, 3, name="conv2", padding=1), name="bn2")
+        x = g.relu(g.add(y, _halved(g, x) if stride > 1 else x))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(64)), "logits")
     return g.build()
 
@@ -417,21 +419,19 @@ def wide_resnet(
 ) -> Network:
     """``depth`` 6n + 4; (batch, 3, size, size) to logits (batch, classes). Normalisation and ReLU come first.
 
-    ``dropout`` is that between the two convolutions of a block, 0.3 in the paper where it is used.
+    ``dropout`` is between the two convolutions of a block; the paper uses 0.3, if any.
     """
     if depth % 6 != 4 or depth < 10:
-        raise DefinitionError(f"a wide ResNet of {depth} layers", "there are only those of 6n + 4", "as in 16 or 28")
+        raise DefinitionError(f"a wide ResNet of {depth} layers", "only 6n + 4 are possible", "use 16 or 28, say")
     g = ImageBuilder(f"wideresnet{depth}-{widening}")
     x = g.conv(g.image(3, size), 16, 3, name="conv1", padding=1)
-    for stage, channels in enumerate((16 * widening, 32 * widening, 64 * widening)):
-        for at in range((depth - 4) // 6):
-            with g.scope(f"layer{stage + 1}"), g.scope(str(at)):
-                stride = 2 if stage and not at else 1
-                y = g.relu(g.batch_norm(x, name="bn1"))
-                shortcut = x if g.shape(x)[0] == channels else g.conv(y, channels, 1, name="shortcut", stride=stride)
-                y = g.conv(y, channels, 3, name="conv1", stride=stride, padding=1)
-                y = g.dropout(g.relu(g.batch_norm(y, name="bn2")), dropout)
-                x = g.add(g.conv(y, channels, 3, name="conv2", padding=1), shortcut)
+    for stage, _, stride in _blocks(g, [(depth - 4) // 6] * 3):
+        channels = 16 * widening * 2**stage
+        y = g.relu(g.batch_norm(x, name="bn1"))
+        shortcut = x if g.shape(x)[0] == channels else g.conv(y, channels, 1, name="shortcut", stride=stride)
+        y = g.conv(y, channels, 3, name="conv1", stride=stride, padding=1)
+        y = g.dropout(g.relu(g.batch_norm(y, name="bn2")), dropout)
+        x = g.add(g.conv(y, channels, 3, name="conv2", padding=1), shortcut)
     x = g.relu(g.batch_norm(x, name="norm"))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(64 * widening)), "logits")
     return g.build()

@@ -1,7 +1,7 @@
-"""The zoo's networks by name: how each is built, its paper, and the sizes that were published of it.
+"""The zoo's networks by name: how each is built, its paper, and its published sizes.
 
-``published.toml`` lists them by paper. What it says of a network is what ours must equal, so a network that is subtly
-wrong fails a test and not a benchmark.
+``published.toml`` lists them by paper. Tests compare our networks with these figures, so that a subtly wrong network
+fails a test and not a benchmark.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from levelbench.networks.network import Network
 
 @dataclass(frozen=True)
 class Published:
-    """What was published: trainable scalars, multiply-adds of one sample, where, and by how much ours differ and why.
+    """Published trainable scalars and multiply-adds of one sample, with their source; ``note`` explains differences.
 
-    ``None`` stands for a figure that was not published.
+    ``None`` stands for an unpublished figure.
     """
 
     parameters: int | None
@@ -35,7 +35,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network of the zoo. ``build`` takes options by keyword, all with defaults."""
+    """A network of the zoo. ``build`` takes keyword options, all with defaults."""
 
     name: str
     build: Callable[..., Network]
@@ -54,15 +54,15 @@ def _table() -> dict[str, Mapping[str, Any]]:
 
 
 def names() -> list[str]:
-    """The names of all entries, in the order of the alphabet."""
+    """The names of all entries, in alphabetical order."""
     return sorted(_table())
 
 
 @cache
 def entry(name: str) -> Architecture:
-    """The entry of that name; an unknown one answers with the nearest."""
+    """The entry of that name; ``UnknownNameError`` with similar names for an unknown one."""
     if name not in _table():
-        raise UnknownNameError("network", name, _table(), "see what there is: levelbench list networks")
+        raise UnknownNameError("network", name, _table(), "see all of them: levelbench list networks")
     row = _table()[name]
     module, function = row["build"].split(".")
     make = getattr(importlib.import_module(f"{__package__}.{module}"), function)
@@ -77,8 +77,8 @@ def entry(name: str) -> Architecture:
 def build(name: str, **options: Any) -> Network:
     """The network of that name.
 
-    ``UnknownNameError`` for an option that its function does not take, ``UsageError`` for a value of another type than
-    its default's, and for one of which no network can be made.
+    ``UnknownNameError`` for an unknown option, ``UsageError`` for a value whose type differs from the default's or that
+    makes no valid network.
     """
     found = entry(name)
     known = inspect.signature(found.build).parameters
@@ -93,4 +93,4 @@ def build(name: str, **options: Any) -> Network:
         return found.build(**typed)
     except (ArithmeticError, ValueError) as error:
         given = ", ".join(f"{option}={value}" for option, value in options.items())
-        raise UsageError(f"{name} with {given}", f"no network can be made of it ({error})", "give others") from error
+        raise UsageError(f"{name} with {given}", f"it makes no valid network ({error})", "give others") from error

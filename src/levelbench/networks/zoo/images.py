@@ -1,4 +1,4 @@
-"""Networks of images other than convolutional classifiers: vision transformers, U-Net, SSD300, WGAN, autoencoders."""
+"""Image networks other than convolutional classifiers: vision transformers, U-Net, SSD300, WGAN, autoencoders."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def vit(
 ) -> Network:
     """(batch, 3, size, size) to logits (batch, classes), from the class token.
 
-    Normalisation comes first, the matrices in between are four times as wide, GELU is exact. All weights are normal of
-    0.02, as DeiT's, not cut off at two deviations; the head's too, which the paper sets to 0.
+    Normalisation comes first, the hidden layers are four times as wide, GELU is exact. All weights are normal with
+    0.02, as in DeiT, but not truncated at two deviations; also those of the head, which the paper sets to 0.
     """
     g = ImageBuilder(name)
     draw, count = normal(0.02), (size // patch) ** 2
@@ -81,9 +81,9 @@ def unet(
 ) -> Network:
     """(batch, channels, size, size) to logits (batch, classes, smaller, smaller): 388 for 572.
 
-    ``width`` channels on the first of ``levels``, twice as many on each below. ``size`` must leave an even number of
-    pixels before each pooling. Drawn as He et al. say (fan-in). Dropout ends the way down, with the usual half where
-    the paper names no ratio.
+    ``width`` channels on the first of ``levels``, doubling with each level below. ``size`` must leave an even number of
+    pixels before each pooling. Drawn as in He et al. (fan-in). Dropout comes at the end of the contracting path, with
+    the usual ratio of 0.5, as the paper names none.
     """
     g = ImageBuilder(name)
     x = g.image(channels, size)
@@ -96,7 +96,7 @@ def unet(
     x = g.dropout(x, dropout)
     for level in reversed(range(levels - 1)):
         made = width * 2**level
-        # Without overlap each output pixel sees one pixel of all channels.
+        # Without overlap, each output pixel sees one pixel of all channels.
         x = g.up_conv(x, made, 2, name=f"up{level}.conv", draw=he(g.shape(x)[0]))
         x = _twice(g, g.concat(_cropped(g, across[level], g.shape(x)), x), made, f"up{level}")
     g.output(g.conv(x, classes, 1, name="classifier", draw=he(width), bias=ZEROS), "logits")
@@ -115,7 +115,7 @@ def _cropped(g: ImageBuilder, x: str, like: tuple[int, ...]) -> str:
     return g.slice(x, starts, [at + size for at, size in zip(starts, like[1:], strict=True)], (2, 3), (1, 1))
 
 
-# Squeezed channels, channels, stride and padding of the four stages behind VGG's.
+# Squeezed channels, channels, stride and padding of the four stages after VGG's.
 _EXTRAS = ((256, 512, 2, 1), (128, 256, 2, 1), (128, 256, 1, 0), (128, 256, 1, 0))
 _BOXES = (4, 6, 6, 6, 4, 4)
 
@@ -123,8 +123,8 @@ _BOXES = (4, 6, 6, 6, 4, 4)
 def ssd300(*, classes: int = 91, size: int = 300) -> Network:
     """(batch, 3, size, size) to ``boxes`` (batch, n, 4), offsets, and ``scores`` (batch, n, classes), before softmax.
 
-    n is 8,732 for 300 pixels. ``classes`` counts the background; COCO's labels reach 90. Weights behind VGG's are
-    Xavier-uniform, as in torchvision. Matching, the loss and non-maximum suppression are not part of it.
+    n is 8,732 for 300 pixels. ``classes`` includes the background; COCO's labels go up to 90. Weights after VGG's are
+    Xavier-uniform, as in torchvision. Matching, the loss and non-maximum suppression are not included.
     """
     g = ImageBuilder("ssd300")
     x = g.image(3, size)
@@ -167,7 +167,7 @@ def _xavier(inputs: int, outputs: int, kernel: int) -> Draw:
 
 
 def _scaled(g: ImageBuilder, x: str) -> str:
-    """Each pixel's channels divided by their norm, times a learned scale that begins at 20 (section 3.1)."""
+    """Each pixel's channels divided by their norm, times a learned scale that starts at 20 (section 3.1)."""
     shape = g.shape(x)
     with g.scope("norm4_3"):
         squares = g.node("ReduceSum", g.node("Mul", x, x), g.constant([1]), keepdims=1)
@@ -177,7 +177,7 @@ def _scaled(g: ImageBuilder, x: str) -> str:
 
 
 def _predicted(g: ImageBuilder, x: str, name: str, width: int, boxes: int) -> str:
-    """A 3x3 convolution to ``width`` numbers of each box, as (batch, pixels * boxes, width)."""
+    """A 3x3 convolution to ``width`` numbers per box, as (batch, pixels * boxes, width)."""
     channels, height, columns = g.shape(x)
     made = g.conv(x, boxes * width, 3, name=name, padding=1, draw=_xavier(channels, boxes * width, 3), bias=ZEROS)
     last = g.node("Transpose", made, perm=[0, 2, 3, 1])
@@ -205,7 +205,7 @@ def generator(*, name: str = "wgan-generator", latent: int = 100, features: int 
 
 
 def critic(*, name: str = "wgan-critic", features: int = 64, channels: int = 3) -> Network:
-    """``image`` (batch, channels, 64, 64) to ``score`` (batch, 1, 1, 1), which is no probability: nothing bounds it."""
+    """``image`` (batch, channels, 64, 64) to ``score`` (batch, 1, 1, 1), which is unbounded and not a probability."""
     g = GraphBuilder(name)
     x = g.input("image", ("batch", channels, 64, 64))
     widths = [channels, features, 2 * features, 4 * features, 8 * features]
@@ -222,7 +222,7 @@ def critic(*, name: str = "wgan-critic", features: int = 64, channels: int = 3) 
 def autoencoder(*, name: str = "autoencoder", widths: Sequence[int] = (784, 1000, 500, 250, 30)) -> Network:
     """Pixels (batch, 784) to their reconstruction in (0, 1); ``widths`` go down to the linear code and back up.
 
-    All layers but the code have a logistic activation. Weights are Glorot's: the paper's come from pretraining with
+    All layers except the code have a logistic activation. Weights are Glorot's; the paper's come from pretraining with
     restricted Boltzmann machines, which Glorot & Bengio 2010 made unnecessary.
     """
     g = GraphBuilder(name)
@@ -237,11 +237,11 @@ def autoencoder(*, name: str = "autoencoder", widths: Sequence[int] = (784, 1000
 
 
 def vae(*, name: str = "vae", pixels: int = 784, hidden: int = 500, latent: int = 20) -> Network:
-    """``input`` (batch, pixels) in [0, 1] and ``noise`` (batch, latent), which is to be standard normal.
+    """``input`` (batch, pixels) in [0, 1] and standard normal ``noise`` (batch, latent).
 
-    Outputs the ``reconstruction``, ``mean`` and ``log_variance`` of the code, and the ``loss``: the negative evidence
-    lower bound of a Bernoulli decoder (appendix B and C.1), in nats a sample, mean over the batch. The draw is an input
-    so that every framework computes the same.
+    Outputs are the ``reconstruction``, ``mean`` and ``log_variance`` of the code, and the ``loss``: the negative
+    evidence lower bound of a Bernoulli decoder (appendix B and C.1), in nats per sample, averaged over the batch. The
+    noise is an input so that every framework computes the same.
     """
     g, draw = GraphBuilder(name), normal(0.01)
     x, noise = g.input("input", ("batch", pixels)), g.input("noise", ("batch", latent))
@@ -260,8 +260,8 @@ def vae(*, name: str = "vae", pixels: int = 784, hidden: int = 500, latent: int 
 
 
 def _bound(g: GraphBuilder, x: str, logits: str, mean: str, log_variance: str) -> str:
-    """The negative evidence lower bound: cross-entropy of the pixels, and the divergence from the prior."""
-    # softplus(z) - x z is -log of the Bernoulli likelihood, from logits so that no logarithm meets a zero.
+    """The negative evidence lower bound: cross-entropy of the pixels plus the divergence from the prior."""
+    # softplus(z) - x z is -log of the Bernoulli likelihood, computed from logits to avoid the logarithm of zero.
     pixels = g.node("Sub", g.node("Softplus", logits), g.node("Mul", x, logits))
     spread = g.node("Sub", g.node("Sub", g.node("Exp", log_variance), log_variance), g.constant(1.0))
     divergence = g.node("Mul", g.node("Add", g.node("Mul", mean, mean), spread), g.constant(0.5))

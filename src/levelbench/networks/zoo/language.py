@@ -1,4 +1,4 @@
-"""Language models: the Transformer, BERT with the heads of its tasks, GPT-2, an LSTM, and a bag of words."""
+"""Language models: the Transformer, BERT with heads for its tasks, GPT-2, an LSTM, and a bag of words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TRANSFORMER_EPSILON = 1e-6
 
 
 def sinusoids(positions: int, width: int) -> NDArray[np.float32]:
-    """(positions, width): sines at even and cosines at odd places (section 3.5)."""
+    """(positions, width): sines at even and cosines at odd indices (section 3.5)."""
     angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(0, width, 2) / width)
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(positions, width).astype(np.float32)
 
@@ -51,9 +51,9 @@ def transformer(
 ) -> Network:
     """``source_ids``, ``source_mask`` (batch, source) and ``target_ids`` (batch, target) to logits.
 
-    Logits are (batch, target, vocabulary). The mask is 1 at tokens and 0 at padding. ``target_ids`` are the target
-    shifted right (teacher forcing). Linear layers of the attention have no bias, as in the paper's equations;
-    embeddings are normal with width ** -0.5 and shared with the output, the other weights Glorot's.
+    Logits are (batch, target, vocabulary). The mask is 1 at tokens and 0 at padding. ``target_ids`` is the target
+    shifted right (teacher forcing). Linear layers of the attention have no bias, as in the paper's equations.
+    Embeddings are normal with width ** -0.5 and shared with the output; the other weights are Glorot's.
     """
     g = GraphBuilder(name)
     for each in ("source", "target"):
@@ -83,20 +83,20 @@ def transformer(
 
 
 class _Coder:
-    """The sub-layers that encoder and decoder share, each with its residual connection and normalisation behind it."""
+    """The sub-layers that encoder and decoder share, each followed by its residual connection and normalisation."""
 
     def __init__(self, g: GraphBuilder, how: Attention, inner: int, ratio: float) -> None:
         self._g, self._how, self._inner, self._ratio = g, how, inner, ratio
 
     def embed(self, ids: str, table: str, places: str) -> str:
-        """Rows of embeddings, scaled by the root of the width, with their positions added."""
+        """Rows of embeddings, scaled by the square root of the width, plus their positions."""
         g, width = self._g, self._how.width
         x = g.node("Mul", g.node("Gather", table, ids), g.constant(math.sqrt(width)))
         there = g.node("Slice", places, g.constant([0]), shape_of(g, ids, 1, 2), g.constant([0]))
         return dropout(g, rows(g, g.node("Add", x, there), width), self._ratio)
 
     def attention(self, name: str, x: str, sizes: str, memory: str, memory_sizes: str, mask: str) -> str:
-        """Multi-head attention of ``x`` to ``memory``."""
+        """Multi-head attention from ``x`` to ``memory``."""
         with self._g.scope(name):
             return self._add("norm", x, self._how.build(self._g, x, sizes, memory, memory_sizes, mask))
 
@@ -134,11 +134,11 @@ def bert(
     Outputs by ``head``: ``none`` gives ``last_hidden_state`` (batch, length, width) and ``pooled`` (batch, width);
     ``masked-lm`` (without the pooler) ``logits`` (batch, length, vocabulary), tied to the embedding;
     ``question-answering`` (without the pooler) ``start_logits`` and ``end_logits`` (batch, length); ``classification``
-    ``logits`` (batch, classes). Weights are normal with 0.02; the reference code cuts the distribution at two standard
-    deviations, ours does not.
+    ``logits`` (batch, classes). Weights are normal with 0.02, but unlike in the reference code not truncated at two
+    standard deviations.
     """
     if head not in HEADS:
-        raise DefinitionError(f"a BERT with head {head!r}", "there is none", f"give one of {', '.join(HEADS)}")
+        raise DefinitionError(f"a BERT with head {head!r}", "there is no such head", f"give one of {', '.join(HEADS)}")
     g = GraphBuilder(name)
     g.size("length", 128)
     shape = ("batch", "length")
@@ -218,8 +218,8 @@ def gpt2(
 ) -> Network:
     """Token ids (batch, length), length up to ``positions``, to logits (batch, length, vocabulary).
 
-    Weights are normal with 0.02 (positions 0.01, as in the released code), those that write to the residual stream
-    smaller by the root of their number (section 2.3).
+    Weights are normal with 0.02 (positions 0.01, as in the released code); those that write to the residual stream are
+    divided by the square root of their number (section 2.3).
     """
     g = GraphBuilder(name)
     g.size("length", min(128, positions))
@@ -241,7 +241,7 @@ def gpt2(
 
 
 def _block(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> str:
-    """One block; ``how.draw`` is for the two layers that write to the residual stream."""
+    """One block; ``how.draw`` applies to the two layers that write to the residual stream."""
     with g.scope("attention"):
         y = linear(g, "input", layer_norm(g, "norm", x, how.width, _GPT2_EPSILON), how.width, 3 * how.width, _DRAW)
         query, key, value = g.node("Split", y, outputs=3, axis=-1, num_outputs=3)
@@ -266,9 +266,9 @@ def lstm_lm(
 ) -> Network:
     """Token ids (batch, length) to logits (batch, length, vocabulary); weights are uniform in (-scale, scale).
 
-    Dropout acts on what goes into and out of layers, never between the steps of one: the paper's point. With
-    ``carries_state`` the states (1, batch, width) of each layer are inputs and outputs too, as truncated
-    backpropagation through time needs; without, they start at zero.
+    Dropout is applied to the inputs and outputs of layers, never between the steps of one, as the paper proposes. With
+    ``carries_state`` the states (1, batch, width) of each layer are also inputs and outputs, for truncated
+    backpropagation through time; without it they start at zero.
     """
     g, draw = GraphBuilder(name), uniform(scale)
     g.size("length", 35)
@@ -284,7 +284,7 @@ def lstm_lm(
         y, *after = recurrent(g, f"lstm{layer}", "LSTM", x, width, width, draw, biases=1, initial=states)
         last += zip(after, (f"hidden.{layer}.last", f"cell.{layer}.last"), strict=True)
         x = y if layer == layers - 1 else g.node("Squeeze", y, g.constant([1]))
-    # The batch comes to the front before the vocabulary is there: it is 15 to 50 times wider than the states.
+    # Move the batch to the front before the logits are computed, which are 15 to 50 times wider than the states.
     states_by_row = rows(g, dropout(g, g.node("Transpose", x, perm=[2, 0, 1, 3]), dropout_ratio), width)
     logits = linear(g, "softmax", states_by_row, width, vocabulary, draw, draw)
     g.output(sequences(g, logits, shape_of(g, ids, 0, 2), vocabulary), "logits")
@@ -299,16 +299,16 @@ def word_bag(
 ) -> Network:
     """``word_ids`` and ``word_mask``, (batch, length), to ``logits`` (batch, classes).
 
-    The mask is 1 at words and 0 at padding; the mean is over the words alone, and 0 of a text without any. With
-    ``hidden`` a layer with ReLU stands between. Embeddings are uniform in (-1 / width, 1 / width) as in fastText's
-    code, the layers in 1 / sqrt(inputs).
+    The mask is 1 at words and 0 at padding; the mean is over words only, and 0 for a text without words. ``hidden``
+    adds a layer with ReLU in between. Embeddings are uniform in (-1 / width, 1 / width) as in fastText's code, layers
+    in ±1 / sqrt(inputs).
     """
     g = GraphBuilder(name)
     g.size("length", length)
     ids = g.input("word_ids", ("batch", "length"), "int64", high=words)
     kept = g.node("Cast", g.input("word_mask", ("batch", "length"), "int64", high=2), to=1)
     _, x = embedding(g, "embedding", ids, words, width, uniform(1.0 / width))
-    # (batch, 1, length) @ (batch, length, width): the sum of the words' rows without a copy of all of them.
+    # (batch, 1, length) @ (batch, length, width) sums the words' rows without copying all of them.
     total = g.node("Squeeze", g.node("MatMul", g.node("Unsqueeze", kept, g.constant([1])), x), g.constant([1]))
     count = g.node("Max", g.node("ReduceSum", kept, g.constant([1]), keepdims=1), g.constant(1.0))
     x, inputs = g.node("Div", total, count), width

@@ -1,9 +1,9 @@
 """Networks that answer a question from a text: BiDAF, a small QANet, and the end-to-end memory network.
 
-A word is its own vector and what its characters say, so one that was never seen still has a spelling. In BiDAF (Seo et
-al. 2017) nothing is summed up before it must be: each word of the paragraph keeps its own vector up to the last layer.
-The QANet (Yu et al. 2018, arXiv:1804.09541) is smaller and simpler than the paper's: its blocks do not share weights,
-the attention between the two texts is BiDAF's, word vectors are learned; no paper has its count.
+A word is represented by its own vector and its characters, so that unseen words still have a spelling. In BiDAF (Seo et
+al. 2017) each word of the paragraph keeps its own vector up to the last layer. The QANet (Yu et al. 2018,
+arXiv:1804.09541) is smaller and simpler than the paper's: its blocks do not share weights, the attention between the
+two texts is BiDAF's, and word vectors are learned; no paper states its number of parameters.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EncodedText:
 
 @final
 class Words:
-    """Tables of words and characters; :meth:`read` may be asked for several texts, which then share them."""
+    """Tables of words and characters, shared by all texts that are passed to :meth:`read`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Words:
         return EncodedText(both, shape_of(g, ids, 0, 2), kept, away)
 
     def _spelling(self, ids: str) -> str:
-        """For each word the highest answer of each filter along its characters (Kim 2014, arXiv:1408.5882)."""
+        """For each word the maximum of each filter over its characters (Kim 2014, arXiv:1408.5882)."""
         g, shape = self._g, [-1, 1, self._letters, self._character_width]
         x = g.node("Reshape", g.node("Gather", self._characters, ids), g.constant(shape))
         x = dropout(g, x, self._ratio)
@@ -110,8 +110,8 @@ def highway(g: GraphBuilder, name: str, x: str, width: int) -> str:
 def attend_both(g: GraphBuilder, h: str, u: str, passage: EncodedText, question: EncodedText, width: int) -> str:
     """Attention from a paragraph to a question and back (Seo et al. 2017, equations 1 and 2).
 
-    ``h`` is (batch, context, width), ``u`` (batch, question, width); (batch, context, 4 * width) comes out: the
-    paragraph, what the question says to each word of it, and both times the paragraph.
+    ``h`` is (batch, context, width), ``u`` (batch, question, width). Returns (batch, context, 4 * width): the
+    paragraph, the attended question for each of its words, and the paragraph times either attention.
     """
     with g.scope("similarity"):
         draw = xavier(3 * width, 1)
@@ -146,9 +146,9 @@ def bidaf(
 
     The inputs are ``context_ids``, ``context_characters``, ``context_mask``, ``question_ids``, ``question_characters``
     and ``question_mask``: ids of words (batch, length), of their characters (batch, length, letters), and 1 at words, 0
-    at padding. The layer of the end reads what it reads in the released code, which the paper's count includes. LSTMs
-    have no sequence lengths: their inputs are zeros at padding, which the backward direction reads first. Weights are
-    Glorot's, embeddings uniform in (-0.1, 0.1); the paper's word vectors are GloVe's and fixed, these are learned.
+    at padding. The inputs of the end layer are those of the released code, which the paper's count includes. LSTMs have
+    no sequence lengths: their inputs are zeros at padding, which the backward direction reads first. Weights are
+    Glorot's, embeddings uniform in (-0.1, 0.1); word vectors are learned, whereas the paper's are GloVe's and fixed.
     """
     g = GraphBuilder(name)
     g.size("context", context)
@@ -173,13 +173,13 @@ def bidaf(
 
 @final
 class _Bidaf:
-    """The layers behind the words; values are (batch, length, width)."""
+    """The layers after the words; values are (batch, length, width)."""
 
     def __init__(self, g: GraphBuilder, hidden: int, ratio: float) -> None:
         self._g, self._hidden, self._ratio = g, hidden, ratio
 
     def contextual(self, texts: list[EncodedText], width: int) -> list[str]:
-        """Two highway layers and an LSTM in both directions, the same for all texts."""
+        """Two highway layers and a bidirectional LSTM, the same for all texts."""
         g = self._g
         counts = g.node("Concat", *(g.node("Shape", each.x, start=0, end=1) for each in texts), axis=0)
         x = g.node("Concat", *(each.x for each in texts), axis=0)
@@ -193,11 +193,11 @@ class _Bidaf:
         return found
 
     def recurrent(self, name: str, x: str, inputs: int) -> str:
-        """An LSTM in both directions: (batch, length, 2 * hidden)."""
+        """A bidirectional LSTM: (batch, length, 2 * hidden)."""
         return self._run(x, self._weights(name, inputs))
 
     def pointer(self, name: str, x: str, width: int, passage: EncodedText) -> str:
-        """A logit for each word of the paragraph; padding is out of reach."""
+        """A logit for each word of the paragraph; padding gets a very low one."""
         g = self._g
         flat = linear(g, name, dropout(g, rows(g, x, width), self._ratio), width, 1, xavier(width, 1), None)
         return str(g.node("Add", g.node("Reshape", flat, passage.sizes), passage.away))
@@ -239,7 +239,7 @@ def small_qanet(
 ) -> Network:
     """Two texts to ``start_logits`` and ``end_logits``, (batch, context); the inputs are those of ``bidaf``.
 
-    ``blocks`` is the number of blocks in each of the three stacks behind the attention; weights are Glorot's.
+    ``blocks`` is the number of blocks in each of the three stacks after the attention; weights are Glorot's.
     """
     g = GraphBuilder(name)
     g.size("context", context)
@@ -278,7 +278,7 @@ class _Encoder:
     how: Attention
 
     def block(self, name: str, x: str, text: EncodedText, *, convolutions: int, kernel: int, positions: int) -> str:
-        """Each part is normalised ahead of it and added to what it got; positions are added at the block's start."""
+        """Each part has a normalisation before it and a residual connection; positions are added at the start."""
         g, width = self.g, self.how.width
         with g.scope(name):
             length = g.node("Slice", text.sizes, g.constant([1]), g.constant([2]))
@@ -298,7 +298,7 @@ class _Encoder:
                 return self._add(x, linear(g, "output", y, width, width, xavier(width, width)))
 
     def _convolved(self, x: str, text: EncodedText, kernel: int) -> str:
-        """A convolution of each channel by itself, then one across channels (Chollet 2017, arXiv:1610.02357)."""
+        """A convolution of each channel, then one across channels (Chollet 2017, arXiv:1610.02357)."""
         g, width = self.g, self.how.width
         kept = g.node("Mul", x, rows(g, text.kept, 1))
         turned = g.node("Transpose", sequences(g, kept, text.sizes, width), perm=[0, 2, 1])
@@ -313,7 +313,7 @@ class _Encoder:
 
 
 def position_encoding(words: int, width: int) -> NDArray[np.float32]:
-    """(words, width): the weight of word j in a sentence, (1 - j/J) - (k/d)(1 - 2j/J) from 1 (section 4.1)."""
+    """(words, width): the weight of word j in a sentence, (1 - j/J) - (k/d)(1 - 2j/J), from 1 (section 4.1)."""
     j, k = np.arange(1, words + 1)[:, None] / words, np.arange(1, width + 1) / width
     return np.asarray((1 - j) - k * (1 - 2 * j)).astype(np.float32)
 
@@ -323,9 +323,9 @@ def memory_network(
 ) -> Network:
     """``story`` (batch, sentences, words) and ``question`` (batch, words) to logits of the answer (batch, vocabulary).
 
-    Word 0 is padding and counts for nothing; up to ``sentences`` are kept, the latest first. Tables are tied between
-    hops in the paper's first way (adjacent: a hop reads with the table that the one before wrote with), with position
-    and temporal encoding. Weights are normal with 0.1 (section 4.2). Vocabulary and sentences of the twenty bAbI tasks.
+    Word 0 is padding and ignored; up to ``sentences`` are kept, the latest first. Tables are tied between hops in the
+    paper's first way (adjacent: the input table of a hop is the output table of the previous one), with position and
+    temporal encoding. Weights are normal with 0.1 (section 4.2). Defaults are those of the twenty bAbI tasks.
     """
     g, draw = GraphBuilder(name), normal(0.1)
     g.size("sentences", sentences)
@@ -352,7 +352,7 @@ def memory_network(
 
 
 def _words(g: GraphBuilder, ids: str) -> str:
-    """1 at words and 0 at padding, with an axis for the embedding behind."""
+    """1 at words and 0 at padding, with a trailing axis for the embedding."""
     padding = g.node("Equal", ids, g.constant(0))
     return str(g.node("Unsqueeze", g.node("Cast", g.node("Not", padding), to=1), g.constant([-1])))
 

@@ -1,7 +1,8 @@
-"""Translation and speech with recurrent networks: Luong's LSTMs, GNMT, RNN-T and Deep Speech 2, as MLPerf had them.
+"""Translation and speech with recurrent networks: Luong's LSTMs, GNMT, RNN-T and Deep Speech 2, as in MLPerf.
 
-In the translators attention does not feed the recurrence of the layer that asks, so each layer of the decoder is one
-LSTM over the whole target. Sentences of a batch have one length each side: there is no mask of padding.
+In the translation networks the attention does not feed back into the layer that queries it, so each layer of the
+decoder is one LSTM over the whole target. All sentences of a batch have the same length per side: there is no padding
+mask.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DRAW = uniform(0.1)
 
 
 def _ids(g: GraphBuilder, side: str, vocabulary: int) -> tuple[str, str]:
-    """The token ids of a side, (batch, side), and the same with time in front."""
+    """The token ids of a side, (batch, side), and the same with time first."""
     g.size(side, 32)
     ids = g.input(f"{side}_ids", ("batch", side), "int64", high=vocabulary)
     return ids, g.node("Transpose", ids, perm=[1, 0])
@@ -53,7 +54,7 @@ def seq2seq(
 ) -> Network:
     """``source_ids`` (batch, source) and ``target_ids`` (batch, target) to logits (batch, target, vocabulary).
 
-    Stacked LSTMs, the decoder's started with the encoder's last states, and global attention with the score "dot"
+    Stacked LSTMs, with the decoder starting from the encoder's last states, and global attention with the score "dot"
     (equations 3 to 8) without input feeding. Weights are uniform in (-0.1, 0.1) (section 4.1).
     """
     g = GraphBuilder(name)
@@ -87,9 +88,9 @@ def gnmt(
 ) -> Network:
     """``source_ids`` (batch, source) and ``target_ids`` (batch, target) to logits (batch, target, vocabulary).
 
-    MLPerf's version of GNMT: ``layers`` each side, the first of the encoder in both directions, residual connections
-    from the third on, one embedding for both sides, normalised Bahdanau attention whose context goes to every layer of
-    the decoder but the first. LSTMs have two biases, as cuDNN's have. Weights are uniform in (-0.1, 0.1).
+    MLPerf's version of GNMT: ``layers`` per side, the first of the encoder bidirectional, residual connections from the
+    third on, one embedding for both sides, normalised Bahdanau attention whose context goes to every layer of the
+    decoder except the first. LSTMs have two biases, as in cuDNN. Weights are uniform in (-0.1, 0.1).
     """
     g = GraphBuilder(name)
     (_, source), (ids, target) = _ids(g, "source", vocabulary), _ids(g, "target", vocabulary)
@@ -146,7 +147,7 @@ class _Gnmt:
         return _batch_first(g, context)
 
     def _projected(self, name: str, x: str) -> str:
-        """(batch, length, width) of a linear layer without bias."""
+        """A linear layer without bias, as (batch, length, width)."""
         g = self._g
         y = linear(g, name, rows(g, x, self._width), self._width, self._width, _DRAW, None)
         return _batch_first(g, sequences(g, y, shape_of(g, x, 0, 2), self._width))
@@ -169,11 +170,11 @@ def rnnt(
 ) -> Network:
     """``input`` (batch, frames, features), frames even, and ``target_ids`` (batch, tokens) to ``logits``.
 
-    Logits are (batch, lattice, classes): the place of step t and state u is t * (tokens + 1) + u, for frames / 2 steps
-    and a state before and behind each token; the last class is the blank. ``before`` LSTM layers, pairs of steps
-    joined, ``behind`` more; two LSTM layers over the tokens, begun with zeros; a joint layer. LSTMs have two biases.
-    Trained with the transducer's loss, for which ONNX has no operator. Who gives other frames and tokens and a loss
-    says the size of the lattice, too.
+    Logits are (batch, lattice, classes): the index of step t and state u is t * (tokens + 1) + u, for frames / 2 steps
+    and a state before and after each token; the last class is the blank. ``before`` LSTM layers, pairs of steps joined,
+    ``behind`` more; two LSTM layers over the tokens, starting with zeros; a joint layer. LSTMs have two biases. Trained
+    with the transducer's loss, for which ONNX has no operator. To use a loss with other numbers of frames and tokens,
+    give the size of the lattice too.
     """
     g = GraphBuilder(name)
     for size, value in (("frames", _FRAMES), ("tokens", _TOKENS), ("lattice", _FRAMES // 2 * (_TOKENS + 1))):
@@ -182,7 +183,7 @@ def rnnt(
     ids = g.input("target_ids", ("batch", "tokens"), "int64", high=classes - 1)
     with g.scope("encoder"):
         x = _stack(g, "before", x, features, encoder, before, dropout_ratio)
-        # (frames, batch, encoder) to (frames / 2, batch, 2 * encoder): two steps that follow each other become one.
+        # (frames, batch, encoder) to (frames / 2, batch, 2 * encoder): two consecutive steps become one.
         x = g.node("Reshape", g.node("Transpose", x, perm=[1, 0, 2]), g.constant([0, -1, 2 * encoder]))
         x = _stack(g, "behind", g.node("Transpose", x, perm=[1, 0, 2]), 2 * encoder, encoder, behind, dropout_ratio)
     with g.scope("prediction"):
@@ -191,18 +192,18 @@ def rnnt(
         y = _stack(g, "lstm", y, prediction, prediction, 2, dropout_ratio)
     with g.scope("joint"):
         heard = g.node("Unsqueeze", _projected(g, "encoder", x, encoder, joint), g.constant([2]))
-        said = g.node("Unsqueeze", _projected(g, "prediction", y, prediction, joint), g.constant([1]))
-        both = dropout(g, g.node("Relu", g.node("Add", heard, said)), dropout_ratio)
+        predicted = g.node("Unsqueeze", _projected(g, "prediction", y, prediction, joint), g.constant([1]))
+        both = dropout(g, g.node("Relu", g.node("Add", heard, predicted)), dropout_ratio)
         logits = _linear(g, "classes", rows(g, both, joint), joint, classes)
     sizes = g.node("Concat", shape_of(g, ids, 0, 1), g.constant([-1, classes]), axis=0)
-    # ONNX infers no name for the product of two sizes.
+    # ONNX does not infer a name for the product of two sizes.
     lattice = g.node("Reshape", logits, sizes, shape=("batch", "lattice", classes))
     g.output(lattice, "logits")
     return g.build()
 
 
 def _stack(g: GraphBuilder, name: str, x: str, inputs: int, hidden: int, layers: int, ratio: float) -> str:
-    """LSTM layers in one direction with dropout behind each: (length, batch, inputs) to (length, batch, hidden)."""
+    """Unidirectional LSTM layers, each followed by dropout: (length, batch, inputs) to (length, batch, hidden)."""
     draw = torch_default(hidden)
     for at in range(layers):
         y = recurrent(g, f"{name}{at}", "LSTM", x, hidden if at else inputs, hidden, draw)[0]
@@ -215,7 +216,7 @@ def _linear(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> st
 
 
 def _projected(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
-    """A linear layer of (length, batch, inputs), with the batch in front: (batch, length, outputs)."""
+    """A linear layer from (length, batch, inputs) to (batch, length, outputs)."""
     x = g.node("Transpose", x, perm=[1, 0, 2])
     return sequences(g, _linear(g, name, rows(g, x, inputs), inputs, outputs), shape_of(g, x, 0, 2), outputs)
 
@@ -231,11 +232,11 @@ def deepspeech(
 ) -> Network:
     """A spectrogram (batch, 1, bands, frames) to logits of characters (batch, steps, labels).
 
-    There are (frames - 11) // 2 - 9 steps: who gives another number of frames and a loss says the steps, too.
+    There are (frames - 11) // 2 - 9 steps: to use a loss with another number of frames, give the steps too.
 
-    The two directions of a GRU are added, and all but the first see their input normalised by batch and time. Weights
-    and biases are drawn as PyTorch does by default, in which the reference code is written. Trained with CTC, for which
-    ONNX has no operator: a cross-entropy a step takes its place here, and costs less.
+    The two directions of a GRU are added, and the input of all GRUs except the first is normalised over batch and time.
+    Weights and biases are drawn with the defaults of PyTorch, which the reference code uses. Trained with CTC, for
+    which ONNX has no operator: here a cross-entropy per step, which costs less, replaces it.
     """
     g = GraphBuilder(name)
     g.size("frames", 201)
@@ -258,7 +259,7 @@ def deepspeech(
                 x = sequences(g, batch_norm(g, "norm", rows(g, x, hidden), hidden), sizes, hidden)
             y = recurrent(g, "cell", "GRU", x, hidden if layer else width, hidden, draw, directions=2)[0]
             x = g.node("ReduceSum", y, g.constant([1]), keepdims=0)
-    # ONNX infers no name for the size that the convolutions leave of the frames.
+    # ONNX does not infer a name for the number of frames after the convolutions.
     x = g.node("Transpose", x, perm=[1, 0, 2], shape=("batch", "steps", hidden))
     flat = batch_norm(g, "norm", rows(g, x, hidden), hidden)
     logits = linear(g, "labels", flat, hidden, labels, draw, None)

@@ -1,7 +1,7 @@
-"""Networks that are defined by their sizes, as the tasks use them: small ones, and ones for the time to an accuracy.
+"""Networks defined by their sizes, for the tasks: small ones, and ones designed for time to accuracy.
 
-For the time to an accuracy multiply-adds times epochs count. Pooling stands before normalisation and ReLU, which then
-see a quarter of the pixels, and the logits are scaled down, so that the first steps can be long ones.
+For time to accuracy, multiply-adds times epochs matter. Pooling comes before normalisation and ReLU, which then see a
+quarter of the pixels, and logits are scaled down, so that the first steps can be large.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def mlp(inputs: int, hidden: int, classes: int) -> Network:
 
 
 def cnn(input_shape: tuple[int, int, int], channels: int, hidden: int, classes: int) -> Network:
-    """Two 3x3 convolutions (``channels``, then twice as many), each with ReLU and 2x2 max pooling, and two layers.
+    """Two 3x3 convolutions (``channels``, then twice as many) with ReLU and 2x2 max pooling, and two linear layers.
 
     With ``channels=32, hidden=128`` on 28x28 this is the usual small convolutional network of MNIST tutorials.
     """
@@ -47,8 +47,8 @@ def cnn(input_shape: tuple[int, int, int], channels: int, hidden: int, classes: 
 def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int = 64, scale: float = 0.125) -> Network:
     """(batch, channels, size, size) to logits (batch, classes); 6,573,120 parameters at its defaults.
 
-    D. Page 2018, "How to train your ResNet", with which DAWNBench's CIFAR-10 was won: a convolution of ``width``, three
-    that double it and halve the image, and a residual of two after the first and the third of these.
+    D. Page 2018, "How to train your ResNet", which won DAWNBench's CIFAR-10: a convolution of ``width``, three that
+    double it and halve the image, and a residual block of two after the first and the third of these.
     """
     g = ImageBuilder("resnet9")
     x = _normalised(g, g.image(channels, size), width, "prep")
@@ -80,17 +80,18 @@ def quick(
 ) -> Network:
     """(batch, channels, size, size) to logits (batch, classes); 16,648 parameters at its defaults.
 
-    A 3x3 convolution to each of ``widths``, each with the image halved by a maximum, and a layer of all that is left.
-    ``residuals`` says for each width of how many 3x3 convolutions the branch is that is added to it; 0 is none. With
-    ``cosines`` the first convolution has the kernels of ``cosine_kernels``, for images of one channel, and nobody
-    trains them: what follows has edges to learn from at the first step, and no gradient goes back through the largest
-    images. Kernels are drawn ``gain`` times as large as ``he`` has them: what is normalised afterwards stays what it
-    is, and the smaller a kernel, the further a step turns it.
+    A 3x3 convolution to each of ``widths``, each followed by max pooling that halves the image, and a linear layer.
+    ``residuals`` is the number of 3x3 convolutions in the residual branch added at each width; 0 is none. With
+    ``cosines``, the first convolution has the fixed kernels of ``cosine_kernels`` (for images of one channel): then the
+    following layers get edges to learn from at the first step, and no gradient goes back through the largest images.
+    Kernels are drawn ``gain`` times as large as by ``he``: normalisation cancels the factor, and the smaller a kernel,
+    the further a step turns it.
     """
     if residuals and len(residuals) != len(widths):
-        raise DefinitionError("network 'quick'", f"{len(residuals)} residuals for {len(widths)} widths", "one for each")
+        found = f"{len(residuals)} residuals for {len(widths)} widths"
+        raise DefinitionError("network 'quick'", found, "give one for each width")
     if not gain > 0:
-        raise DefinitionError("network 'quick'", f"kernels of gain {gain} learn nothing", "a gain above 0")
+        raise DefinitionError("network 'quick'", f"kernels of gain {gain} learn nothing", "give a gain above 0")
     g = ImageBuilder("quick")
     x = g.image(channels, size)
     for at, (width, depth) in enumerate(zip_longest(widths, residuals, fillvalue=0)):
@@ -107,14 +108,14 @@ def quick(
 def cosine_kernels(count: int, size: int = 3) -> NDArray[np.float32]:
     """(count, 1, size, size): the lowest frequencies of the two-dimensional cosine transform, each with both signs.
 
-    DCT-II (Ahmed, Natarajan and Rao 1974, equation 1), which nearly are the principal components of small patches of
-    images; each of Euclidean length 1. The maximum over a window of both signs is its maximum and its minimum.
+    DCT-II (Ahmed, Natarajan and Rao 1974, equation 1), which is close to the principal components of small patches of
+    images; each has Euclidean length 1. With both signs, max pooling gives the maximum and the minimum of a window.
     """
     if count % 2 or not 0 < count <= 2 * size * size:
         raise DefinitionError(
             f"{count} kernels of {size}x{size}",
             f"there are {size * size} cosines, each with two signs",
-            f"an even number of at most {2 * size * size}, or kernels that are learned (cosines=False)",
+            f"use an even number of at most {2 * size * size}, or learned kernels (cosines=False)",
         )
     places = np.arange(size) + 0.5
     waves = np.cos(np.pi * np.outer(np.arange(size), places) / size)
@@ -131,7 +132,7 @@ def _branch(g: ImageBuilder, x: str, channels: int, depth: int, draw: Draw) -> s
 
 
 def _classified(g: ImageBuilder, x: str, classes: int, scale: float) -> Network:
-    """A layer without bias of all that is left of the image, and logits times ``scale``."""
+    """A linear layer without bias on the whole image, and logits times ``scale``."""
     x = g.flatten(x)
     (features,) = g.shape(x)
     with g.scope("classifier"):

@@ -1,6 +1,6 @@
-"""The page of the zoo, ``docs/zoo.md``: every entry, what we count and what was published.
+"""The page of the zoo, ``docs/zoo.md``: every entry, with our counts and the published ones.
 
-The page is printed by ``python -m levelbench.networks.zoo.table``, and a test holds it to the code.
+``python -m levelbench.networks.zoo.table`` prints the page, and a test compares it with the code.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from levelbench.networks.zoo.entry import Architecture, entry, names
 _HEAD = """\
 # The zoo
 
-Networks by name, built from nothing but their definition here; weights come from the seed, the same in every framework.
-Each is held to its paper by tests: counts to the scalar or with the difference explained, multiply-adds to the digits
-that were printed, and the mathematics against an independent implementation (`tests/networks/zoo/`).
+Networks by name, built only from their definition here; weights come from the seed, the same in every framework.
+Tests compare each with its paper: counts to the scalar or with the difference explained, multiply-adds to the printed
+digits, and the mathematics with an independent implementation (`tests/networks/zoo/`).
 
     levelbench network resnet18 --framework torch,onnxruntime,jax
 
@@ -23,9 +23,9 @@ This page is printed by `python -m levelbench.networks.zoo.table > docs/zoo.md`,
 
 - **Parameters** are trainable scalars; running means and variances are not counted. *Published* is what the source
   says; an empty cell means that it was not published to our knowledge.
-- **Multiply-adds** are those of convolutions, matrix products, recurrent layers and attention, of one sample at the
-  network's default sizes, which are given where they are open.
-- ResNets of 50 layers and more are version 1.5, which everybody measures under these names; `-v1` is the paper's.
+- **Multiply-adds** are those of convolutions, matrix products, recurrent layers and attention, for one sample at the
+  network's default sizes, which are stated if they are open.
+- ResNets of 50 layers or more are version 1.5, which is commonly measured under these names; `-v1` is the paper's.
 """
 _COLUMNS = (
     "network",
@@ -56,7 +56,7 @@ def row(of: Architecture) -> tuple[str, ...]:
     network, published = of.build(), of.published
     sizes = ", ".join(f"{name} {size}" for name, size in network.sizes.items() if name != "batch")
     ours = _operations(network_cost(network).multiply_adds)
-    said = [each[:1].upper() + each[1:] for each in (published.source, published.note) if each]
+    remarks = [each[:1].upper() + each[1:] for each in (published.source, published.note) if each]
     return (
         f"`{of.name}`",
         of.summary,
@@ -65,7 +65,7 @@ def row(of: Architecture) -> tuple[str, ...]:
         "" if published.parameters is None else f"{published.parameters:,}",
         f"{ours} ({sizes})" if sizes else ours,
         "" if published.multiply_adds is None else _operations(published.multiply_adds, exact=True),
-        ". ".join(said).replace("|", "\\|"),
+        ". ".join(remarks).replace("|", "\\|"),
     )
 
 

@@ -1,8 +1,8 @@
-"""Is the measured result right: against the reference in float64, on the same inputs.
+"""Compares a measured result with the reference in float64, on the same inputs.
 
-The reference is NumPy's operator on inputs widened to float64, so what is left is the framework's own rounding, and the
-tolerance is what the dtype and the length of the sums explain. A large problem is compared in a part that can be
-computed alone: rows, images, sequences.
+The reference is NumPy's operator on inputs widened to float64, so the difference is the framework's own rounding. The
+tolerance is what the dtype and the length of the sums explain. Of a large problem, only a part is compared that can be
+computed separately: rows, images, sequences.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import Correctness, Tolerance, compare_values, errors, is_float, tolerance_for
+from levelbench.checks.arrays import Correctness, Tolerance, compare_values, errors, is_float, largest, tolerance_for
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import sum_length
 
-__all__ = ["LIMIT_FLOPS", "Part", "check", "parts_of"]
-
-
 LIMIT_FLOPS = 1e9
-"""Operations that the reference of one problem may take, about."""
+"""About how many operations the reference of one problem may take."""
 
 Host = NDArray[Any]
 Selection = dict[int, NDArray[np.intp]]
@@ -35,15 +32,16 @@ Shapes = Sequence[tuple[int, ...] | None]
 
 @dataclass(frozen=True)
 class Part:
-    """Selections of the inputs and of the output, and what is compared: the output, or the gradients of some inputs.
+    """Selections of the inputs and the output, and what is compared: the output, or the gradients of some inputs.
 
-    ``gradients`` are positions of inputs; their gradients are those of the selected inputs, selected alike.
+    ``gradients`` are positions of inputs, whose gradients are selected in the same way as the inputs. ``label`` says
+    which part it is.
     """
 
     inputs: tuple[Selection, ...]
     output: Selection
     gradients: tuple[int, ...] = ()
-    said: str = "whole"
+    label: str = "whole"
 
     @property
     def whole(self) -> bool:
@@ -65,9 +63,9 @@ def select(array: Host, selection: Selection) -> Host:
 def parts_of(
     node: OperatorNode, shapes: Shapes, output: tuple[int, ...], flops: float | None, direction: str = "forward"
 ) -> list[Part]:
-    """The parts to compare; one that is whole where that is cheap enough, or where no rule knows how to divide.
+    """The parts to compare: everything if that is cheap enough, or if no rule says how to divide it.
 
-    ``flops`` are those of the forward alone.
+    ``flops`` are those of the forward only.
     """
     cost = 0.0 if flops is None else flops * (3 if direction == "backward" else 1)
     everything = tuple(at for at, shape in enumerate(shapes) if shape is not None) if direction == "backward" else ()
@@ -81,7 +79,7 @@ def parts_of(
 
 
 def _spread(total: int, count: float) -> NDArray[np.intp]:
-    """About ``count`` indices of ``total``, evenly spread, the first and the last among them."""
+    """About ``count`` indices of ``total``, evenly spread, including the first and the last."""
     wanted = min(total, max(1, int(count)))
     return np.unique(np.linspace(0, total - 1, wanted).round().astype(np.intp))
 
@@ -96,8 +94,8 @@ def _product(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost: 
     if direction == "forward":
         share = math.sqrt(LIMIT_FLOPS / cost)
         some, other = _spread(rows, rows * share), _spread(columns, columns * share)
-        said = f"{len(some)} of {rows} rows, {len(other)} of {columns} columns"
-        return [Part(({row_axis: some}, {column_axis: other}), {-2: some, -1: other}, said=said)]
+        label = f"{len(some)} of {rows} rows, {len(other)} of {columns} columns"
+        return [Part(({row_axis: some}, {column_axis: other}), {-2: some, -1: other}, label=label)]
     if len(a) > 2 or len(b) > 2:
         return []
     some, other = (_spread(n, n * LIMIT_FLOPS / cost) for n in (rows, columns))
@@ -118,34 +116,34 @@ def _conv(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost: flo
         kept = _spread(channels, channels * LIMIT_FLOPS / a_image if a_image > LIMIT_FLOPS and divisible else channels)
         filters: Selection = {0: kept} if len(kept) < channels else {}
         maps: Selection = {1: kept} if filters else {}
-        said = f"{len(some)} of {images} images" + f", {len(kept)} of {channels} channels" * bool(filters)
-        return [Part(({0: some}, filters, *(dict(filters) for _ in rest)), {0: some, **maps}, said=said)]
+        label = f"{len(some)} of {images} images" + f", {len(kept)} of {channels} channels" * bool(filters)
+        return [Part(({0: some}, filters, *(dict(filters) for _ in rest)), {0: some, **maps}, label=label)]
     parts = [Part(({0: some}, {}, *rest), {0: some}, (0,), f"gradient of X in {len(some)} of {images} images")]
     if not divisible:
-        return [*parts[:-1], Part(parts[0].inputs, parts[0].output, (0,), f"{parts[0].said}, none of W")]
+        return [*parts[:-1], Part(parts[0].inputs, parts[0].output, (0,), f"{parts[0].label}, none of W")]
     kept = _spread(channels, channels * LIMIT_FLOPS / cost)
     given = tuple({0: kept} for _ in shapes[1:])
-    said = f"of W in {len(kept)} of {channels} channels"
-    return [*parts, Part(({}, *given), {1: kept}, tuple(range(1, len(shapes))), said)]
+    label = f"of W in {len(kept)} of {channels} channels"
+    return [*parts, Part(({}, *given), {1: kept}, tuple(range(1, len(shapes))), label)]
 
 
 def _recurrent(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost: float, direction: str) -> list[Part]:
-    """Sequences do not see each other, and a step does not see later ones."""
+    """Sequences are independent of each other, and a step does not depend on later ones."""
     if shapes[0] is None or any(shape is not None for shape in shapes[4:]) or node["layout"] or not node.outputs[0]:
         return []
     steps, batch = shapes[0][0], shapes[0][1]
     rest: list[Selection] = [{} for _ in shapes[1:]]
     some = _spread(batch, batch * LIMIT_FLOPS / cost)
     if direction == "backward":
-        said = f"gradient of X in {len(some)} of {batch} sequences, none of W and R"
-        return [Part(({1: some}, *rest), {2: some}, (0,), said)]
+        label = f"gradient of X in {len(some)} of {batch} sequences, none of W and R"
+        return [Part(({1: some}, *rest), {2: some}, (0,), label)]
     a_sequence = cost / batch
     first = steps
     if a_sequence > LIMIT_FLOPS and node["direction"] == "forward":
         first = max(1, int(steps * LIMIT_FLOPS / a_sequence))
     until: Selection = {0: np.arange(first)} if first < steps else {}
-    said = f"{len(some)} of {batch} sequences" + f", the first {first} of {steps} steps" * bool(until)
-    return [Part(({1: some, **until}, *rest), {2: some, **until}, said=said)]
+    label = f"{len(some)} of {batch} sequences" + f", the first {first} of {steps} steps" * bool(until)
+    return [Part(({1: some, **until}, *rest), {2: some, **until}, label=label)]
 
 
 Hosts = Sequence[Host | None]
@@ -154,7 +152,7 @@ _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLi
 
 @dataclass(frozen=True)
 class Results:
-    """What a framework gave, on the host: outputs of a forward, or gradients of inputs for those of outputs."""
+    """A framework's results on the host: the outputs of a forward, or also ``gradients`` for ``given`` ones."""
 
     inputs: Hosts
     outputs: Hosts
@@ -165,12 +163,12 @@ class Results:
 def check(
     node: OperatorNode, results: Results, flops: float | None, make: Callable[[OperatorNode], Operator]
 ) -> Correctness:
-    """Compare with the reference that ``make`` makes of a node (float64, NumPy arrays)."""
+    """Compare with the reference operator that ``make`` creates for the node (float64, NumPy arrays)."""
     if node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2):
         return Correctness(checked="not checked: its result is random")
     first = results.outputs[0]
     if first is None:
-        return Correctness(checked="not checked: its first output is left out")
+        return Correctness(checked="not checked: its first output is omitted")
     direction = "forward" if results.gradients is None else "backward"
     shapes = [None if each is None else each.shape for each in results.inputs]
     found: list[Correctness] = []
@@ -180,15 +178,15 @@ def check(
         except UnsupportedError as error:
             return Correctness(checked=f"not checked: the reference has none ({error.found})")
         found += [_judge(node, what, actual, wanted, shapes, direction) for what, actual, wanted in pairs]
-        found.append(Correctness(checked=part.said))
+        found.append(Correctness(checked=part.label))
     wrong = "; ".join(each.wrong for each in found if each.wrong)
-    said = ", ".join(dict.fromkeys(each.checked for each in found if each.checked and not each.errors))
+    parts = ", ".join(dict.fromkeys(each.checked for each in found if each.checked and not each.errors))
     tolerances = list(dict.fromkeys(each.checked for each in found if each.errors))
-    return Correctness(wrong, f"{said}; {' / '.join(tolerances)}" if tolerances else said, _largest(found))
+    return Correctness(wrong, f"{parts}; {' / '.join(tolerances)}" if tolerances else parts, _largest(found))
 
 
 def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator) -> list[tuple[str, Host, Host]]:
-    """What was compared, the framework's value and the reference's."""
+    """(name of what is compared, the framework's value, the reference's value)."""
     fixed = structural(node)
     inputs = [
         each.astype(np.float64) if each is not None and at not in fixed and is_float(each.dtype) else each
@@ -199,7 +197,7 @@ def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator
             wanted = reference.forward(*inputs)
             named = zip(node.outputs, results.outputs, wanted, strict=False)
             pairs = [(name, a, b) for name, a, b in named if a is not None and b is not None]
-            # Only of the first output a part is known.
+            # Parts are defined only for the first output.
             pairs = pairs if part.whole else pairs[:1]
             return [(f"output {name!r}", select(a, part.output), np.asarray(b)) for name, a, b in pairs]
         given = [
@@ -219,13 +217,11 @@ def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator
 
 def _judge(node: OperatorNode, what: str, actual: Host, expected: Host, shapes: Shapes, direction: str) -> Correctness:
     if actual.shape != expected.shape:
-        return Correctness(f"{what} has the shape {actual.shape}, {expected.shape} expected")
-    finite = np.abs(expected[np.isfinite(expected)]) if is_float(expected.dtype) else np.zeros(0)
+        return Correctness(f"{what} has shape {actual.shape}, expected {expected.shape}")
     tolerance = Tolerance(0.0, 0.0, f"{actual.dtype} is exact")
     if is_float(actual.dtype):
         length = sum_length(node if direction == "forward" else None, shapes)[0]
-        scale = float(finite.max(initial=0.0))
-        tolerance = tolerance_for(actual.dtype, length=length, scale=scale, results=actual.size)
+        tolerance = tolerance_for(actual.dtype, length=length, scale=largest(expected), results=actual.size)
     wrong = compare_values(what, actual, expected, tolerance)
     if actual.dtype.kind not in "biufc" and not is_float(actual.dtype):
         return Correctness(wrong or "", str(tolerance))
@@ -235,10 +231,10 @@ def _judge(node: OperatorNode, what: str, actual: Host, expected: Host, shapes: 
 
 
 def _largest(found: Sequence[Correctness]) -> dict[str, float | None]:
-    """The largest of each error over all that was compared."""
-    largest: dict[str, float | None] = {}
+    """The largest of each error over all comparisons."""
+    most: dict[str, float | None] = {}
     for each in found:
         for name, value in each.errors.items():
-            before = largest.get(name)
-            largest[name] = value if before is None else before if value is None else max(before, value)
-    return largest
+            before = most.get(name)
+            most[name] = value if before is None else before if value is None else max(before, value)
+    return most

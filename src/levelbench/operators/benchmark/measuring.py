@@ -1,9 +1,9 @@
-"""Measures problems on a framework: does each fit, is it right, how long does it take; and all of them into one record.
+"""Measures problems on a framework (does each fit, is it right, how long does it take) and writes them into a record.
 
-Whatever a problem does (it does not fit, is refused, raises, is wrong), it ends in a case that says so, and the next
-problem is measured. The measured call ends when its outputs are computed. A ceiling is what the machine really reached
-through a framework, so each framework measures its own and the fastest counts. On an accelerator everything is measured
-through the framework, whose operators are the only way to it.
+Whatever happens to a problem (it does not fit, is refused, raises, is wrong), it ends in a case that says so, and the
+next problem is measured. The measured call ends when its outputs are computed. A ceiling is what the machine actually
+reached with a framework, so each framework measures its own, and the fastest counts. On an accelerator everything is
+measured with the framework's operators, the only way to access it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper, shape_inference
 
-from levelbench.checks.arrays import Correctness, is_float
+from levelbench.checks.arrays import is_float
 from levelbench.checks.isolation import JsonLine
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.caches import Flusher, StreamFlusher
@@ -42,12 +42,12 @@ from levelbench.records.schema import Samples, redact
 
 
 def signature(array: NDArray[Any] | None) -> Signature | None:
-    """The signature of an array."""
+    """The signature of an array; ``None`` for an omitted one."""
     return None if array is None else Signature(array.shape, array.dtype.itemsize, is_float(array.dtype))
 
 
 def input_signatures(problem: Problem) -> list[Signature | None]:
-    """One an input of the node, ``None`` for one that is left out."""
+    """One per input of the node, ``None`` for an omitted one."""
     known = {tensor.name: tensor for tensor in problem.tensors}
     found: list[Signature | None] = []
     for name in problem.inputs:
@@ -60,7 +60,7 @@ def input_signatures(problem: Problem) -> list[Signature | None]:
 
 
 def output_signatures(problem: Problem) -> Sequence[Signature | None]:
-    """One an output, as far as ONNX can infer it before anything is run; none at all where it cannot."""
+    """One per output, as far as ONNX can infer it before anything runs; empty if it cannot."""
     try:
         return _inferred(problem)
     except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
@@ -68,14 +68,14 @@ def output_signatures(problem: Problem) -> Sequence[Signature | None]:
 
 
 def refuse_unfit(problem: Problem) -> None:
-    """``UsageError`` for inputs that, as ONNX infers, do not fit the operator or each other."""
+    """Raise ``UsageError`` for inputs that, as ONNX infers, do not fit the operator or each other."""
     try:
         _inferred(problem)
     except shape_inference.InferenceError as error:
         reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
         raise UsageError(f"operator {problem.name}", reason, "give shapes and attributes that fit") from error
     except (onnx.checker.ValidationError, RuntimeError):
-        # What ONNX cannot infer may still be right.
+        # What ONNX cannot infer may still be valid.
         return
 
 
@@ -110,11 +110,11 @@ def _of_type(proto: onnx.TypeProto) -> Signature | None:
 Host = NDArray[Any]
 _MEMORY_SHARE = 0.8
 _COPIES = 3
-"""Of inputs and outputs: the framework's, the host's, and as much again for a workspace and the reference."""
-_SURELY = 4.0
-"""How many budgets a call must take at the framework's measured pace before it is not even tried."""
-# How PyTorch, JAX and ONNX Runtime say it.
-_OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory")
+"""Copies of inputs and outputs: the framework's, the host's, and as much again for a workspace and the reference."""
+_TOO_SLOW = 4.0
+"""A call that would take this many budgets at the framework's measured pace is not even tried."""
+# How PyTorch, JAX and ONNX Runtime report it.
+_OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory", "not enough memory")
 _FEW = 6
 _OVERRUN = 3.0
 
@@ -123,10 +123,9 @@ _OVERRUN = 3.0
 class TrialSettings:
     """What a problem may take, and how it is measured.
 
-    ``budget_s`` is for one problem in one process; ``pace_flop_s`` the rate of the framework's matrix product in the
-    problem's dtype (``None``: not known); ``on_host`` whether the host's clock will do, as each
-    call waits for its outputs;
-    ``memory_bytes`` what is left (``None``: asked of the system).
+    ``budget_s`` is for one problem in one process; ``pace_flop_s`` is the rate of the framework's matrix product in the
+    problem's dtype (``None``: unknown); ``on_host`` is whether the host's clock suffices, as each call waits for its
+    outputs; ``memory_bytes`` is the available memory (``None``: ask the system).
     """
 
     budget_s: float = 5.0
@@ -139,8 +138,24 @@ class TrialSettings:
     on_host: bool = False
 
 
-class _Skipped(Exception):
-    """The problem does not fit; the message is the reason."""
+class Skipped(Exception):
+    """The problem or network does not fit; the message is the reason."""
+
+
+def failure(error: Exception) -> tuple[Literal["skipped", "unsupported", "failed"], str]:
+    """The status and reason of a measurement that raised ``error``; ``MissingError`` is raised again."""
+    if isinstance(error, MissingError):
+        raise error
+    if isinstance(error, Skipped):
+        return "skipped", str(error)
+    if isinstance(error, UnsupportedError):
+        return "unsupported", error.found
+    if isinstance(error, MemoryError):
+        return "skipped", "it ran out of memory"
+    text = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
+    if any(sign in text for sign in _OUT_OF_MEMORY):
+        return "skipped", "it ran out of the device's memory"
+    return "failed", next(iter(text.splitlines()), "")[:300]
 
 
 def measure_problem(
@@ -151,9 +166,9 @@ def measure_problem(
     limits: TrialSettings,
     reference: Callable[[OperatorNode], Operator],
 ) -> tuple[Case, list[float]]:
-    """The case of ``problem`` and its raw times in seconds a call (empty where there are none).
+    """The case of ``problem`` and its raw times in seconds per call (empty if there are none).
 
-    ``reference`` makes operators on NumPy arrays. Raises ``MissingError`` where the caches cannot be made cold:
+    ``reference`` creates operators on NumPy arrays. Raises ``MissingError`` if the caches cannot be made cold, because
     that concerns all problems.
     """
     node = node_of(problem)
@@ -168,24 +183,9 @@ def measure_problem(
         first_s = trial.first(limits.budget_s)
         finding = check(node, trial.results(), forward.flops, reference)
         taken = trial.sample()
-    except _Skipped as reason:
-        return Case(index, "skipped", str(reason), cost.flops, cost.bytes), []
-    except UnsupportedError as error:
-        return Case(index, "unsupported", error.found, cost.flops, cost.bytes), []
-    except MissingError:
-        raise
-    except MemoryError:
-        return Case(index, "skipped", "it ran out of memory", cost.flops, cost.bytes), []
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one problem must not end the others
-        said = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
-        if any(sign in said for sign in _OUT_OF_MEMORY):
-            return Case(index, "skipped", "it ran out of the device's memory", cost.flops, cost.bytes), []
-        return Case(index, "failed", said.splitlines()[0][:300], cost.flops, cost.bytes), []
-    return _case(index, cost, finding, taken, first_s), taken.values.tolist()
-
-
-def _case(index: int, cost: Cost, finding: Correctness, taken: Sample, first_s: float) -> Case:
-    return Case(
+        return Case(index, *failure(error), cost.flops, cost.bytes), []
+    case = Case(
         index,
         "wrong" if finding.wrong else "measured",
         finding.wrong,
@@ -198,24 +198,25 @@ def _case(index: int, cost: Cost, finding: Correctness, taken: Sample, first_s: 
         taken.warmup_reason,
         first_s,
     )
+    return case, taken.values.tolist()
 
 
 def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
-    """Refuse, before anything is made, what cannot fit the memory or cannot end in time."""
+    """Skip, before anything is allocated, what cannot fit into memory or cannot finish in time."""
     known = [*input_signatures(problem), *output_signatures(problem)]
     wanted = _COPIES * sum(each.bytes for each in known if each is not None)
     left = memory_left_bytes() if limits.memory_bytes is None else limits.memory_bytes
     if left is not None and wanted > _MEMORY_SHARE * left:
-        raise _Skipped(f"needs about {wanted / 2**30:.1f} GiB where {left / 2**30:.1f} GiB are left")
+        raise Skipped(f"needs about {wanted / 2**30:.1f} GiB, but {left / 2**30:.1f} GiB are left")
     if cost.flops and limits.pace_flop_s:
         least_s = cost.flops / limits.pace_flop_s
-        if least_s > _SURELY * limits.budget_s:
-            pace = f"{limits.pace_flop_s / 1e9:.3g} GFLOP/s of its matrix product"
-            raise _Skipped(f"a call would take about {least_s:.2g} s at the {pace}; budget {limits.budget_s:g} s")
+        if least_s > _TOO_SLOW * limits.budget_s:
+            rate = f"{limits.pace_flop_s / 1e9:.3g} GFLOP/s of its matrix product"
+            raise Skipped(f"a call would take about {least_s:.2g} s at the {rate}; budget {limits.budget_s:g} s")
 
 
 class _Trial:
-    """The operator with its native inputs, the measured call, and what its first turn gave."""
+    """The operator with its native inputs, the measured call, and the results of the first call."""
 
     def __init__(
         self, backend: OperatorBackend, node: OperatorNode, inputs: list[Host | None], limits: TrialSettings
@@ -250,17 +251,17 @@ class _Trial:
         return [None if each is None else np.asarray(self._backend.host(each)) for each in arrays]
 
     def first(self, budget_s: float) -> float:
-        """Seconds of the first call. Where it takes more than the budget, and so does a second, it does not fit."""
+        """Seconds of the first call; if it takes longer than the budget, and so does a second, the trial is skipped."""
         if self._first_s > budget_s:
             before_ns = self._clock.now_ns()
             self._finished()
             again_s = (self._clock.now_ns() - before_ns) * 1e-9
             if again_s > budget_s:
-                raise _Skipped(f"a call takes {again_s:.2g} s, more than the budget of {budget_s:g} s")
+                raise Skipped(f"a call takes {again_s:.2g} s, more than the budget of {budget_s:g} s")
         return self._first_s
 
     def results(self) -> Results:
-        """What is compared with the reference; it is let go of here, as memory may be short."""
+        """The results to compare with the reference; they are released here, as memory may be short."""
         outputs, found, given = self.outputs, self._found, self._given
         self.outputs, self._found, self._given = [], [], []
         if self._limits.direction == "forward":
@@ -283,7 +284,7 @@ class _Trial:
 
 
 def _gradients(outputs: Sequence[Host | None]) -> list[Host | None]:
-    """Gradients of the outputs, random and of size 1; ``None`` for outputs that have none."""
+    """Random gradients of size 1 for the outputs; ``None`` for outputs that have none."""
     random = np.random.default_rng(1)
     return [
         random.standard_normal(each.shape, np.float32).astype(each.dtype)
@@ -297,7 +298,7 @@ _ADD_BYTES = 256 * 2**20
 
 
 def backend_gemm(backend: OperatorBackend, dtype: str) -> GemmMaker:
-    """Makes products of square matrices through the framework's MatMul."""
+    """Makes products of square matrices with the framework's MatMul."""
     operator = backend.operator(operator_node("MatMul", ["A", "B"]))
 
     def make(n: int) -> tuple[Callable[[], object], float]:
@@ -311,7 +312,7 @@ def backend_gemm(backend: OperatorBackend, dtype: str) -> GemmMaker:
 def backend_ceilings(
     framework: Framework, backend: OperatorBackend, device: str, dtype: str, seconds: float = 2.0
 ) -> Ceilings:
-    """On ``cpu`` NumPy's limits, memory's, and the framework's in ``dtype``; elsewhere the framework's alone."""
+    """On ``cpu`` the limits of NumPy, of memory, and of the framework in ``dtype``; elsewhere only the framework's."""
     own = dict(framework.gemms()) if device == "cpu" else {}
     makers = {dtype: own[dtype]} if dtype in own else {}
     if not makers:
@@ -330,23 +331,23 @@ def backend_ceilings(
 
 
 def _addition(backend: OperatorBackend) -> tuple[Callable[[], object], float]:
-    """An addition of large arrays: like triad it moves three words an element."""
+    """An addition of large arrays: like triad it moves three words per element."""
     operator = backend.operator(operator_node("Add", ["A", "B"]))
     a, b = (backend.array(np.ones(_ADD_BYTES // 4, np.float32)) for _ in range(2))
     return lambda: backend.finish(operator.forward(a, b)), 3.0 * _ADD_BYTES
 
 
 def pace(ceilings: JsonLine, dtype: str) -> float | None:
-    """Operations a second in ``dtype`` at best, of ceilings as ``Ceilings.to_dict`` gives them; ``None`` if unknown."""
+    """The best operations per second in ``dtype`` of ceilings as from ``Ceilings.to_dict``; ``None`` if unknown."""
     found = ceilings.get("flop_s", {}).get(dtype)
     if found is None:
         return None
-    # The upper end: what is skipped for taking too long must not be skipped for a neighbour's noise.
+    # Use the upper end, so that no problem is skipped as too slow because another process disturbed the ceiling.
     return float(found["interval"]["high"] if found["interval"] else found["value"])
 
 
 def merged(found: Sequence[JsonLine]) -> JsonLine:
-    """Of several ceilings the largest of each kind, with the framework that reached it among the details."""
+    """The largest of each kind of several ceilings; the details name the framework that reached it."""
     best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}, "details": {"measured_by": {}}}
     for each in found:
         for kind in ("flop_s", "bandwidth_b_s"):
@@ -372,13 +373,13 @@ def make_record(
     crashed: Mapping[int, str] | None = None,
     planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
-    """Measure every problem, write the record and answer with its path.
+    """Measure every problem, write the record and return its path.
 
-    ``seed`` is the number of the replicate; inputs are the same in all. ``ceilings`` go into the record; ``own`` are
-    those that this framework reached, by which it is told what would take too long. ``on_case`` gets each case, and
-    ``None`` before the first. ``backend`` by default is the specification's framework, opened. ``crashed`` problems
-    brought a process before this one down: they fail with that reason, untried. ``planned`` are the effect and number
-    of the header.
+    ``seed`` is the number of the replicate; all have the same inputs. ``ceilings`` go into the record; ``own`` are
+    those that this framework reached, which decide what would take too long. ``on_case`` gets each case, and ``None``
+    before the first. ``backend`` defaults to the specification's framework, opened. ``crashed`` problems crashed an
+    earlier process: they fail with that reason without being tried again. ``planned`` are the effect and the number of
+    records in the header.
     """
     opened = open_framework(specification.framework, specification.device) if backend is None else backend
     reference = opened if specification.framework == "numpy" else open_framework("numpy")
@@ -417,7 +418,7 @@ def make_record(
 
 
 def _pace(problem: Problem, own: JsonLine, ceilings: JsonLine) -> float | None:
-    """At best. In half precisions the framework's own: one may be a thousand times as slow as another there."""
+    """The best known pace; in half precisions only the framework's own, where frameworks differ a thousandfold."""
     dtype = problem.tensors[0].dtype if problem.tensors else ""
     known = [pace(own, dtype), *([pace(ceilings, dtype)] if dtype in ("float32", "float64") else [])]
     return max((each for each in known if each is not None), default=None)

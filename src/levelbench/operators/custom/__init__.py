@@ -1,6 +1,6 @@
-"""Custom operators: written once, as a Python class or one C++ file, and run by every framework, forward and backward.
+"""Custom operators: written once as a Python class or a C++ file, and run by every framework, forward and backward.
 
-The names here are what an operator's file imports; how a framework runs it is in that framework's own ``custom``.
+An operator's file imports the names from here. How a framework runs it is in that framework's own ``custom`` module.
 """
 
 from __future__ import annotations

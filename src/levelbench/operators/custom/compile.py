@@ -1,7 +1,7 @@
-"""Compiles an operator's C++ file to a shared library, once for the same text, header, flags and compiler.
+"""Compiles an operator's C++ file to a shared library, once for the same text, headers, flags and compiler.
 
-What a library was made of is digested into its file name, so a library that is there is the right one. What a compiler
-makes depends on its version, its flags, the variables that add folders to it and this processor.
+The file name of a library contains a digest of everything it was built from, so an existing library is the right one.
+The result also depends on the compiler's version, its flags, the variables that add folders, and this processor.
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ from typing import Final
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UnsupportedError, UsageError
 
-__all__ = ["INCLUDE", "cache_folder", "command_of", "compile_source", "compiler", "dependencies", "identity", "refusal"]
-
-
 INCLUDE: Final = Path(__file__).parent / "include"
 """The folder of ``levelbench.h``."""
 
-# A function that is nowhere is an error of the linker's, not of whoever loads the library.
+# Make an undefined function an error when linking, not when loading the library.
 _DEFINED: Final = ("-z", "defs") if sys.platform == "linux" else ()
 _FLAGS: Final = (
     *("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall"),
@@ -46,45 +43,45 @@ _VARIABLES: Final = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_P
 
 
 def compiler(cuda: bool = False) -> tuple[str, ...]:
-    """``$CXX``, else ``c++``'s usual names, or ``nvcc``; ``MissingError`` where there is none."""
+    """``$CXX``, else the usual C++ compilers; or ``nvcc``. ``MissingError`` if there is none."""
     wanted = ["nvcc"] if cuda else [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
     for each in wanted:
         words = _split(each, "CXX")
         if words and (found := shutil.which(words[0])):
             return (found, *words[1:])
     what = f"there is no {' or '.join(wanted)} on the path that can be run"
-    raise MissingError("a C++ compiler", what, "install one (apt-get install g++), or name it in CXX")
+    raise MissingError("a C++ compiler", what, "install one (apt-get install g++), or set CXX to its name")
 
 
 def _split(text: str, variable: str) -> list[str]:
-    """The words of a variable, as a shell would read them."""
+    """The words of a variable, split as in a shell."""
     try:
         return shlex.split(text)
     except ValueError as error:
-        found = f"{text!r} cannot be read as a shell would: {error}"
+        found = f"{text!r} cannot be split as in a shell: {error}"
         raise UsageError(f"the variable {variable}", found, "close its quotes") from None
 
 
 def command_of(cuda: bool, flags: Sequence[str]) -> list[str]:
-    """All words but the files: ours, ``flags``, and at last those of ``$LEVELBENCH_CXXFLAGS``."""
+    """The whole command without the files: our flags, ``flags``, and finally those of ``$LEVELBENCH_CXXFLAGS``."""
     ours = [*_CUDA_FLAGS, _HOST_FLAGS] if cuda else list(_FLAGS)
     more = _split(os.environ.get("LEVELBENCH_CXXFLAGS", ""), "LEVELBENCH_CXXFLAGS")
     return [*compiler(cuda), *ours, f"-I{INCLUDE}", *flags, *more]
 
 
 def identity(cuda: bool) -> str:
-    """What a compiler makes depends on, but for its words and the files: itself, the processor, folders added to it."""
+    """What a library depends on besides command and files: the compiler, the processor, and added folders."""
     return "\n".join([_identity(compiler(cuda), cuda), *(f"{each}={os.environ.get(each)}" for each in _VARIABLES)])
 
 
 @lru_cache
 def _identity(words: tuple[str, ...], cuda: bool) -> str:
-    """All that the compiler defines of itself, its ABI and this processor; of nvcc, also the GPU's architecture."""
+    """All that the compiler defines about itself, its ABI and this processor; for nvcc, also the GPU architecture."""
     asked = [*words, "--version"] if cuda else [*words, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
-        raise MissingError("a C++ compiler", f"{words[0]} cannot be run: {error.strerror}", "name another") from None
+        raise MissingError("a C++ compiler", f"{words[0]} cannot be run: {error.strerror}", "use another") from None
     if done.returncode != 0:
         raise MissingError(
             "a C++ compiler", f"{shlex.join(asked)} failed: {done.stderr.strip()}", "install another one"
@@ -93,7 +90,7 @@ def _identity(words: tuple[str, ...], cuda: bool) -> str:
 
 
 def _gpus() -> str:
-    """The compute capabilities of the GPUs here, by which ``-arch=native`` compiles."""
+    """The compute capabilities of the GPUs here, for which ``-arch=native`` compiles."""
     program = shutil.which("nvidia-smi")
     if program is None:
         raise UnsupportedError("an operator for CUDA", "there is no GPU here (no nvidia-smi)", "use --device cpu")
@@ -102,9 +99,9 @@ def _gpus() -> str:
 
 
 def dependencies(rule: bytes) -> list[Path]:
-    r"""The files that a make rule names, but the target: the source and all that it includes.
+    r"""The prerequisites of a make rule: the source and everything it includes.
 
-    A compiler writes a space as ``\ `` (with each backslash before it twice), ``#`` as ``\#`` and ``$`` as ``$$``.
+    A compiler writes a space as ``\ `` (doubling each backslash before it), ``#`` as ``\#`` and ``$`` as ``$$``.
     """
     text = os.fsdecode(rule).replace("\\\n", " ").partition(": ")[2]
     words = re.findall(r"(?:\\[ \t#]|\S)+", text)
@@ -125,14 +122,14 @@ _UNDEFINED = re.compile(r"undefined (?:reference to|symbol:?) (?P<what>.*)")
 _FULL = "No space left on device"
 
 
-def refusal(source: Path, said: str) -> LevelbenchError:
-    """The first error, with the line of the user's own file, or of a header beside it, that led to it."""
-    if _FULL in said:
-        return StoreError(f"compiling {source}", _FULL, "make room, or set XDG_CACHE_HOME and TMPDIR to other disks")
-    do = "correct the file; --debug shows all that the compiler said"
-    what, path, line = _first(source, said)
-    if not what and (missing := _UNDEFINED.search(said)):
-        what = f"{missing['what'].strip()} is declared and nowhere defined"
+def refusal(source: Path, printed: str) -> LevelbenchError:
+    """The compiler's first error, with the line of the user's own file or header that led to it."""
+    if _FULL in printed:
+        return StoreError(f"compiling {source}", _FULL, "free space, or set XDG_CACHE_HOME and TMPDIR to other disks")
+    do = "correct the file; --debug shows the compiler's full output"
+    what, path, line = _first(source, printed)
+    if not what and (missing := _UNDEFINED.search(printed)):
+        what = f"{missing['what'].strip()} is declared but nowhere defined"
         do = "define it, or add its library to LEVELBENCH_CXXFLAGS (-l...)"
     try:
         lines = path.read_text(errors="replace").splitlines()
@@ -140,51 +137,53 @@ def refusal(source: Path, said: str) -> LevelbenchError:
         lines = []
     shown = f"\n    {lines[line - 1].strip()}\n" if 0 < line <= len(lines) else ""
     where = f"{path}:{line}: " if line else ""
-    found = f"{where}{what or said.strip() or 'the compiler said nothing'}{shown}"
+    found = f"{where}{what or printed.strip() or 'the compiler printed nothing'}{shown}"
     failure = DefinitionError(f"compiling {source}", found, do)
-    failure.trace = said
+    failure.trace = printed
     return failure
 
 
-def _first(source: Path, said: str) -> tuple[str, Path, int]:
-    """The first error, and where: in the source, in a header of the user's, or the source's line that led there."""
+def _first(source: Path, printed: str) -> tuple[str, Path, int]:
+    """The first error and its place: in the source, in the user's header, or the line of the source that led there."""
     line = 0
-    for place in _PLACE.finditer(said):
+    for place in _PLACE.finditer(printed):
         path = Path(place["path"])
         if mine := path.resolve() == source.resolve():
             line = int(place["line"])
         if error := _ERROR.match(place["what"]):
-            if not mine and _is_users(path, source):
+            if not mine and _is_user_header(path, source):
                 return error["what"], path, int(place["line"])
             return error["what"], source, line
-    # The linker's errors have no place, and those that are no errors led nowhere.
+    # Linker errors have no place.
     return "", source, 0
 
 
-def _is_users(path: Path, source: Path) -> bool:
-    """Whether a header is the user's to correct: not ours, and not the compiler's or the system's."""
+def _is_user_header(path: Path, source: Path) -> bool:
+    """Whether a header is the user's to correct, and not ours, the compiler's or the system's."""
     if path.resolve().is_relative_to(INCLUDE) or "/include/c++/" in str(path) or "/lib/gcc/" in str(path):
         return False
     return path.is_relative_to(source.resolve().parent) or not str(path).startswith(("/usr/", "/opt/"))
 
 
-# What a library was made of is digested into its file name, so a library that is there is the right one; it is written
-# beside and renamed, so one that is there is whole, however many processes compile at once.
+# A library is written to a temporary file and renamed, so an existing one is complete even if several processes compile
+# at the same time.
 
 
 _TIMEOUT_S: Final = 600.0
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/levelbench/operators``, made if it is not there, readable by its owner alone."""
+    """``$XDG_CACHE_HOME/levelbench/operators``, created if missing, accessible only to its owner."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "levelbench" / "operators"
     with _stored(folder):
         folder.mkdir(parents=True, exist_ok=True)
         owner, mode = folder.stat().st_uid, folder.stat().st_mode
-        # Libraries are loaded from here: nobody else may put one in.
+        # Libraries are loaded from here, so nobody else may write to it.
         if owner != os.getuid():
-            raise StoreError(f"the cache {folder}", "it belongs to another user", "set XDG_CACHE_HOME to your own")
+            raise StoreError(
+                f"the cache {folder}", "it belongs to another user", "set XDG_CACHE_HOME to your own folder"
+            )
         if mode & 0o077:
             folder.chmod(0o700)
     return folder
@@ -192,30 +191,30 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def _stored(folder: Path) -> Iterator[None]:
-    """What the file system refuses, in the cache, as ``StoreError``."""
+    """Turn errors of the file system into ``StoreError``."""
     try:
         yield
     except OSError as error:
-        found, do = str(error.strerror or error), "set XDG_CACHE_HOME to a folder that is writable and has room"
+        found, do = str(error.strerror or error), "set XDG_CACHE_HOME to a writable folder with free space"
         raise StoreError(f"the cache {folder}", found, do) from None
 
 
 def compile_source(source: Path, *, cuda: bool = False, flags: Sequence[str] = ()) -> Path:
-    """The shared library made of ``source``: from the cache, else compiled now (then a few seconds).
+    """The shared library built from ``source``: from the cache, else compiled now (which takes a few seconds).
 
-    ``cuda`` compiles with nvcc, for the GPU that is here. ``$LEVELBENCH_CXXFLAGS`` and ``flags`` come after ours.
-    A library stands for the text of all files that it was made of, those of the system included. A header that is
-    written later, into a folder that is searched before that of the one that was found, is not noticed.
+    ``cuda`` compiles with nvcc for the GPU of this machine. ``flags`` and ``$LEVELBENCH_CXXFLAGS`` come after ours. A
+    library is rebuilt if any file that it was built from changes, including system headers. It is not noticed if a
+    header is added later to a folder that is searched before that of the header that was found.
 
-    Raises ``DefinitionError`` with the line of ``source`` that does not compile (all that the compiler said is in its
-    ``trace``), ``MissingError`` without a compiler or the file, ``StoreError`` for a cache that cannot be written.
+    Raises ``DefinitionError`` with the line of ``source`` that does not compile (its ``trace`` has the compiler's full
+    output), ``MissingError`` without a compiler or the file, ``StoreError`` if the cache cannot be written.
     """
     try:
         text = source.read_bytes()
     except OSError as error:
         raise MissingError(f"the operator file {source}", str(error.strerror), "give the path of a file") from None
     command = command_of(cuda, flags)
-    # A path is part of the digest, as includes are looked up beside the file.
+    # The path is part of the digest, because includes are searched for next to the file.
     made_of = [text, *map(os.fsencode, (str(source.resolve()), identity(cuda), *command))]
     key = hashlib.sha256(b"\0".join(hashlib.sha256(each).digest() for each in made_of)).hexdigest()[:32]
     folder = cache_folder()
@@ -227,20 +226,20 @@ def compile_source(source: Path, *, cuda: bool = False, flags: Sequence[str] = (
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time: a second one finds the library when the first is done."""
+    """Let one process compile at a time: the next one finds the library when the first is done."""
     with lock.open("w") as file:
-        # A file system without locks only compiles twice.
+        # Without locks in the file system, two processes merely compile the same twice.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _cached(folder: Path, key: str) -> Path | None:
-    """The library, if it and all files that it was made of are as they were."""
+    """The library, if neither it nor any file that it was built from has changed."""
     try:
         known = json.loads((folder / f"{key}.json").read_text())
         library = folder / Path(known["library"]).name
-        # One that was cut short would end the process that loads it.
+        # Loading a truncated library would crash the process.
         if _digest(library) == known["digest"] and _digests(map(Path, known["files"])) == known["files"]:
             return library
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -262,22 +261,22 @@ def _compile(source: Path, command: Sequence[str], folder: Path, key: str) -> Pa
         began = _now(Path(place))
         _run(source, [*command, str(source.resolve()), "-o", str(made), "-MD", "-MT", "made", "-MF", str(rule)])
         if not made.is_file() or not made.stat().st_size or not rule.is_file():
-            found = f"{command[0]} ended well and wrote no library"
-            raise MissingError("a C++ compiler", found, "name another one in CXX")
+            found = f"{command[0]} succeeded but wrote no library"
+            raise MissingError("a C++ compiler", found, "set CXX to another one")
         files = _unchanged(dependencies(rule.read_bytes()), began, _now(Path(place)))
         digest = _digest(made)
         if files is None:
-            # What it was made of is not known, so it serves this once and is under no note.
+            # It is unclear what it was built from, so it is used only once, without a note.
             library = folder / f"{key}-{digest[:16]}-once.so"
             made.replace(library)
             return library
-        # A file that was edited gets a library of another name: a loaded one cannot be loaded anew.
+        # After an edit the library gets another name, because a loaded library cannot be loaded again.
         name = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
         library = folder / f"{key}-{name}.so"
         made.replace(library)
         note = Path(place) / "note.json"
-        said = {"library": library.name, "digest": digest, "source": str(source.resolve()), "files": files}
-        note.write_text(json.dumps(said))
+        content = {"library": library.name, "digest": digest, "source": str(source.resolve()), "files": files}
+        note.write_text(json.dumps(content))
         note.replace(folder / f"{key}.json")
     return library
 
@@ -286,23 +285,23 @@ def _run(source: Path, words: Sequence[str]) -> None:
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
-        found = f"the compiler was not done after {_TIMEOUT_S:g} s"
-        raise DefinitionError(f"compiling {source}", found, "make it smaller") from None
+        found = f"the compiler did not finish within {_TIMEOUT_S:g} s"
+        raise DefinitionError(f"compiling {source}", found, "make the file smaller") from None
     except OSError as error:
-        raise MissingError("a C++ compiler", f"{words[0]} cannot be run: {error.strerror}", "name another") from None
+        raise MissingError("a C++ compiler", f"{words[0]} cannot be run: {error.strerror}", "use another") from None
     if done.returncode != 0:
         raise refusal(source, done.stderr + done.stdout)
 
 
 def _now(folder: Path) -> int:
-    """The time by which the file system dates what is written now, in nanoseconds."""
+    """The modification time that the file system gives to a file written now, in nanoseconds."""
     file = folder / "now"
     file.write_text("")
     return file.stat().st_mtime_ns
 
 
 def _unchanged(paths: Sequence[Path], began: int, ended: int) -> dict[str, str] | None:
-    """Digests of files by their paths; ``None`` if one was written between the two times, or cannot be read."""
+    """Digests of files by path; ``None`` if one was written between the two times or cannot be read."""
     try:
         files = _digests(iter(paths))
         written = [each.stat().st_mtime_ns for each in paths]

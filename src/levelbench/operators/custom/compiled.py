@@ -1,7 +1,7 @@
-"""An operator written in C++, as a class like one written in Python; the C structures of ``levelbench.h``.
+"""Operators written in C++, as classes like those written in Python; the C structures of ``levelbench.h``.
 
-What is known from specs alone (shapes of outputs, C structures, workspace) is worked out once for given specs, so that
-a call is two allocations, a few addresses and one C function.
+Everything that depends only on specs (shapes of outputs, C structures, workspace) is computed once per specs, so that a
+call consists of two allocations, a few addresses and one C function.
 """
 
 from __future__ import annotations
@@ -38,28 +38,6 @@ from levelbench.operators.custom.definition import (
     spec_of,
 )
 
-__all__ = [
-    "ABI",
-    "CPU",
-    "CUDA",
-    "CompiledCall",
-    "CompiledOperator",
-    "DataType",
-    "Device",
-    "Library",
-    "NativeCall",
-    "NativeTensor",
-    "Pool",
-    "RawAttribute",
-    "address_of",
-    "check",
-    "data_type",
-    "dtype_of",
-    "expect",
-    "failure_of",
-]
-
-
 ABI: Final = 1
 """The version of the functions that ``levelbench.h`` defines."""
 
@@ -71,7 +49,7 @@ class DataType(ctypes.Structure):
 
 
 class NativeTensor(ctypes.Structure):
-    """``DLTensor``, its device in line."""
+    """``DLTensor``, with its device inlined."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -129,18 +107,18 @@ _DTYPES: Final = {code: dtype for dtype, code in _CODES.items()}
 
 
 def data_type(dtype: DType) -> DataType:
-    """DLPack's name of a dtype; ``UnsupportedError`` where it has none."""
+    """DLPack's code of a dtype; ``UnsupportedError`` if it has none."""
     if dtype not in _CODES:
-        raise UnsupportedError(f"an array of {dtype} in C++", "no C++ operator can take it", "convert it")
+        raise UnsupportedError(f"an array of {dtype} in C++", "C++ operators do not support it", "convert it")
     code, bits = _CODES[dtype]
     return DataType(code, bits, 1)
 
 
 def dtype_of(found: DataType) -> DType:
-    """The dtype of DLPack's name; ``UnsupportedError`` where NumPy has none."""
+    """The dtype of a DLPack code; ``UnsupportedError`` if NumPy has none."""
     dtype = _DTYPES.get((found.code, found.bits)) if found.lanes == 1 else None
     if dtype is None:
-        what = f"NumPy has no type of DLPack's code {found.code}, {found.bits} bits, {found.lanes} lanes"
+        what = f"NumPy has no dtype for DLPack's code {found.code}, {found.bits} bits, {found.lanes} lanes"
         raise UnsupportedError("an output of a C++ operator", what, "choose another type in infer")
     return dtype
 
@@ -149,7 +127,7 @@ def dtype_of(found: DataType) -> DType:
 
 
 class Library:
-    """The C functions of one compiled file. Loading runs code of the file: it can crash the process."""
+    """The C functions of one compiled file. Loading runs code from the file, which can crash the process."""
 
     def __init__(self, path: Path, source: Path) -> None:
         self.path, self.source = path, source
@@ -159,7 +137,7 @@ class Library:
         except (OSError, AttributeError) as error:
             raise DefinitionError(f"the operator file {source}", str(error), "include levelbench.h") from None
         if found != ABI:
-            what = f"its header is of ABI {found}, and this is {ABI}"
+            what = f"its header has ABI {found}, expected {ABI}"
             raise DefinitionError(f"the operator file {source}", what, "use the header that levelbench ships")
         pointer, integer = ctypes.c_void_p, ctypes.c_int32
         self.forward = self._function("forward", integer, pointer, pointer)
@@ -184,7 +162,7 @@ class Library:
         for each in found:
             if each["wrong"]:
                 what = f"{each['name']} refuses its own defaults: {each['wrong']}"
-                raise DefinitionError(f"the operator file {self.source}", what, "choose defaults that can be used")
+                raise DefinitionError(f"the operator file {self.source}", what, "choose valid defaults")
         return found
 
 
@@ -193,9 +171,8 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-# Calls of a compiled operator: its C structures for arrays of given specs, in which only addresses change.
-# A call fills in addresses and nothing else. What is in use by one thread is not in the pool, so a second thread, or a
-# backward run by another one, makes a plan of its own.
+# Calls of a compiled operator: C structures for arrays of given specs, in which a call changes only the addresses.
+# A plan that one thread is using is not in the pool, so a second thread makes its own.
 
 
 CPU: Final = 1
@@ -209,44 +186,44 @@ Device = tuple[int, int]
 
 
 def check(status: int, call: NativeCall, what: str) -> None:
-    """Raise what the operator said, as :func:`failure_of` has it."""
+    """Raise the operator's error from :func:`failure_of`, if the status is one."""
     if status:
         raise failure_of(status, what, call.message.decode(errors="replace"))
 
 
-def failure_of(status: int, what: str, said: str) -> LevelbenchError:
-    """The error of a status of ``levelbench.h``.
+def failure_of(status: int, what: str, message: str) -> LevelbenchError:
+    """The error for a status of ``levelbench.h``.
 
-    ``UnsupportedError`` for a type or a device that it is not written for, ``UsageError`` for inputs whose dtypes do
-    not go together, ``CheckFailedError`` for what it threw.
+    ``UnsupportedError`` for a type or device that it is not written for, ``UsageError`` for inputs whose dtypes do not
+    match, ``CheckFailedError`` for an exception.
     """
     if status == 3:
-        return UsageError(what, said, "give inputs whose types go together")
+        return UsageError(what, message, "give inputs of matching types")
     if status == 2:
-        return UnsupportedError(what, said, "add the type to LEVELBENCH_OPERATOR, or convert the inputs")
-    return CheckFailedError(what, f"it threw: {said}", "correct the operator or its inputs")
+        return UnsupportedError(what, message, "add the type to LEVELBENCH_OPERATOR, or convert the inputs")
+    return CheckFailedError(what, f"it threw: {message}", "correct the operator or its inputs")
 
 
 def expect(what: str, given: Sequence[Spec | None], wanted: Sequence[Spec]) -> None:
-    """``UsageError`` for arrays that are not as wanted: C++ would read or write beyond their end.
+    """Raise ``UsageError`` for arrays other than wanted, where C++ would read or write out of bounds.
 
-    What is ``None`` is another's to fill in.
+    ``None`` is accepted; the caller fills it in.
     """
     if len(given) != len(wanted):
-        raise UsageError(what, f"there are {len(given)}, and {len(wanted)} are needed", "give one an output")
+        raise UsageError(what, f"there are {len(given)}, expected {len(wanted)}", "give one per output")
     for at, (each, spec) in enumerate(zip(given, wanted, strict=True)):
         if each is not None and each != spec:
-            said = f"number {at} is {each.dtype}{list(each.shape)} for {spec.dtype}{list(spec.shape)}"
-            raise UsageError(what, said, "give them the outputs' shapes and dtypes")
+            found = f"number {at} is {each.dtype}{list(each.shape)}, expected {spec.dtype}{list(spec.shape)}"
+            raise UsageError(what, found, "give them the outputs' shapes and dtypes")
 
 
 _SCRATCH = threading.local()
 
 
 def _scratch(size: int) -> int:
-    """The address of this thread's workspace, which grows to the largest that was asked for; aligned."""
+    """The aligned address of this thread's workspace, which grows to the largest requested size."""
     if getattr(_SCRATCH, "size", 0) < size:
-        # The old one goes first: there need not be room for both.
+        # Release the old one first: there may not be room for both.
         _SCRATCH.size, _SCRATCH.buffer = 0, None
         _SCRATCH.buffer = buffer = np.empty(size + _ALIGNMENT, np.uint8)
         start = buffer.__array_interface__["data"][0]
@@ -255,10 +232,10 @@ def _scratch(size: int) -> int:
 
 
 class CompiledCall:
-    """The structures of a forward and of its backward. Addresses are plain integers; ``None`` where there is no array.
+    """The structures of a forward and its backward. Addresses are plain integers, or ``None`` if there is no array.
 
-    ``workspace_bytes`` and ``backward_workspace_bytes`` are what the operator asks for; a caller may set them. On the
-    CPU they are one piece of memory a thread; on a GPU the caller allocates them and passes their address.
+    ``workspace_bytes`` and ``backward_workspace_bytes`` are what the operator requests; a caller may set them. On the
+    CPU each thread has one block of memory for both; on a GPU the caller allocates them and passes their address.
     """
 
     def __init__(self, title: str, inputs: Sequence[Spec], outputs: Sequence[Spec], device: Device = (CPU, 0)) -> None:
@@ -278,7 +255,7 @@ class CompiledCall:
         self._address = ctypes.addressof(self.call)
 
     def _tensors(self, field: str, specs: Sequence[Spec], present: Sequence[bool] | None = None) -> list[NativeTensor]:
-        """The structures, whose addresses of data are to be filled in; absent ones have rank -1."""
+        """The structures, with data addresses to be filled in later; absent ones have rank -1."""
         array = (NativeTensor * max(len(specs), 1))()
         for at, spec in enumerate(specs):
             shape = (ctypes.c_int64 * max(len(spec.shape), 1))(*spec.shape)
@@ -291,7 +268,7 @@ class CompiledCall:
         return [array[at] for at in range(len(specs))]
 
     def expect_gradients(self, given: Sequence[Spec | None]) -> None:
-        """``UsageError`` for gradients that C++ could not read as those of the outputs."""
+        """Raise ``UsageError`` for gradients that do not have the shapes and dtypes of the outputs."""
         graded = [each if has else None for each, has in zip(given, self.graded, strict=False)]
         expect(f"the gradients of outputs of {self._title}", [*graded, *given[len(graded) :]], self.outputs)
 
@@ -324,7 +301,7 @@ class CompiledCall:
         workspace: int | None = None,
         stream: int | None = None,
     ) -> None:
-        """Run its backward on arrays at these addresses; those of gradients of inputs hold zeros."""
+        """Run its backward on arrays at these addresses; the gradients of inputs must hold zeros."""
         groups = ((self._gradients, gradients), (self._inputs, inputs), (self._outputs, outputs))
         for tensors, addresses in (*groups, (self._input_gradients, input_gradients)):
             for tensor, address in zip(tensors, addresses, strict=True):
@@ -334,7 +311,7 @@ class CompiledCall:
             check(status, self.call, f"backward of {self._title}")
 
     def _lend(self, workspace: int | None, size: int, stream: int | None) -> None:
-        # Also where there is none: a plan serves forward and backward, and each has a workspace of its own size.
+        # Set it even without a workspace: forward and backward share a plan, but have workspaces of different sizes.
         self.call.workspace = _scratch(size) if size and workspace is None else workspace
         self.call.workspace_bytes = size
         if stream is not None:
@@ -342,35 +319,35 @@ class CompiledCall:
 
 
 class Pool:
-    """Plans that are not in use, by specs and device."""
+    """Unused plans, by specs and device."""
 
     def __init__(self, make: Callable[[tuple[Spec, ...], Device], CompiledCall]) -> None:
         self._make = make
         self._free: dict[tuple[tuple[Spec, ...], Device], list[CompiledCall]] = {}
 
     def take(self, specs: tuple[Spec, ...], device: Device = (CPU, 0)) -> CompiledCall:
-        """A plan; give it back when the call is done."""
+        """A plan, to be given back after the call."""
         try:
-            # One operation of the interpreter: no two threads pop the same.
+            # The pop is atomic, so no two threads get the same plan.
             return self._free[specs, device].pop()
         except (KeyError, IndexError):
             return self._make(specs, device)
 
     def give(self, specs: tuple[Spec, ...], plan: CompiledCall, device: Device = (CPU, 0)) -> None:
-        """Let others use it."""
+        """Give a plan back."""
         if len(self._free) > _MOST_KEYS:
             self._free.clear()
         self._free.setdefault((specs, device), []).append(plan)
 
 
 _ROOM: Final = 256
-"""Dimensions that all outputs of an operator may have together."""
+"""The largest total number of dimensions of an operator's outputs."""
 
 
 class CompiledOperator(CustomOperator):
-    """The base of classes made from a library: NumPy arrays in, NumPy arrays out."""
+    """The base of classes made from a library, which take and return NumPy arrays."""
 
-    # Classes made of a library name their own.
+    # Overridden in classes made from a library.
     inputs: ClassVar[tuple[str, ...]] = ("input",)
     library: ClassVar[Library]
     index: ClassVar[int]
@@ -381,19 +358,19 @@ class CompiledOperator(CustomOperator):
     runs_on_cuda: ClassVar[bool]
     defaults: ClassVar[Mapping[str, Attribute]]
     kinds: ClassVar[Mapping[str, str]]
-    """The kind of each attribute, as C++ asks for it: ``i``, ``f`` or ``s``, in upper case for a list."""
+    """The kind of each attribute in C++: ``i``, ``f`` or ``s``, in upper case for a list."""
     poison: bool = False
-    """Fill outputs with 0xFF bytes (NaN, -1) before a forward, so that one that is not written shows."""
+    """Fill outputs with 0xFF bytes (NaN, -1) before a forward, so that unwritten elements show."""
 
     def __init__(self, **attributes: Any) -> None:
-        given = {name: _like(self.name, name, value, self.kinds) for name, value in attributes.items()}
+        given = {name: _typed(self.name, name, value, self.kinds) for name, value in attributes.items()}
         self.attributes = {**self.defaults, **given}
         self.handle = _create(self.library, self.index, self.name, self.attributes, self.kinds)
         self._inferred: dict[tuple[Spec, ...], tuple[Spec, ...]] = {}
         self.pool = Pool(self._plan)
 
     def infer(self, *inputs: Spec) -> tuple[Spec, ...]:
-        """What the C++ says; ``ValueError`` with its words where it throws."""
+        """The result of the C++ ``infer``; ``ValueError`` with its message if it throws."""
         if inputs in self._inferred:
             return self._inferred[inputs]
         count_inputs(self, len(inputs))
@@ -433,7 +410,7 @@ class CompiledOperator(CustomOperator):
         return plan
 
     def forward(self, *inputs: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        """New arrays. Inputs that are not contiguous are copied first."""
+        """New arrays. Non-contiguous inputs are copied first."""
         arrays = [_contiguous(self, each) for each in inputs]
         specs = tuple([spec_of(each) for each in arrays])
         plan = self.pool.take(specs)
@@ -452,7 +429,7 @@ class CompiledOperator(CustomOperator):
     ) -> tuple[Array | None, ...]:
         """New arrays, ``None`` for inputs that are not floating-point.
 
-        Raises ``UsageError`` for ``outputs``, and ``gradients`` of them, of other shapes or dtypes than ``infer`` says.
+        Raises ``UsageError`` if shapes or dtypes of ``outputs`` or their ``gradients`` differ from ``infer``.
         """
         given = [_contiguous(self, each) for each in inputs]
         found = [_contiguous(self, each) for each in outputs]
@@ -478,21 +455,21 @@ class CompiledOperator(CustomOperator):
         return tuple(answers)
 
     def examples(self, random: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Normally distributed inputs of the shapes that the file names, in each floating type that it has."""
+        """Normally distributed inputs of the shapes in the file, in each of its floating-point types."""
         for name in self.types:
             if "float" in name:
                 for shapes in self.example_shapes:
                     yield tuple(random.standard_normal(shape).astype(name) for shape in shapes)
 
     def cost(self, *inputs: Spec) -> Cost | None:
-        """What the C++ says."""
+        """The cost from the C++ file, if it defines one."""
         count_inputs(self, len(inputs))
         plan = CompiledCall(self.name, inputs, ())
-        flops, size, said = ctypes.c_double(), ctypes.c_double(), ctypes.c_int32()
-        places = (ctypes.addressof(each) for each in (flops, size, said))
+        flops, size, known = ctypes.c_double(), ctypes.c_double(), ctypes.c_int32()
+        places = (ctypes.addressof(each) for each in (flops, size, known))
         status = self.library.cost(self.handle, ctypes.addressof(plan.call), *places)
         check(status, plan.call, f"the cost of {self.name}")
-        return Cost(flops.value, size.value) if said.value else None
+        return Cost(flops.value, size.value) if known.value else None
 
 
 def _contiguous(operator: CustomOperator, value: Array) -> NDArray[Any]:
@@ -505,11 +482,11 @@ def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[Any]:
     return [None if each is None else each.ctypes.data for each in arrays]
 
 
-_KINDS: Final = {"i": "int of 64 bits", "f": "float", "s": "str"}
+_KINDS: Final = {"i": "64-bit int", "f": "float", "s": "str without a zero byte"}
 
 
-def _like(operator: str, name: str, value: Attribute, kinds: Mapping[str, str]) -> Attribute:
-    """The value with the type that C++ asks for."""
+def _typed(operator: str, name: str, value: Attribute, kinds: Mapping[str, str]) -> Attribute:
+    """The value with the type that C++ expects."""
     if name not in kinds:
         raise UnknownNameError(f"attribute of {operator}", name, kinds)
     kind = kinds[name]
@@ -525,10 +502,10 @@ def _scalar(operator: str, name: str, value: object, kind: str) -> float | str:
         return float(value)
     if kind == "i" and isinstance(value, int | np.integer) and -(2**63) <= value < 2**63:
         return int(value)
-    # C's text ends at a zero byte.
+    # A C string ends at a zero byte.
     if kind == "s" and isinstance(value, str) and "\0" not in value:
         return value
-    found = f"{value!r} is no {_KINDS[kind]}, as its default is"
+    found = f"{value!r} is not of the default's type, {_KINDS[kind]}"
     raise UsageError(f"attribute {name} of {operator}", found, "give a value of that type")
 
 
@@ -538,7 +515,7 @@ _INSTANCES: dict[tuple[Path, int, str], int] = {}
 def _create(
     library: Library, index: int, name: str, attributes: Mapping[str, Attribute], kinds: Mapping[str, str]
 ) -> int:
-    """The address of the C++ object with these attributes: one a process, as compiled programs may hold on to it."""
+    """The address of the C++ object with these attributes: one per process, as compiled programs may keep using it."""
     key = (library.path, index, repr(sorted(attributes.items())))
     if key in _INSTANCES:
         return _INSTANCES[key]

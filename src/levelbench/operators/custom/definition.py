@@ -1,7 +1,7 @@
-"""What a custom operator is: a class with a forward, and with a backward where it is to be trained through.
+"""The base class of custom operators: with a forward, and a backward if networks are trained through it.
 
-The class says what is computed and never in which framework; shapes and dtypes of outputs follow from those of inputs
-alone (``infer``), so that compilers can trace it without running it. A node of the domain ``levelbench.custom`` finds
+The class says what is computed, independent of the framework. Shapes and dtypes of outputs depend only on those of
+inputs (``infer``), so that compilers can trace it without running it. A node of the domain ``levelbench.custom`` finds
 its class by name.
 """
 
@@ -20,34 +20,15 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.operators.contract import Array
-from levelbench.operators.cost import Cost
+from levelbench.operators.cost import Cost as Cost
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
-__all__ = [
-    "Attribute",
-    "Cost",
-    "CustomOperator",
-    "Spec",
-    "as_array",
-    "count_inputs",
-    "create",
-    "differentiable",
-    "find",
-    "infer_outputs",
-    "names",
-    "namespace",
-    "node_of",
-    "register",
-    "spec_of",
-]
-
-
 Attribute = int | float | str | list[int] | list[float] | list[str]
-"""The value of an attribute: what ONNX's nodes can carry."""
+"""The value of an attribute: what an ONNX node can hold."""
 
 
 class Spec(NamedTuple):
-    """An array without its values."""
+    """The shape and dtype of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -64,14 +45,14 @@ class Spec(NamedTuple):
 
 
 class CustomOperator(ABC):
-    """An operator of one's own; keyword arguments of its constructor are the attributes of its ONNX node.
+    """A user's operator; keyword arguments of its constructor are the attributes of its ONNX node.
 
-    ``name`` is the ``op_type`` of the node, in the domain ``levelbench.custom``; by default the name of the class.
-    ``inputs`` are by default the parameters of ``forward``, ``outputs`` is ``("output",)``.
-    ``array_api`` says that forward and backward keep to the Array API standard (``namespace(x)``): they then run
-    natively on PyTorch's and JAX's arrays. Otherwise they are given NumPy arrays by every framework.
+    ``name`` is the ``op_type`` of the node in the domain ``levelbench.custom``; by default the name of the class.
+    ``inputs`` defaults to the parameters of ``forward``, ``outputs`` to ``("output",)``.
+    ``array_api`` declares that forward and backward use only the Array API standard (``namespace(x)``). They then run
+    natively on the arrays of PyTorch and JAX. Otherwise every framework passes them NumPy arrays.
 
-    Inputs must not be changed, outputs must be new arrays, and nothing may be kept from one call to the next.
+    Inputs must not be changed, outputs must be new arrays, and no state may be kept between calls.
     """
 
     name: ClassVar[str] = ""
@@ -92,8 +73,8 @@ class CustomOperator(ABC):
         if not cls.__dict__.get("name"):
             cls.name = cls.__name__
         if not (cls.name.isidentifier() and cls.name.isascii()):
-            do = "name it of ASCII letters, digits and underscores, as ONNX and PyTorch do"
-            raise DefinitionError(f"custom operator {cls.name!r}", "its name is no identifier", do)
+            do = "use ASCII letters, digits and underscores, as ONNX and PyTorch do"
+            raise DefinitionError(f"custom operator {cls.name!r}", "its name is not an identifier", do)
         if not cls.inputs:
             cls.inputs = _parameters(cls)
         for kind, names in (("inputs", cls.inputs), ("outputs", cls.outputs)):
@@ -102,38 +83,38 @@ class CustomOperator(ABC):
                 raise DefinitionError(f"custom operator {cls.name!r}", found, "give a tuple of different names")
 
     def __new__(cls, *positional: Any, **attributes: Any) -> CustomOperator:
-        """Note the attributes, with their defaults."""
+        """Store the attributes, with their defaults."""
         self = super().__new__(cls)
         self.attributes = MappingProxyType(_bound(cls, positional, attributes))
         return self
 
     def infer(self, *inputs: Spec) -> tuple[Spec, ...] | Spec:
-        """Shapes and dtypes of the outputs; here, those of the first input. Raise ``ValueError`` if they do not fit."""
+        """Shapes and dtypes of the outputs (default: of the first input); raise ``ValueError`` if inputs do not fit."""
         return (inputs[0],) * len(self.outputs)
 
     @abstractmethod
     def forward(self, *inputs: Array) -> Array | tuple[Array, ...]:
-        """One array, or a tuple with one an output."""
+        """One array, or a tuple with one per output."""
 
     def backward(
         self, gradients: Sequence[Array], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Array | tuple[Array | None, ...]:
-        """A tuple of gradients, one an input (``None``: it has none), of the inputs' shapes and dtypes.
+        """A tuple of gradients, one per input (``None``: it has none), of the inputs' shapes and dtypes.
 
-        ``gradients`` has one an output, ``None`` for an output that is not floating-point.
+        ``gradients`` has one per output, ``None`` for an output that is not floating-point.
         """
         raise UnsupportedError(f"the gradient of {self.name}", "it has no backward", "write one")
 
     def reference(self, *inputs: NDArray[Any]) -> Array | tuple[Array, ...]:
-        """The same as ``forward``, as plainly as can be, on NumPy arrays: what a check compares with."""
+        """The same as ``forward`` on NumPy arrays, written as simply as possible, for checks to compare with."""
         raise UnsupportedError(f"the reference of {self.name}", "it has none", "write one")
 
     def examples(self, random: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Inputs to check with, several of different shapes; none by default."""
+        """Inputs to check it with, of several shapes; none by default."""
         yield from ()
 
     def cost(self, *inputs: Spec) -> Cost | None:
-        """Operations and bytes of a forward on such inputs; ``None`` where it is not said."""
+        """Operations and bytes of a forward on such inputs; ``None`` if unknown."""
         return None
 
     def __repr__(self) -> str:
@@ -145,14 +126,14 @@ def _parameters(cls: type[CustomOperator]) -> tuple[str, ...]:
     found = list(inspect.signature(cls.forward).parameters.values())[1:]
     if any(each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in found):
         what = f"{cls.__name__}.forward{inspect.signature(cls.forward)} does not name its inputs one by one"
-        raise DefinitionError(f"custom operator {cls.__name__!r}", what, 'say inputs = ("x", ...) in the class')
+        raise DefinitionError(f"custom operator {cls.__name__!r}", what, 'set inputs = ("x", ...) in the class')
     return tuple(each.name for each in found)
 
 
 def _bound(
     cls: type[CustomOperator], positional: Sequence[Attribute], given: Mapping[str, Attribute]
 ) -> dict[str, Attribute]:
-    """Attributes by name, with the defaults of the constructor."""
+    """Attributes by name, with the constructor's defaults."""
     if cls.__init__ is object.__init__:
         if positional or given:
             raise UnknownNameError(f"attribute of {cls.name}", next(iter(given), repr(positional)), ())
@@ -176,7 +157,7 @@ def _bound(
 
 
 def _attribute(cls: type[CustomOperator], name: str, value: object) -> Attribute:
-    """The value as ONNX would carry it: numbers of Python, text, and lists of one kind."""
+    """The value in a form that ONNX can hold: Python numbers, strings, and lists of one kind."""
     if isinstance(value, bool | np.bool_ | int | np.integer) and -(2**63) <= value < 2**63:
         return int(value)
     if isinstance(value, float | np.floating):
@@ -191,12 +172,12 @@ def _attribute(cls: type[CustomOperator], name: str, value: object) -> Attribute
         if len(kinds) < 2 and not any(isinstance(each, list) for each in items):
             return items
     found = f"{name} is {value!r}"
-    do = "give an int of 64 bits, a float, a str or a list of one of these"
+    do = "give a 64-bit int, a float, a str or a list of one of these"
     raise UsageError(f"custom operator {cls.name}", found, do)
 
 
 def as_array(operator: CustomOperator, value: Array) -> NDArray[Any]:
-    """NumPy's array of an input; ``UsageError`` for a list or a number, whose dtype would be a guess."""
+    """An input as a NumPy array; ``UsageError`` for a list or a number, whose dtype would be a guess."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.generic) or hasattr(value, "__array__"):
@@ -207,10 +188,10 @@ def as_array(operator: CustomOperator, value: Array) -> NDArray[Any]:
 
 
 def count_inputs(operator: CustomOperator, given: int) -> None:
-    """``UsageError`` for another number of inputs than the operator takes."""
+    """Raise ``UsageError`` for a wrong number of inputs."""
     if given != len(operator.inputs):
         found = f"it takes {len(operator.inputs)}: {', '.join(operator.inputs)}"
-        raise UsageError(f"{operator.name} of {given} inputs", found, "give as many")
+        raise UsageError(f"{operator.name} of {given} inputs", found, "give that many")
 
 
 def spec_of(array: NDArray[Any]) -> Spec:
@@ -219,16 +200,16 @@ def spec_of(array: NDArray[Any]) -> Spec:
 
 
 def differentiable(spec: Spec) -> bool:
-    """Whether an array of that dtype can have a gradient: a floating-point one, those of ``ml_dtypes`` included."""
-    # ml_dtypes registers its floating types with kind V (and NumPy's own are f): only theirs have no fields.
+    """Whether such an array can have a gradient: a floating-point dtype, including those of ``ml_dtypes``."""
+    # ml_dtypes registers its floating-point types with kind V, NumPy's own have kind f.
     return spec.dtype.kind == "f" or (spec.dtype.kind == "V" and "float" in spec.dtype.name)
 
 
 def infer_outputs(operator: CustomOperator, inputs: Sequence[Spec]) -> tuple[Spec, ...]:
-    """What ``infer`` answers, as a tuple with one an output.
+    """The result of ``infer``, as a tuple with one per output.
 
-    Raises ``UsageError`` where ``infer`` refuses the inputs with a ``ValueError``, and ``CheckFailedError`` where it
-    answers with something that is no specification of the outputs.
+    Raises ``UsageError`` if ``infer`` refuses the inputs with a ``ValueError``, and ``CheckFailedError`` if it returns
+    anything but one spec per output.
     """
     try:
         found: Any = operator.infer(*inputs)
@@ -238,18 +219,18 @@ def infer_outputs(operator: CustomOperator, inputs: Sequence[Spec]) -> tuple[Spe
         (found,) if isinstance(found, Spec) or not isinstance(found, tuple | list) else tuple(found)
     )
     if len(specs) == len(operator.outputs) and all(isinstance(each, tuple) and len(each) == 2 for each in specs):
-        # A dimension may be a compiler's symbol, so it is not made an int here. What is no shape or no dtype raises.
+        # Dimensions are not converted to int, as they may be a compiler's symbols. Invalid shapes and dtypes raise.
         with contextlib.suppress(TypeError):
             return tuple([Spec(tuple(shape), np.dtype(dtype)) for shape, dtype in specs])
-    what = f"it answers {found!r} for the outputs {', '.join(operator.outputs)}"
-    raise CheckFailedError(f"infer of {operator.name}", what, "return one Spec(shape, dtype) an output")
+    what = f"it returns {found!r} for the outputs {', '.join(operator.outputs)}"
+    raise CheckFailedError(f"infer of {operator.name}", what, "return one Spec(shape, dtype) per output")
 
 
 def _listed(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs)
 
 
-# Custom operators by name: what a node of the domain ``levelbench.custom`` means in this process.
+# Custom operators by name: what nodes of the domain ``levelbench.custom`` mean in this process.
 
 
 Class = TypeVar("Class", bound=type[CustomOperator])
@@ -258,16 +239,17 @@ _REGISTERED: dict[str, type[CustomOperator]] = {}
 
 
 def register(cls: Class) -> Class:
-    """Make the class known by its name; can be written above it as ``@register``.
+    """Make the class known by its name; may be used as a decorator.
 
-    A class of the same name takes the place of an older one of the same file, as when a file is loaded again, and of
-    the one that it derives from. ``DefinitionError`` where an unrelated class of another file has the name.
+    A class replaces one of the same name that comes from the same file (a file may be loaded again) or that it derives
+    from. Raises ``DefinitionError`` if an unrelated class of another file has the name.
     """
     if not (isinstance(cls, type) and issubclass(cls, CustomOperator)) or inspect.isabstract(cls):
-        raise DefinitionError(f"custom operator {cls!r}", "it is no class with a forward", "register a CustomOperator")
+        found = "it is not a class with a forward"
+        raise DefinitionError(f"custom operator {cls!r}", found, "register a CustomOperator")
     known = _REGISTERED.get(cls.name)
     if known is not None and not _related(known, cls) and _origin(known) != _origin(cls):
-        found = f"{_origin(known)} has an operator of that name already"
+        found = f"{_origin(known)} already has an operator of that name"
         raise DefinitionError(f"custom operator {cls.name!r} of {_origin(cls)}", found, "set another `name`")
     _REGISTERED[cls.name] = cls
     return cls
@@ -281,19 +263,19 @@ def _origin(cls: type[CustomOperator]) -> str:
     """The file of a class, else its module."""
     source = getattr(cls, "source", None)
     try:
-        # A class derived from a compiled one is its own file's, not that of the C++.
+        # A class derived from a compiled one comes from its own file, not from the C++ file.
         return str(inspect.getfile(cls) if source is None or "source" not in cls.__dict__ else source)
     except (TypeError, OSError):
         return cls.__module__
 
 
 def names() -> list[str]:
-    """The names that are registered."""
+    """The registered names."""
     return sorted(_REGISTERED)
 
 
 def find(name: str) -> type[CustomOperator]:
-    """The class of that name; ``UnknownNameError`` with the nearest ones."""
+    """The class of that name; ``UnknownNameError`` with similar names if there is none."""
     if name not in _REGISTERED:
         do = "load its file first: levelbench.operators.custom.load_file(path)"
         raise UnknownNameError("custom operator", name, _REGISTERED, do)
@@ -303,29 +285,29 @@ def find(name: str) -> type[CustomOperator]:
 def create(node: OperatorNode) -> CustomOperator:
     """The operator that a node describes.
 
-    Raises ``UnknownNameError`` for a name or an attribute that does not exist, ``UsageError`` for another number of
-    inputs or outputs, or an attribute of another type.
+    Raises ``UnknownNameError`` for an unknown name or attribute, and ``UsageError`` for a wrong number of inputs or
+    outputs or an attribute of the wrong type.
     """
     cls = find(node.op_type)
     for kind, given, known in (("inputs", node.inputs, cls.inputs), ("outputs", node.outputs, cls.outputs)):
         if len(given) != len(known) or not all(given):
             found = f"the node has {sum(map(bool, given))} {kind}, the operator {len(known)}: {', '.join(known)}"
-            raise UsageError(node.title, found, "give as many")
+            raise UsageError(node.title, found, "give that many")
     return cls(**node.attributes)
 
 
 def node_of(operator: CustomOperator) -> OperatorNode:
-    """The ONNX node of an operator, with its inputs' and outputs' own names."""
+    """The ONNX node of an operator, with the names of its inputs and outputs."""
     return OperatorNode(operator.name, operator.inputs, operator.outputs, dict(operator.attributes), CUSTOM_DOMAIN, 1)
 
 
 def namespace(*arrays: Array) -> ModuleType:
-    """The functions of the Array API standard for arrays of whichever framework.
+    """The functions of the Array API standard for arrays of any framework.
 
-    An operator begins with ``xp = namespace(x)``. Numbers are ignored. Raises ``UnsupportedError`` for something that
-    is no array of the standard.
+    An operator begins with ``xp = namespace(x)``. Numbers are ignored. Raises ``UnsupportedError`` for anything that is
+    not an array of the standard.
     """
-    # Imported here, for few operators ask for it.
+    # Imported here, because few operators use it.
     from array_api_compat import array_namespace
 
     given = [each for each in arrays if not isinstance(each, bool | int | float | complex | None)]

@@ -1,7 +1,7 @@
-"""Runs a custom operator on NumPy arrays, and holds it to what it said: numbers, shapes and dtypes of what it returns.
+"""Runs a custom operator on NumPy arrays and verifies the number, shapes and dtypes of what it returns.
 
-An operator that returns another shape than it inferred would corrupt a compiled program, so it is found out here, by
-name, before any framework sees the array.
+An operator that returns a shape other than the one it inferred would corrupt a compiled program. So this is detected
+here, with the operator's name, before any framework sees the array.
 """
 
 from __future__ import annotations
@@ -13,58 +13,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
-from levelbench.operators.contract import Array
+from levelbench.operators.contract import Array, as_tuple
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import (
     CustomOperator,
     Spec,
     as_array,
-    count_inputs,
     differentiable,
     infer_outputs,
     spec_of,
 )
-
-__all__ = ["as_tuple", "backward", "count_inputs", "forward", "need_backward", "need_outputs"]
+from levelbench.operators.custom.definition import count_inputs as count_inputs
 
 
 def need_backward(operator: CustomOperator) -> None:
-    """``UnsupportedError`` for an operator without a backward."""
+    """Raise ``UnsupportedError`` for an operator without a backward."""
     if not operator.has_backward:
         raise UnsupportedError(f"the gradient of {operator.name}", "it has no backward", "write one")
 
 
 def need_outputs(operator: CustomOperator, gradients: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """``UsageError`` for another number of gradients or of outputs than the operator has outputs."""
+    """Raise ``UsageError`` unless there are as many gradients and outputs as the operator has outputs."""
     for kind, given in (("gradients", gradients), ("outputs", outputs)):
         if len(given) != len(operator.outputs):
             found = f"it has {len(operator.outputs)} outputs: {', '.join(operator.outputs)}"
-            raise UsageError(f"the backward of {operator.name} with {len(given)} {kind}", found, "give one an output")
-
-
-def as_tuple(found: Array) -> tuple[Array, ...]:
-    """What forward or backward returned, one array or several."""
-    return tuple(found) if isinstance(found, tuple | list) else (found,)
+            raise UsageError(f"the backward of {operator.name} with {len(given)} {kind}", found, "give one per output")
 
 
 def forward(operator: CustomOperator, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-    """New arrays, one an output, of the inferred shapes and dtypes.
+    """New arrays, one per output, of the inferred shapes and dtypes.
 
-    Raises ``UsageError`` for inputs that do not fit and ``CheckFailedError`` for outputs other than inferred.
+    Raises ``UsageError`` for inputs that do not fit and ``CheckFailedError`` for outputs that differ from ``infer``.
     """
     count_inputs(operator, len(inputs))
     if isinstance(operator, CompiledOperator) and type(operator).forward is CompiledOperator.forward:
-        # It allocates its outputs as inferred, so there is nothing to hold it to.
+        # It allocates its outputs as inferred, so there is nothing to verify.
         return operator.forward(*inputs)
     inputs = [as_array(operator, each) for each in inputs]
     specs = infer_outputs(operator, [spec_of(each) for each in inputs])
     found = as_tuple(operator.forward(*inputs))
     if len(found) != len(specs):
         what = f"it returned {len(found)} arrays for the outputs {', '.join(operator.outputs)}"
-        raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
+        raise CheckFailedError(f"forward of {operator.name}", what, "return one per output")
     kept = list(inputs)
     named = zip(operator.outputs, found, specs, strict=True)
-    return tuple([_held(each, spec, kept, f"output {name} of {operator.name}") for name, each, spec in named])
+    return tuple([_verified(each, spec, kept, f"output {name} of {operator.name}") for name, each, spec in named])
 
 
 def backward(
@@ -73,10 +66,10 @@ def backward(
     inputs: Sequence[NDArray[Any]],
     outputs: Sequence[NDArray[Any]],
 ) -> tuple[NDArray[Any] | None, ...]:
-    """Gradients of inputs; ``None`` for those that have none. A gradient of an output that is ``None`` is zero.
+    """Gradients of inputs, ``None`` for those that have none. ``None`` as an output's gradient means zero.
 
-    Raises ``UnsupportedError`` without a backward and ``CheckFailedError`` for gradients of another shape or dtype
-    than the inputs have.
+    Raises ``UnsupportedError`` without a backward and ``CheckFailedError`` for gradients whose shape or dtype is not
+    that of the input.
     """
     need_backward(operator)
     count_inputs(operator, len(inputs))
@@ -89,11 +82,11 @@ def backward(
     found = as_tuple(operator.backward(tuple(given), tuple(inputs), tuple(outputs)))
     if len(found) != len(inputs):
         what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
-        raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
+        raise CheckFailedError(f"backward of {operator.name}", what, "return one per input, None if it has none")
     kept = [*inputs, *outputs, *(each for each in given if each is not None)]
     return tuple(
         [
-            _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
+            _verified(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
             if slope is not None and differentiable(spec_of(each))
             else None
             for name, slope, each in zip(operator.inputs, found, inputs, strict=True)
@@ -101,15 +94,15 @@ def backward(
     )
 
 
-def _held(found: Array, spec: Spec, kept: list[NDArray[Any]], what: str) -> NDArray[Any]:
-    """The array, if it is as inferred; a copy, if it shares memory with one of ``kept``, to which it is added.
+def _verified(found: Array, spec: Spec, kept: list[NDArray[Any]], what: str) -> NDArray[Any]:
+    """The array if it is as inferred, copied if it shares memory with one of ``kept``; it is added to ``kept``.
 
-    What is kept belongs to the caller: the inputs, and the results before this one, which it may change in place.
+    ``kept`` holds arrays of the caller, which may change them in place: the inputs and previous results.
     """
     array: NDArray[Any] = np.asarray(found)
     if array.shape != spec.shape or array.dtype != spec.dtype:
-        said = f"it is {array.dtype}{list(array.shape)}, and {spec.dtype}{list(spec.shape)} was to be expected"
-        raise CheckFailedError(f"the {what}", said, "correct infer, or what is returned")
+        wrong = f"it is {array.dtype}{list(array.shape)}, expected {spec.dtype}{list(spec.shape)}"
+        raise CheckFailedError(f"the {what}", wrong, "correct infer or the returned array")
     if not array.flags.writeable or any(np.may_share_memory(array, each) for each in kept):
         array = array.copy()
     kept.append(array)

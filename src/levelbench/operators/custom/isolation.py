@@ -1,7 +1,7 @@
-"""A custom operator in a process of its own: one that crashes is reported and takes nothing with it.
+"""Runs a custom operator in its own process, so that a crash is reported and does no harm.
 
-Arrays travel as raw bytes in files and everything else as JSON, so nothing that the operator's process writes is
-executed when it is read.
+Arrays are passed as raw bytes in files and everything else as JSON, so reading what the operator's process writes never
+executes anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import ml_dtypes  # noqa: F401  # it teaches NumPy the name bfloat16
+import ml_dtypes  # noqa: F401  # registers the name bfloat16 with NumPy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,14 +33,12 @@ from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import Attribute, CustomOperator
 from levelbench.operators.custom.library import load_file
 
-__all__ = ["Isolated", "answer", "read_arrays", "run_isolated", "write_arrays"]
-
 Described = Mapping[str, Any]
-"""Where an array lies, its dtype and its shape, as JSON."""
+"""The file, dtype and shape of an array, as JSON."""
 
 
 def write_arrays(folder: Path, kind: str, arrays: Sequence[NDArray[Any] | None]) -> list[Described | None]:
-    """Write each to ``folder/<kind>-<number>``; the answer describes them."""
+    """Write each to ``folder/<kind>-<number>``; returns their descriptions."""
     described: list[Described | None] = []
     for at, each in enumerate(arrays):
         if each is None:
@@ -53,23 +51,23 @@ def write_arrays(folder: Path, kind: str, arrays: Sequence[NDArray[Any] | None])
 
 
 def read_arrays(folder: Path, described: Sequence[Described | None]) -> list[NDArray[Any] | None]:
-    """The arrays; ``DataError`` for a file that is not what its description says, or is not in ``folder``."""
+    """The arrays; ``DataError`` for a file that does not match its description or is not in ``folder``."""
     return [None if each is None else _read(folder, each) for each in described]
 
 
-def _read(folder: Path, said: Described) -> NDArray[Any]:
-    file = folder / Path(str(said["file"])).name
+def _read(folder: Path, described: Described) -> NDArray[Any]:
+    file = folder / Path(str(described["file"])).name
     try:
-        dtype = np.dtype(str(said["dtype"]))
+        dtype = np.dtype(str(described["dtype"]))
         if dtype.hasobject:
             raise TypeError(f"{dtype} holds Python objects")
-        return np.fromfile(file, dtype).reshape([int(size) for size in said["shape"]])
+        return np.fromfile(file, dtype).reshape([int(size) for size in described["shape"]])
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"the array {file.name}", str(error), "run the operator again") from None
 
 
 class Isolated(NamedTuple):
-    """What an operator answered in its own process; ``input_gradients`` is ``None`` if no backward was asked for."""
+    """The results of an operator in its own process; ``input_gradients`` is ``None`` if no backward was requested."""
 
     outputs: tuple[NDArray[Any], ...]
     input_gradients: tuple[NDArray[Any] | None, ...] | None
@@ -84,13 +82,13 @@ def run_isolated(
     gradients: Sequence[NDArray[Any] | None] | None = None,
     timeout_s: float = 60.0,
 ) -> Isolated:
-    """Forward on ``inputs`` and, given ``gradients`` (one an output), backward.
+    """Run forward on ``inputs`` and, given ``gradients`` (one per output), backward.
 
-    ``operator`` is a file (with ``name``, where it defines several), or a class or an operator whose file is known. The
-    outputs of a compiled one hold 0xFF bytes (NaN, -1) where it writes nothing.
+    ``operator`` is a file (with ``name``, if it defines several), or a class or an operator whose file is known. The
+    outputs of a compiled operator hold 0xFF bytes (NaN, -1) where it writes nothing.
 
-    Raises ``CheckFailedError`` for an operator that crashes, saying by which signal and in what, that does not end
-    within ``timeout_s`` seconds, or that raises an exception; what levelbench itself refuses is raised as it is there.
+    Raises ``CheckFailedError`` for an operator that crashes (with the signal and the stage), does not end within
+    ``timeout_s`` seconds, or raises an exception. levelbench's own errors are raised unchanged.
     """
     path, name, attributes = _place(operator, name, attributes)
     asked = f"operator {name or path.name} in its own process"
@@ -122,7 +120,7 @@ def run_isolated(
 def _place(
     operator: str | Path | type[CustomOperator] | CustomOperator, name: str, attributes: Mapping[str, Attribute] | None
 ) -> tuple[Path, str, Mapping[str, Attribute]]:
-    """The file, the name and the attributes of what is to be run."""
+    """The file, name and attributes of the operator to run."""
     if isinstance(operator, str | Path):
         return Path(operator), name, attributes or {}
     if isinstance(operator, CustomOperator):
@@ -131,32 +129,32 @@ def _place(
     try:
         file = operator.__dict__["source"] if "source" in operator.__dict__ else inspect.getfile(operator)
     except (TypeError, OSError):
-        found = "its class is in no file, so another process cannot load it"
+        found = "its class is not in a file, so another process cannot load it"
         raise DefinitionError(f"operator {operator.name} in its own process", found, "write it to a file") from None
     return Path(file), operator.name, attributes or {}
 
 
 def _failure(asked: str, stage: str, code: int | None, timeout_s: float) -> CheckFailedError:
-    """How the process ended, without an answer; ``code`` is ``None`` at its time limit."""
+    """How the process ended without a result; ``code`` is ``None`` at its time limit."""
     if code is None:
-        return CheckFailedError(asked, f"its {stage} was not done after {timeout_s:g} s", "look for an endless loop")
+        return CheckFailedError(asked, f"its {stage} did not finish in {timeout_s:g} s", "look for an endless loop")
     if code < 0:
-        return CheckFailedError(asked, f"its {stage} was ended by {_signal(-code)}", "look for what it wrote beyond")
+        return CheckFailedError(asked, f"its {stage} was ended by {_signal(-code)}", "look for an out-of-bounds access")
     return CheckFailedError(asked, f"its {stage} ended the process with status {code}", "return instead")
 
 
 _MEANINGS: Final = {
-    signal.SIGSEGV: "it read or wrote memory that is not its own",
-    signal.SIGBUS: "it read or wrote memory that is not there",
-    signal.SIGABRT: "it aborted, or freed memory that it had corrupted",
+    signal.SIGSEGV: "it accessed invalid memory",
+    signal.SIGBUS: "it accessed memory that does not exist",
+    signal.SIGABRT: "it aborted, or freed corrupted memory",
     signal.SIGFPE: "it divided an integer by zero",
-    signal.SIGILL: "it ran an instruction that this processor has not",
-    signal.SIGKILL: "something ended it, for want of memory perhaps",
+    signal.SIGILL: "it executed an instruction that this processor lacks",
+    signal.SIGKILL: "it was killed, perhaps for lack of memory",
 }
 
 
 def _signal(number: int) -> str:
-    """``SIGSEGV (it read or wrote memory that is not its own)``."""
+    """``SIGSEGV (it accessed invalid memory)``."""
     try:
         found = signal.Signals(number)
     except ValueError:
@@ -164,12 +162,12 @@ def _signal(number: int) -> str:
     return f"{found.name} ({_MEANINGS.get(found, signal.strsignal(number))})"
 
 
-# In the process of the operator, which says what it is at (loading, forward, backward) and then its answer.
+# In the operator's process, which reports each stage (loading, forward, backward) and then the result.
 
 
 def answer(request: JsonLine, say: Say) -> None:
-    """Do what the request asks: what a process does for :func:`run_isolated`."""
-    # Where a signal ends it, what it was at goes to standard error.
+    """The part of :func:`run_isolated` that runs in the other process."""
+    # If a signal ends the process, its stack goes to standard error.
     faulthandler.enable()
     stage = "start"
 
@@ -194,7 +192,7 @@ def answer(request: JsonLine, say: Say) -> None:
             slopes = write_arrays(folder, "slope", host.backward(operator, gradients, inputs, outputs))
     except LevelbenchError:
         raise
-    except (Exception, SystemExit) as error:  # the boundary to code that is not ours
+    except (Exception, SystemExit) as error:  # the boundary to foreign code
         found = f"its {stage} raised {type(error).__name__}: {error}"
         raise CheckFailedError(request["asked"], found, "correct the operator or its inputs") from error
     at("end")
@@ -205,7 +203,7 @@ def _choose(classes: list[type[CustomOperator]], request: JsonLine) -> CustomOpe
     known = {each.name: each for each in classes}
     name = request["name"]
     if not name and len(known) > 1:
-        raise UsageError(request["path"], f"it defines {', '.join(known)}", "say which by its name")
+        raise UsageError(request["path"], f"it defines {', '.join(known)}", "choose one by its name")
     if name and name not in known:
         raise UnknownNameError("operator of the file", name, known)
     return (known[name] if name else classes[0])(**request["attributes"])

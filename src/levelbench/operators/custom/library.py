@@ -1,7 +1,7 @@
-"""Operators from files: a Python file is imported, a C++ one compiled and loaded; both give classes.
+"""Loads operators from files as classes: a Python file is imported, a C++ file is compiled and loaded.
 
-A compiled library describes its operators itself (names, attributes with their defaults, types). Loading runs what is
-in the file; :mod:`levelbench.operators.custom.isolation` runs it in a process of its own.
+A compiled library describes its operators itself (names, attributes with their defaults, types). Loading runs code from
+the file; :mod:`levelbench.operators.custom.isolation` does that in a separate process.
 """
 
 from __future__ import annotations
@@ -23,45 +23,41 @@ from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledOperator, Library
 from levelbench.operators.custom.definition import Attribute, CustomOperator, register
 
-__all__ = ["SUFFIXES", "classes_of", "compiled", "cuda_class", "load_file"]
-
 
 def classes_of(library: Library) -> list[type[CompiledOperator]]:
-    """One class an operator of the file."""
+    """One class per operator of the file."""
     return [_class(library, at, each) for at, each in enumerate(library.descriptions)]
 
 
-def _class(library: Library, index: int, said: JsonLine) -> type[CompiledOperator]:
-    """The class of one description."""
-    kinds = {name: kind for name, kind, _ in said["attributes"]}
-    defaults = {name: _default(kind, values) for name, kind, values in said["attributes"]}
-    place = f"the operator {said['name']} in {library.source}"
+def _class(library: Library, index: int, description: JsonLine) -> type[CompiledOperator]:
+    name, inputs = description["name"], _names(description["inputs"])
+    place = f"the operator {name} in {library.source}"
     members = {
-        "__doc__": f"{said['name']} of {library.source.name}.",
+        "__doc__": f"{name} of {library.source.name}.",
         "__module__": __name__,
-        "name": said["name"],
-        "inputs": _names(said["inputs"]),
-        "outputs": _names(said["outputs"]),
+        "name": name,
+        "inputs": inputs,
+        "outputs": _names(description["outputs"]),
         "library": library,
         "index": index,
         "source": library.source,
-        "types": tuple(said["types"]),
-        "typed_by": said["typed_by"],
-        "defaults": defaults,
-        "kinds": kinds,
-        "example_shapes": _shapes(said.get("examples", ""), len(_names(said["inputs"])), place),
-        "runs_on_cuda": said["cuda"],
+        "types": tuple(description["types"]),
+        "typed_by": description["typed_by"],
+        "defaults": {name: _default(kind, values) for name, kind, values in description["attributes"]},
+        "kinds": {name: kind for name, kind, _ in description["attributes"]},
+        "example_shapes": _shapes(description.get("examples", ""), len(inputs), place),
+        "runs_on_cuda": description["cuda"],
     }
-    if not 0 <= said["typed_by"] < len(_names(said["inputs"])):
-        found = f"its typed_by is {said['typed_by']}, and its inputs are {said['inputs']}"
+    if not 0 <= description["typed_by"] < len(inputs):
+        found = f"its typed_by is {description['typed_by']}, and its inputs are {description['inputs']}"
         raise DefinitionError(place, found, "give the number of an input, from 0")
-    made: type[CompiledOperator] = type(said["name"], (CompiledOperator,), members)
-    made.has_backward = said["backward"]
+    made: type[CompiledOperator] = type(name, (CompiledOperator,), members)
+    made.has_backward = description["backward"]
     return made
 
 
 def _default(kind: str, values: Sequence[float | str]) -> Attribute:
-    """The value with its type: JSON tells 2.0 from 2 no more than C++ wrote it."""
+    """The value with its type: in the JSON that C++ writes, 2.0 may look like 2."""
     typed: list[Any] = [float(each) for each in values] if kind in "fF" else list(values)
     return typed if kind.isupper() else typed[0]
 
@@ -71,7 +67,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _shapes(text: str, inputs: int, place: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """``4x8, 8; 1x1, 1``: cases by semicolon, one shape an input by comma; ``-`` for a scalar."""
+    """``4x8, 8; 1x1, 1``: cases separated by semicolons, one shape per input by commas; ``-`` for a scalar."""
     cases = []
     for case in (each for each in text.split(";") if each.strip()):
         words = [each.strip() for each in case.split(",")]
@@ -86,19 +82,16 @@ def _shapes(text: str, inputs: int, place: str) -> tuple[tuple[tuple[int, ...], 
     return tuple(cases)
 
 
-# Loading runs what is in the file. :mod:`levelbench.operators.custom.isolation` runs it in a process of its own.
-
-
 SUFFIXES: Final = (".cc", ".cpp", ".cu", ".cxx")
-"""What ends the name of a C++ file."""
+"""The suffixes of C++ files."""
 
 _LIBRARIES: dict[tuple[Path, Path], list[type[CompiledOperator]]] = {}
 
 
 def load_file(path: str | Path) -> list[type[CustomOperator]]:
-    """The operators that a file defines, registered by their names, in the order of the file.
+    """The operators that a file defines, in its order, registered by their names.
 
-    Raises ``MissingError`` without the file or a compiler, ``DefinitionError`` for a file that raises, does not
+    Raises ``MissingError`` without the file or a compiler, and ``DefinitionError`` for a file that raises, does not
     compile, or defines no operator.
     """
     path = Path(path)
@@ -106,13 +99,13 @@ def load_file(path: str | Path) -> list[type[CustomOperator]]:
         raise MissingError(f"the operator file {path}", "there is no such file", "give the path of a .py or .cpp file")
     if path.suffix not in (".py", *SUFFIXES):
         do = f"give a file that ends in .py, {', '.join(SUFFIXES)}"
-        raise DefinitionError(f"the operator file {path}", f"what {path.suffix!r} means is not known", do)
+        raise DefinitionError(f"the operator file {path}", f"unknown suffix {path.suffix!r}", do)
     classes: list[type[CustomOperator]]
     classes = _of_module(_import(path), path) if path.suffix == ".py" else [*_compiled(path)]
     names = [each.name for each in classes]
     if twice := {name for name in names if names.count(name) > 1}:
         found = f"it defines {' and '.join(sorted(twice))} more than once"
-        raise DefinitionError(f"the operator file {path}", found, "give each operator a name of its own")
+        raise DefinitionError(f"the operator file {path}", found, "give each operator a different name")
     for each in classes:
         register(each)
     return classes
@@ -121,7 +114,7 @@ def load_file(path: str | Path) -> list[type[CustomOperator]]:
 def compiled(path: str | Path, name: str = "") -> type[CompiledOperator]:
     """The class of a C++ file's operator, to derive from: for a reference, examples or a cost written in Python.
 
-    A relative path is looked up beside the file that calls. ``name`` chooses where the file defines several.
+    A relative path is relative to the calling file. ``name`` chooses an operator if the file defines several.
     """
     path = Path(path)
     if not path.is_absolute():
@@ -137,7 +130,7 @@ def compiled(path: str | Path, name: str = "") -> type[CompiledOperator]:
 
 
 def cuda_class(cls: type[CompiledOperator]) -> type[CompiledOperator]:
-    """The same operator compiled with nvcc for the GPU that is here; ``UnsupportedError`` if it has no CUDA code."""
+    """The same operator compiled with nvcc for this machine's GPU; ``UnsupportedError`` if it has no CUDA code."""
     base = next(each for each in cls.__mro__ if "index" in each.__dict__)
     found = {each.index: each for each in _compiled(cls.source, cuda=True)}[base.__dict__["index"]]
     if not found.runs_on_cuda:
@@ -148,14 +141,14 @@ def cuda_class(cls: type[CompiledOperator]) -> type[CompiledOperator]:
 def _compiled(path: Path, cuda: bool = False) -> list[type[CompiledOperator]]:
     source = path.resolve()
     made = compile_source(path, cuda=cuda)
-    # A library stays what it is, so its classes are made once.
+    # A library never changes, so its classes are made once.
     if (made, source) not in _LIBRARIES:
         _LIBRARIES[made, source] = classes_of(Library(made, source))
     return _LIBRARIES[made, source]
 
 
 def _import(path: Path) -> ModuleType:
-    """The module of a file, under a name that only this path has."""
+    """The module of a file, under a name that is unique to its path."""
     resolved = path.resolve()
     name = f"levelbench_operators_{path.stem}_{hashlib.sha256(str(resolved).encode()).hexdigest()[:12]}"
     loader = _Loader(name, str(resolved))
@@ -170,7 +163,7 @@ def _import(path: Path) -> ModuleType:
     except LevelbenchError:
         _put_back(name, known)
         raise
-    except (Exception, SystemExit) as error:  # a user's file may raise anything; it becomes an error with its place
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
         _put_back(name, known)
         found = f"it raised {_place(error, resolved)}"
         raise DefinitionError(f"the operator file {path}", found, "correct the file") from error
@@ -178,7 +171,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _put_back(name: str, known: ModuleType | None) -> None:
-    """Drop a module that was not made to its end, for the one that was there before."""
+    """Replace a module that failed to load by the previous one, if any."""
     if known is None:
         sys.modules.pop(name, None)
     else:
@@ -186,21 +179,21 @@ def _put_back(name: str, known: ModuleType | None) -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Compiles the text that is there now: Python's own cache takes a file for unchanged if its second and size are."""
+    """Always compiles the current text: Python's cache treats a file as unchanged if its second and size are."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _place(error: BaseException, path: Path) -> str:
-    """The error, and the line of the user's file that raised it."""
+    """The error, with the line of the user's file that raised it."""
     lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
     return f"{type(error).__name__}: {error}" + (f" at line {line}" if line else "")
 
 
 def _of_module(module: ModuleType, path: Path) -> list[type[CustomOperator]]:
-    """The classes that the module itself defines, not those that it imports."""
+    """The concrete operator classes that the module itself defines, not those that it imports."""
     found = [
         each
         for each in vars(module).values()

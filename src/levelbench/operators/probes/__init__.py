@@ -1,4 +1,4 @@
-"""Checks of operators: outputs against references, gradients against differences, and what else must hold."""
+"""Checks of operators: outputs against references, gradients against finite differences, and memory behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All probes of one operator, in the order in which they are run, and what they found."""
+"""All probes of an operator, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
+from levelbench.checks.arrays import Host, compare, is_float, largest, tolerance_for
 from levelbench.checks.findings import Finding, Report, failed, findings_of, not_tried, noted, passed
 from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
 from levelbench.operators.contract import Array, Function, OperatorBackend
@@ -32,8 +32,6 @@ from levelbench.operators.probes.subject import (
     widened,
 )
 
-__all__ = ["CHECKS", "DTYPES", "check_operator"]
-
 DTYPES = {
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
@@ -46,9 +44,10 @@ _NO_REFERENCE = "there is no reference to compare with"
 
 @dataclass(frozen=True)
 class _Setting:
-    """``compared``: whether ``reference`` is another than the operator itself; ``dtypes`` are those asked for.
+    """What all probes of an operator share.
 
-    ``runs`` is how often an operator is called to see how well it repeats itself; below 2, that is not tried.
+    ``compared`` is whether ``reference`` is something other than the operator itself; ``dtypes`` are the requested
+    ones. ``runs`` is how often the operator is called to measure its repeatability, which is not tried below 2.
     """
 
     subject: HostOperator
@@ -59,32 +58,32 @@ class _Setting:
     runs: int
 
     def other(self, inputs: Inputs, random: np.random.Generator) -> Inputs:
-        """The same shapes with other values, a hundred times as large: what is kept of them shows."""
+        """The same shapes with values a hundred times as large, so that any state kept from them shows."""
         return dict(other_values(inputs, self.subject.fixed, random))["values times 100"]
 
     def judged(self, inputs: Inputs, case: str, *, first: bool = False, finite_only: bool = False) -> Finding:
-        """One case against the reference: passed, failed, or not tried where the reference does not take it.
+        """Compare one case with the reference: passed, failed, or not tried if the reference refuses the inputs.
 
-        ``first`` is for the example itself, where a reference that knows no float64 is trusted.
+        ``first`` is true for the example itself, for which a reference without float64 is trusted.
         """
         wanted = attempt(self.reference.outputs, inputs, self.subject.fixed)
         if not wanted.worked:
-            return not_tried("the reference does not take it", case=case)
+            return not_tried("the reference does not accept it", case=case)
         found = attempt(self.subject.forward, inputs)
         if not found.worked:
             if self.subject.ours and not found.refused:
-                return failed(f"it raises {found.error}, and the reference does not", case=case)
+                return failed(f"it raises {found.error}, but the reference does not", case=case)
             return not_tried(f"refused: {found.error}", case=case)
         expected: Expected = wanted.value
-        outputs = _alike_where_not_finite(found.value, expected, finite_only or not self.subject.ours)
+        outputs = _with_expected_nonfinites(found.value, expected, finite_only or not self.subject.ours)
         fault = judge_outputs(self.subject, inputs, outputs, expected, self.reference)
         if fault and not expected.exact and not first:
-            # Which of the two is wrong cannot be told; on the example itself somebody must look.
-            return noted(f"the reference knows no float64, and may be the one that is wrong: {fault}", case=case)
+            # It is unclear which of the two is wrong; a failure on the example itself must be looked into.
+            return noted(f"the reference has no float64 and may itself be wrong: {fault}", case=case)
         return failed(fault, case=case) if fault else passed(case=case)
 
-    def said(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """Findings that say so where the operator was compared with itself."""
+    def marked(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """The findings, marked if the operator was compared with itself."""
         for each in found:
             own = each.status == "passed" and not self.compared
             yield replace(each, found=f"{each.found}, compared with its own float64 results") if own else each
@@ -108,14 +107,14 @@ def check_operator(
     tell: Callable[[str], None] = lambda _: None,
     hear: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
-    """Run every probe on ``inputs``: one or more lists of NumPy arrays, one array an input of the operator.
+    """Run every probe on ``inputs``: one or more lists of NumPy arrays, one array per input of the operator.
 
-    ``operator`` is what :func:`check_forward` takes, and so is ``reference``; without one its own float64 results stand
-    in, and what only a reference can tell is not tried. ``dtypes`` are those to try, by default all floating ones.
-    ``runs`` is how often it is called on equal inputs to see how well it repeats itself (below 2: not tried).
-    ``aliases`` allows or forbids outputs that share memory with inputs; ``None`` is what the operator says. ``tell``
-    is called before each probe it is run, and ``hear`` with each finding as it comes. What the operator raises is a
-    finding.
+    ``operator`` and ``reference`` are anything that :func:`check_forward` accepts. Without a reference, the operator's
+    own float64 results are used instead, and what only a reference can show is not tried. ``dtypes`` are those to try,
+    by default all floating-point ones. ``runs`` is how often the operator is called on equal inputs to measure its
+    repeatability (below 2: not tried). ``aliases`` allows or forbids outputs that share memory with inputs; ``None``
+    leaves that to the operator. ``tell`` is called with the name of each probe before it runs, and ``hear`` with each
+    finding as it comes. If the operator raises, that is a finding.
     """
     subject = subject_of(operator, backend, name=name, backward=backward)
     if aliases is not None:
@@ -123,19 +122,19 @@ def check_operator(
     samples = [[None if each is None else np.asarray(each) for each in sample] for sample in inputs]
     if not samples:
         found = "there are no inputs to check it with"
-        raise UsageError(f"operator {subject.name}", found, "give inputs, shapes, or write examples in the operator")
-    stands_in = Oracle(subject if reference is None else reference)
-    setting = _Setting(subject, stands_in, reference is not None, tuple(dtypes), seed, runs)
+        raise UsageError(f"operator {subject.name}", found, "give inputs or shapes, or define examples in the operator")
+    oracle = Oracle(subject if reference is None else reference)
+    setting = _Setting(subject, oracle, reference is not None, tuple(dtypes), seed, runs)
     findings: list[Finding] = []
     for at, sample in enumerate(samples):
         for finding in _on(setting, sample, first=at == 0, tell=tell):
             hear(finding)
             findings.append(finding)
-    return Report(subject.name, tuple(_one_a_probe(findings)))
+    return Report(subject.name, tuple(_by_probe(findings)))
 
 
 def _on(setting: _Setting, inputs: Inputs, *, first: bool, tell: Callable[[str], None]) -> Iterator[Finding]:
-    """The probes on one list of inputs; of later lists only those that other shapes can tell something new."""
+    """The findings on one list of inputs; for later lists, only of the probes that other shapes may change."""
     case = describe(inputs)
     for name, probe, again in CHECKS:
         if not (first or again):
@@ -151,8 +150,8 @@ def _on(setting: _Setting, inputs: Inputs, *, first: bool, tell: Callable[[str],
             return
 
 
-def _one_a_probe(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Findings in the order of the probes, one for all the inputs that a probe passed with."""
+def _by_probe(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The findings in the order of the probes; all passes of a probe become one."""
     for probe in dict.fromkeys(each.probe for each in findings):
         mine = [each for each in findings if each.probe == probe]
         good = [each for each in mine if each.status == "passed"]
@@ -161,8 +160,8 @@ def _one_a_probe(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield from dict.fromkeys(each for each in mine if each.status != "passed")
 
 
-def _alike_where_not_finite(outputs: Sequence[Array], expected: Expected, lenient: bool) -> list[Host | None]:
-    """Outputs in which what is not finite, and rightly so, is what the reference has: NaN or infinity, both are right.
+def _with_expected_nonfinites(outputs: Sequence[Array], expected: Expected, lenient: bool) -> list[Host | None]:
+    """The outputs with the reference's value wherever both are not finite: NaN and infinity are equally right there.
 
     ``lenient``: also where only the reference is not finite.
     """
@@ -194,15 +193,15 @@ def _forward(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> Itera
 
 
 def _determinism(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
-    """The same inputs give the same outputs, at once and after other inputs; bit for bit, or that is noted."""
+    """The same inputs give the same outputs, both directly and after other inputs. Noted if not bit for bit."""
     subject = setting.subject
     if not subject.deterministic:
-        yield not_tried("it says that it is random")
+        yield not_tried("it is declared random")
         return
     other = setting.other(inputs, random)
     runs = [attempt(subject.forward, inputs) for _ in range(_CALLS)]
     if bad := next((each for each in runs if not each.worked), None):
-        yield failed(f"of {_CALLS} equal calls one raises {bad.error}")
+        yield failed(f"one of {_CALLS} equal calls raises {bad.error}")
         return
     base = runs[0].value
     for run in runs[1:]:
@@ -213,18 +212,18 @@ def _determinism(setting: _Setting, inputs: Inputs, random: np.random.Generator)
     if all(each == bits[0] for each in bits):
         yield passed(f"{_CALLS} calls, bit for bit")
     else:
-        yield noted("equal calls differ in the order of their sums: not bit for bit")
+        yield noted("equal calls are not equal bit for bit, but within what another order of summation explains")
     attempt(subject.forward, other)
     after = attempt(subject.forward, inputs)
     fault = differs(subject, inputs, after.value, base) if after.worked else f"it raises {after.error}"
     if fault:
-        yield failed(f"a call with other inputs changes the next one's answer: {fault}", probe="state")
+        yield failed(f"a call with other inputs changes the result of the next one: {fault}", probe="state")
     else:
         yield passed("no call changes the next one", probe="state")
 
 
 def _repeatability(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
-    """Bit for bit or not is no fault, but worth knowing: how many runs, how far apart, where."""
+    """Not repeating bit for bit is no fault but worth knowing: how many runs differ, by how much, and where."""
     if not setting.subject.deterministic or setting.runs < 2:
         return
     found = repeatability(setting.subject, inputs, runs=setting.runs)
@@ -244,12 +243,12 @@ def _inference(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> Ite
     specs = infer(*(Spec(each.shape, each.dtype) for each in inputs if each is not None))
     said = (specs,) if isinstance(specs, Spec) else tuple(specs)
     if len(said) != len(outputs):
-        yield failed(f"infer says {len(said)} outputs, forward gives {len(outputs)}")
+        yield failed(f"infer declares {len(said)} outputs, forward returns {len(outputs)}")
         return
     for at, (spec, output) in enumerate(zip(said, outputs, strict=True)):
         if output is not None and (tuple(spec.shape), np.dtype(spec.dtype)) != (output.shape, output.dtype):
-            says = f"infer says {np.dtype(spec.dtype)}{list(spec.shape)}, forward gives {describe([output])}"
-            yield failed(f"{setting.subject.output_name(at)}: {says}")
+            detail = f"infer says {np.dtype(spec.dtype)}{list(spec.shape)}, forward returns {describe([output])}"
+            yield failed(f"{setting.subject.output_name(at)}: {detail}")
             return
     yield passed()
 
@@ -257,7 +256,7 @@ def _inference(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> Ite
 def _gradient(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> list[Finding]:
     report = examine_gradient(setting.subject, inputs, seed=setting.seed)
     makers: dict[str, Callable[..., Finding]] = {"right": passed, "wrong": failed, "not tried": not_tried}
-    # What is not tried by its nature (a shape, an input that is left out) is still said, with its reason.
+    # Inputs that cannot have a gradient (a shape, an omitted input) are still reported, with the reason.
     found = [makers[each.status](each.detail, case=each.name) for each in report.inputs]
     notes = [f"{each.name} {each.detail}" for each in report.inputs if each.status == "right" and each.detail]
     count = sum(each.status == "passed" for each in found)
@@ -265,10 +264,10 @@ def _gradient(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> list
 
 
 def _gradient_at_ties(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> list[Finding]:
-    """A gradient that is no mixture of those close by is a fault; a kink inside a compound operator is none.
+    """A gradient must be a mixture of those nearby. A kink inside a compound operator is not a fault.
 
-    relu(x) - relu(-x) is x, and by the chain rule of any framework its gradient at 0 is 0 (Kakade & Lee, "Provably
-    correct automatic subdifferentiation", 2018). Whether it is right elsewhere, the probe of the gradient says.
+    relu(x) - relu(-x) is x, but by the chain rule its gradient at 0 is 0 in any framework (Kakade & Lee, "Provably
+    correct automatic subdifferentiation", 2018). The gradient probe checks whether it is right elsewhere.
     """
     tied = dict(other_values(inputs, setting.subject.fixed, random))["zeros and ties"]
     found = []
@@ -285,7 +284,7 @@ def _gradient_in_float32(setting: _Setting, inputs: Inputs, _: np.random.Generat
     if subject.pull is None or not any(is_float(each.dtype) for each in free):
         return
     narrow = widened(inputs, np.float32, subject.fixed)
-    # In float64 at the very numbers that float32 has.
+    # In float64 at exactly the float32 values.
     wide = widened(narrow, np.float64, subject.fixed)
     answers = [attempt(_pulled, subject, each) for each in (narrow, wide)]
     if bad := next((each for each in answers if not each.worked), None):
@@ -297,27 +296,26 @@ def _gradient_in_float32(setting: _Setting, inputs: Inputs, _: np.random.Generat
             continue
         name = subject.input_name(at)
         if (first.dtype, first.shape) != (given.dtype, given.shape):
-            says = f"the gradient of {name} is {describe([first])}, the input {describe([given])}"
-            yield failed(says, case=describe(narrow))
+            detail = f"the gradient of {name} is {describe([first])}, the input {describe([given])}"
+            yield failed(detail, case=describe(narrow))
             return
-        # A backward's sums add up what cancels, so inputs count in the scale.
+        # Terms cancel in a backward's sums, so the tolerance is relative to the largest gradient, and at least to 1.
         length = max((each.size for each in narrow if each is not None), default=1)
-        size = np.abs(second.astype(np.float64))
-        scale = 4 * float(np.where(np.isfinite(size), size, 0).max(initial=1.0))
+        scale = 4 * max(1.0, largest(second))
         tolerance = tolerance_for(first.dtype, length=length, scale=scale)
         if fault := compare(f"the gradient of {name}", first, second, tolerance, dtypes=(first.dtype,)):
-            yield failed(f"unlike float64: {fault}", case=describe(narrow))
+            yield failed(f"differs from float64: {fault}", case=describe(narrow))
             return
     yield passed("agrees with float64")
 
 
 def _pulled(subject: HostOperator, inputs: Inputs) -> tuple[Host | None, ...]:
-    """The gradients of inputs for gradients of ones; the forward must answer in the dtype of its inputs."""
+    """The gradients of the inputs for output gradients of size 1; outputs must have the dtype of the inputs."""
     outputs = subject.forward(inputs)
     kinds = {each.dtype for each in inputs if each is not None}
     if any(each is not None and is_float(each.dtype) and each.dtype not in kinds for each in outputs):
-        raise UnsupportedError("a gradient in one dtype", "the outputs have another", "see the check of dtypes")
-    # Slopes of one size and both signs: a gradient of ones alone is the one that a norm or a softmax maps to zero.
+        raise UnsupportedError("a gradient in one dtype", "the outputs have another dtype", "see the dtypes check")
+    # Both signs, because a norm or a softmax maps a gradient of ones to zero.
     given = [
         None
         if each is None or not is_float(each.dtype)
@@ -344,7 +342,7 @@ def _written(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> list[
 
 
 def _dtypes(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
-    """Each dtype that it takes, against the reference in float64; of those asked for, a line for each it refuses."""
+    """Compare each dtype that it accepts with the reference in float64; report each requested dtype that it refuses."""
     asked = bool(setting.dtypes)
     found: list[Finding] = []
     for name in setting.dtypes or tuple(DTYPES):
@@ -353,20 +351,20 @@ def _dtypes(setting: _Setting, inputs: Inputs, _: np.random.Generator) -> Iterat
         if outputs.worked:
             found.append(setting.judged(given, name))
         else:
-            found.append(not_tried(f"it does not take {name}: {outputs.error}", case=name))
+            found.append(not_tried(f"it does not accept {name}: {outputs.error}", case=name))
     taken = [each.case for each in found if each.status == "passed"]
     quiet = [each.case for each in found if each.status == "not tried"]
     rest = [each for each in found if each.status == "failed" or (asked and each.status == "not tried")]
     if taken:
-        refused = f"; does not take {','.join(quiet)}" if quiet and not asked else ""
+        refused = f"; does not accept {','.join(quiet)}" if quiet and not asked else ""
         rest = [passed(f"{', '.join(taken)}{refused}"), *rest]
-    return setting.said(rest or [not_tried(found[0].found)])
+    return setting.marked(rest or [not_tried(found[0].found)])
 
 
 def _values(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
     """Negative, large, small, shifted and equal values, ties and zeros."""
     cases = other_values(inputs, setting.subject.fixed, random)
-    return setting.said(_brief([setting.judged(each, f"{title}: {describe(each)}") for title, each in cases]))
+    return setting.marked(_brief([setting.judged(each, f"{title}: {describe(each)}") for title, each in cases]))
 
 
 def _shapes(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
@@ -374,20 +372,20 @@ def _shapes(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> I
     subject = setting.subject
     batch = next((f"size {each.shape[0]} as 0" for each in inputs if each is not None and each.ndim > 1), "")
     found: list[Finding] = []
-    # ONNX ties the sizes of weights to attributes; a framework need not notice, so only those of the data are changed.
+    # ONNX ties the sizes of weights to attributes, and a framework need not check that: only change the data's sizes.
     for title, changed in other_shapes(inputs, subject.fixed, random, first_only=not subject.ours):
         one = setting.judged(changed, f"{title}: {describe(changed)}")
-        # What an axis of no elements gives is often a convention, and refusing it no fault; but a batch may be empty.
+        # The result for an empty axis is often a convention, so refusing it is no fault. An empty batch must work.
         if title.endswith("as 0") and title != batch and one.status == "failed" and one.found.startswith("it raises"):
             one = noted(one.found, case=one.case)
         found.append(one)
-    return setting.said(_brief(found) if found else [not_tried("no input has an axis")])
+    return setting.marked(_brief(found) if found else [not_tried("no input has an axis")])
 
 
 def _specials(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> Iterable[Finding]:
-    """NaN and infinity at one place: where the reference is not finite the output must not be, and nowhere else.
+    """NaN and infinity at one place: the output must be non-finite exactly where the reference is.
 
-    A framework's own operator is noted, not accused: ONNX does not say what becomes of NaN.
+    For a framework's own operator this is only noted, because ONNX does not specify what happens to NaN.
     """
     if not setting.compared:
         return [not_tried(_NO_REFERENCE)]
@@ -401,20 +399,20 @@ def _specials(setting: _Setting, inputs: Inputs, random: np.random.Generator) ->
 
 
 def _long_sums(setting: _Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
-    """In float16, with sums of 4096 terms: an accumulator of float16 stays where it is from 2048 on."""
+    """In float16, with sums of 4096 terms, in which a float16 accumulator gets stuck."""
     subject = setting.subject
     if not subject.ours:
         return iter(())
     narrow = widened(inputs, np.float16, subject.fixed)
     if not attempt(subject.forward, narrow).worked:
-        return iter([not_tried("it does not take float16")])
+        return iter([not_tried("it does not accept float16")])
     cases = long_inputs(narrow, subject.fixed, random)
     found = [setting.judged(each, f"{title}: {describe(each)}", finite_only=True) for title, each in cases]
-    return setting.said(_brief(found) if found else [not_tried("too large to make long")])
+    return setting.marked(_brief(found) if found else [not_tried("a longer input would be too large")])
 
 
 def _brief(found: Sequence[Finding]) -> list[Finding]:
-    """One line for all that passed, one for all that were not tried, and the rest."""
+    """One finding for all that passed, one for all that were not tried, and the rest."""
     refused = [each for each in found if each.status == "not tried"]
     rest = summed([each for each in found if each.status != "not tried"])
     if refused and len(refused) == len(found):
@@ -443,5 +441,5 @@ CHECKS: tuple[tuple[str, _Probe, bool], ...] = (
     ("NaN and infinity", _specials, False),
     ("long sums", _long_sums, False),
 )
-"""Name, probe, and whether it is run on further inputs too. ``determinism`` also finds ``state``, ``written`` finds
-``bounds``. Determinism comes before what calls the operator with other inputs, which may leave a state behind."""
+"""Name, probe, and whether it also runs on further inputs. ``determinism`` also reports ``state``, ``written`` also
+``bounds``. Determinism comes before any probe with other inputs, which may leave state behind."""

@@ -1,7 +1,7 @@
-"""Checks the custom operators of a file on one framework, each in a process of its own.
+"""Checks the custom operators of a file on one framework, each in its own process.
 
-An operator is made by the framework's own adapter, as a node of a network would be, so what is checked is what will be
-run. One that crashes or hangs is a finding, and no more.
+The framework's own adapter creates the operator, as for a node of a network, so what is checked is what will run.
+A crash or a hang is just a finding.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from levelbench.operators.probes.check import DTYPES, check_operator
 from levelbench.operators.probes.forward import Oracle
 from levelbench.operators.probes.subject import Checkable, HostOperator, Inputs, attempt, subject_of
 
-__all__ = ["Request", "check_isolated", "names_isolated"]
-
 _MOST_EXAMPLES = 6
 
 
@@ -40,9 +38,9 @@ _MOST_EXAMPLES = 6
 class Request:
     """One operator of a file, on one framework.
 
-    ``reference`` is ``FILE.py:function``; ``shapes`` are by input, and so are ``kinds``, the dtypes of those that
-    are no floats; ``attributes`` are the constructor's; ``runs`` is how often it is called to see how well it repeats
-    itself.
+    ``reference`` is ``FILE.py:function``. ``shapes`` maps inputs to shapes, and ``kinds`` maps inputs that are not
+    floating-point to dtypes. ``attributes`` are those of the constructor. ``runs`` is how often it is called to measure
+    its repeatability.
     """
 
     path: str
@@ -61,7 +59,7 @@ class Request:
 def check_in_file(
     request: Request, tell: Callable[[str], None], hear: Callable[[Finding], None]
 ) -> tuple[Report, NDArray[np.float64] | None]:
-    """The report, and the first output's deviation from the reference on the first example, where there is one."""
+    """The report, and the deviation of the first output from the reference on the first example, if there is one."""
     classes = {each.name: each for each in load_file(request.path)}
     if request.operator not in classes:
         raise UnknownNameError(f"operator of {request.path}", request.operator, classes)
@@ -99,7 +97,7 @@ def _samples(operator: CustomOperator, request: Request) -> list[Inputs]:
         return [_of_shapes(operator, request, random)]
     examples = [list(each) for each in islice(operator.examples(random), _MOST_EXAMPLES)]
     if not examples:
-        do = f"write examples, or give --shape {operator.inputs[0]}=8x16 and so on, one an input"
+        do = f"define examples, or give --shape for each input, such as --shape {operator.inputs[0]}=8x16"
         raise UsageError(f"operator {operator.name}", "it has no examples to check it with", do)
     return [[np.asarray(value) for value in example] for example in examples]
 
@@ -116,7 +114,9 @@ def _of_shapes(operator: CustomOperator, request: Request, random: np.random.Gen
     largest = max(math.prod(each) for each in request.shapes.values())
     if largest > 2**24:
         found = f"an input would have {largest} elements"
-        raise UsageError(f"operator {operator.name} with --shape", found, "a check needs no more than 2^24: give less")
+        raise UsageError(
+            f"operator {operator.name} with --shape", found, "give at most 2^24; that is enough for a check"
+        )
     return [
         _drawn(tuple(request.shapes[name]), np.dtype(request.kinds.get(name, dtype)), random)
         for name in operator.inputs
@@ -124,20 +124,20 @@ def _of_shapes(operator: CustomOperator, request: Request, random: np.random.Gen
 
 
 def _drawn(shape: tuple[int, ...], dtype: DType, random: np.random.Generator) -> Host:
-    """Normal numbers, or whole ones from 0 to 7: small enough to be an index of most things."""
+    """Normal numbers, or integers from 0 to 7, which are small enough to be valid indices in most cases."""
     return (
         random.standard_normal(shape).astype(dtype) if is_float(dtype) else random.integers(0, 8, shape).astype(dtype)
     )
 
 
 def _reference(operator: CustomOperator, word: str) -> Checkable | None:
-    """The function that the user names, else the operator's own reference; ``None`` without one."""
+    """The function that the user names, else the operator's own reference; ``None`` if there is neither."""
     if not word:
         return operator.reference if operator.has_reference else None
     place, colon, name = word.rpartition(":")
     path = Path(place)
     if not colon or path.suffix != ".py" or not name.isidentifier():
-        raise UsageError(f"--reference {word}", "it names no function of a file", "write FILE.py:function")
+        raise UsageError(f"--reference {word}", "it does not name a function in a file", "write FILE.py:function")
     if not path.is_file():
         raise MissingError(f"--reference {word}", f"there is no file {place}", "give the path of a .py file")
     spec = importlib.util.spec_from_file_location("levelbench_reference", path.resolve())
@@ -155,7 +155,7 @@ def _reference(operator: CustomOperator, word: str) -> Checkable | None:
 
 
 def _deviation(subject: HostOperator, inputs: Inputs, reference: Checkable) -> NDArray[np.float64] | None:
-    """Actual minus expected of the first output, if both are there and of one shape."""
+    """Actual minus expected of the first output, if both exist and have the same shape."""
     if reference is None:
         return None
     wanted, found = attempt(Oracle(reference).outputs, inputs), attempt(subject.forward, inputs)
@@ -169,9 +169,9 @@ def _deviation(subject: HostOperator, inputs: Inputs, reference: Checkable) -> N
 
 
 def names_isolated(path: Path, timeout_s: float = 300.0) -> list[str]:
-    """The names of the operators of a file, which is loaded (and compiled) in a process of its own.
+    """The names of the operators in a file, which is loaded (and compiled) in its own process.
 
-    Raises what loading it raises, ``DefinitionError`` for a file that ends or hangs the process.
+    Raises what loading it raises, and ``DefinitionError`` if the file ends or hangs the process.
     """
     said: list[JsonLine] = []
     ended = run_isolated(f"{__name__}:list_operators", {"path": str(path)}, said.append, timeout_s=timeout_s)
@@ -188,9 +188,8 @@ def check_isolated(
 ) -> tuple[Report, NDArray[np.float64] | None]:
     """The report on one operator, and its deviation from the reference; ``tell`` is called as each probe begins.
 
-    A process that dies by a signal or does not end within ``timeout_s`` seconds is a finding against the operator; so
-    is what it raises where it asks for more memory than the machine has. Raises what stands in the way of checking it
-    at all.
+    If the process dies by a signal or does not end within ``timeout_s`` seconds, that is a failure of the operator, as
+    is an error from asking for more memory than the machine has. Raises what prevents the check altogether.
     """
     findings: list[Finding] = []
     done: list[Finding] = []
@@ -209,7 +208,7 @@ def check_isolated(
     with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
         place = Path(folder) / "deviation.npy"
         job = {"operator": asdict(request), "deviation": str(place)}
-        # On an accelerator drivers map far more than they use.
+        # No cap on an accelerator, whose drivers map far more memory than they use.
         cap = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if request.device == "cpu" else None
         ended = run_isolated(f"{__name__}:check_request", job, hear, timeout_s=timeout_s, memory_bytes=cap)
         if ended.error is not None:
@@ -225,12 +224,12 @@ def check_isolated(
 
 
 def list_operators(request: JsonLine, say: Say) -> None:
-    """What a process does for :func:`names_isolated`."""
+    """The part of :func:`names_isolated` that runs in the other process."""
     say({"names": [each.name for each in load_file(request["path"])]})
 
 
 def check_request(request: JsonLine, say: Say) -> None:
-    """What a process does for :func:`check_isolated`."""
+    """The part of :func:`check_isolated` that runs in the other process."""
     report, deviation = check_in_file(
         Request(**request["operator"]),
         lambda probe: say({"started": probe}),

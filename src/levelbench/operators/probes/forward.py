@@ -1,4 +1,4 @@
-"""Checks an operator's outputs against a reference that computes in float64, and how well it repeats itself."""
+"""Compares an operator's outputs with a reference that computes in float64, and measures its repeatability."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from levelbench.checks.arrays import (
     difference,
     errors,
     is_float,
+    largest,
     sensitivity,
     tolerance_for,
     ulp_distance,
@@ -28,26 +29,14 @@ from levelbench.operators.contract import Array, DType, OperatorBackend
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.probes.subject import Checkable, HostOperator, attempt, subject_of, widened
 
-__all__ = [
-    "Expected",
-    "Oracle",
-    "Repeatability",
-    "check_forward",
-    "fault_of",
-    "judge_outputs",
-    "repeatability",
-    "sum_length",
-]
-
-
 _INTERMEDIATE = 8.0
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the reference says: its outputs in float64, and in the inputs' own dtype, ``None`` if it cannot.
+    """The reference's outputs: ``wide`` in float64, ``narrow`` in the inputs' own dtype (``None`` if it cannot).
 
-    ``exact`` is whether ``wide`` are in float64: a reference may know the inputs' own dtype only.
+    ``exact`` is whether ``wide`` really is float64: a reference may support only the inputs' own dtype.
     """
 
     wide: tuple[Host | None, ...]
@@ -64,7 +53,7 @@ class Oracle:
         self.subject: HostOperator | None = None if is_arrays else subject_of(given, backend, name="the reference")
 
     def outputs(self, inputs: Sequence[Host | None], fixed: frozenset[int] = frozenset()) -> Expected:
-        """What is expected for ``inputs``; raises what the reference raises if it takes neither form of them."""
+        """The expected outputs for ``inputs``; ``UsageError`` if the reference accepts neither dtype."""
         if self.subject is None:
             arrays = self._given if isinstance(self._given, tuple | list) else (self._given,)
             found = tuple(None if each is None else np.asarray(each) for each in arrays)
@@ -76,10 +65,10 @@ class Oracle:
         if narrow.worked:
             return Expected(narrow.value, narrow.value, exact=False)
         asked = f"the reference on {_shapes(inputs)}"
-        raise UsageError(asked, wide.error, "give inputs that the reference takes")
+        raise UsageError(asked, wide.error, "give inputs that the reference accepts")
 
     def evaluate(self, inputs: Sequence[Host | None]) -> Sequence[Host | None] | None:
-        """Its outputs, ``None`` where there are none: it is a list of arrays, or it raises."""
+        """The outputs as a function of the inputs; ``None`` if the reference is a list of arrays, or raises."""
         if self.subject is None:
             return None
         found = attempt(self.subject.forward, inputs)
@@ -99,11 +88,11 @@ def check_forward(
     backend: OperatorBackend | None = None,
     name: str = "",
 ) -> tuple[Errors, ...]:
-    """The errors of each output; raises ``CheckFailedError`` for one that is wrong.
+    """The errors of each output; raises ``CheckFailedError`` if one is wrong.
 
     ``operator`` is an :class:`Operator` of ``backend``, a custom operator or a function on NumPy arrays; ``reference``
-    a function, an operator on NumPy arrays, or the expected arrays. The message says what is wrong, where, how much,
-    against which tolerance and why that one. Number, dtype and shape of outputs are judged before values.
+    is a function, an operator on NumPy arrays, or the expected arrays. The message says what is wrong, where, by how
+    much, and which tolerance was used and why. Number, dtype and shape of the outputs are checked before values.
     """
     subject = subject_of(operator, backend, name=name)
     arrays = [None if each is None else np.asarray(each) for each in inputs]
@@ -132,9 +121,9 @@ def judge_outputs(
     reference: Oracle,
     tolerance: Tolerance | None = None,
 ) -> str | None:
-    """``None`` if all outputs are right, else what is wrong with the first that is not."""
+    """``None`` if all outputs are right, else what is wrong with the first wrong one."""
     if len(outputs) != len(expected.wide):
-        return f"it has {len(outputs)} outputs, {len(expected.wide)} are expected"
+        return f"it has {len(outputs)} outputs, expected {len(expected.wide)}"
     for at in range(len(outputs)):
         if fault := fault_of(subject, inputs, outputs[at], expected, at, reference, tolerance):
             return fault
@@ -165,7 +154,7 @@ def fault_of(
             coarse = max(output.dtype, _coarsest(inputs, output.dtype), key=unit_roundoff)
         tolerance = tolerance_for(coarse, length=length, scale=scale, results=output.size)
         if not known and length > 1 and tolerance.rtol:
-            unknown = f"{tolerance.reason}; no rule gives the length of its sums, the largest input bounds it"
+            unknown = f"{tolerance.reason}; the length of its sums is unknown and bounded by the largest input"
             tolerance = Tolerance(tolerance.rtol, tolerance.atol, unknown)
     wide = widened(inputs, keep=fixed) if expected.exact else list(inputs)
     return compare(
@@ -178,23 +167,16 @@ def fault_of(
     )
 
 
-def _largest(value: Host) -> float:
-    """The largest finite magnitude; 0 for what is no number."""
-    if not is_float(value.dtype) and value.dtype.kind not in "c":
-        return 0.0
-    size = np.abs(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64))
-    return float(np.where(np.isfinite(size), size, 0.0).max(initial=0.0))
-
-
 def _scale(inputs: Sequence[Host | None], wanted: Host, fixed: frozenset[int]) -> float:
-    """The size of what an output is computed of: the largest expected value, or that of the inputs where it is larger.
+    """The size of the numbers that an output is computed from: the largest expected value or input.
 
-    At most 8 times the largest expected value: 1 + erf(x) may be computed of numbers as large as 1, but a result that
-    is far smaller than its inputs is not excused by them.
+    Inputs count up to 8 times the largest expected value: 1 + erf(x) may be computed from numbers as large as 1, but
+    large inputs do not excuse errors in a far smaller result.
     """
-    largest = _largest(wanted)
-    given = max((_largest(each) for at, each in enumerate(inputs) if each is not None and at not in fixed), default=0.0)
-    return max(largest, min(given, _INTERMEDIATE * largest))
+    size = largest(wanted)
+    free = [each for at, each in enumerate(inputs) if each is not None and at not in fixed]
+    given = max((largest(each) for each in free if each.dtype.kind not in "iu"), default=0.0)
+    return max(size, min(given, _INTERMEDIATE * size))
 
 
 def _slack(
@@ -206,10 +188,10 @@ def _slack(
     length: int,
     fixed: frozenset[int],
 ) -> Any:
-    """What roundings of the inputs do to output ``at``; nothing where the reference itself met no rounding.
+    """By how much rounding the inputs moves output ``at``; zero where the reference itself makes no rounding error.
 
-    From float32 on, the reference's own error in that dtype counts too: 1 - z loses its digits for anybody. In half
-    precision it does not, since a reference written plainly adds up in half precision.
+    From float32 on, the reference's own error in that dtype counts too: 1 - z loses digits in any implementation. In
+    half precision it does not count, because a plainly written reference also accumulates in half precision.
     """
     wanted = np.asarray(expected.wide[at])
     moved = sensitivity(reference.evaluate, wide, wanted, at, dtype, length, fixed)
@@ -223,7 +205,7 @@ def _slack(
 
 
 def _coarsest(inputs: Sequence[Host | None], default: DTypeLike = np.float32) -> DType:
-    """The floating-point dtype of the inputs with the fewest digits; ``default`` where there is none."""
+    """The floating-point dtype of the inputs with the fewest digits; ``default`` if there is none."""
     floats = [each.dtype for each in inputs if each is not None and is_float(each.dtype)]
     return max(floats, key=unit_roundoff, default=np.dtype(default))
 
@@ -231,7 +213,8 @@ def _coarsest(inputs: Sequence[Host | None], default: DTypeLike = np.float32) ->
 def _dtypes(inputs: Sequence[Host | None], expected: Expected, at: int) -> tuple[DType, ...]:
     """The dtypes that an output may have.
 
-    A reference in NumPy easily answers in float64 for float32 (a float64 constant is enough); then float32 is right.
+    A NumPy reference easily returns float64 for float32 inputs (a float64 constant is enough); then float32 is right
+    too.
     """
     wide = expected.wide[at]
     narrow = expected.narrow[at] if expected.narrow is not None else None
@@ -254,9 +237,10 @@ Sub Swish Tan Tanh ThresholdedRelu Tile Transpose Unsqueeze Where
 
 
 def sum_length(node: OperatorNode | None, shapes: Shapes) -> tuple[int, bool]:
-    """(terms, whether that is known): without a rule the elements of the largest input, which no sum exceeds by much.
+    """The number of terms of the longest sum, and whether it is known.
 
-    ``shapes`` are those of the inputs, ``None`` for one that is left out.
+    If unknown, it is the number of elements of the largest input, which no sum exceeds by much. ``shapes`` are those of
+    the inputs, ``None`` for one that is left out.
     """
     most = max((math.prod(shape) for shape in shapes if shape is not None), default=1)
     if node is None or node.domain:
@@ -291,10 +275,10 @@ _RULES: dict[str, Callable[[OperatorNode, Shapes], int]] = {
 
 @dataclass(frozen=True)
 class Repeatability:
-    """``identical`` of ``runs`` equal the first bit for bit.
+    """``identical`` of ``runs`` runs equal the first bit for bit.
 
-    ``variance`` has an array an output, of its shape: the variance over the runs (ddof 1, float64; NaN where a run was
-    not finite), ``None`` for an output that is left out. ``ulp`` is the most that any run lies from the first.
+    ``variance`` has one array per output, of its shape: the variance over the runs (ddof 1, float64; NaN where a run
+    was not finite), ``None`` for an omitted output. ``ulp`` is the largest distance of any run from the first.
     """
 
     runs: int
@@ -308,18 +292,18 @@ class Repeatability:
         return self.identical == self.runs
 
     def worst(self) -> tuple[float, str]:
-        """The largest variance, and where it is: the output and the index."""
+        """The largest variance, and its output and index."""
         most, where = 0.0, "nowhere"
         for at, each in enumerate(self.variance):
-            if each is not None and each.size and (largest := float(np.nan_to_num(each, nan=np.inf).max())) > most:
+            if each is not None and each.size and (found := float(np.nan_to_num(each, nan=np.inf).max())) > most:
                 index = np.unravel_index(int(np.argmax(np.nan_to_num(each, nan=np.inf))), each.shape)
-                most, where = largest, f"output {at}, index {tuple(int(i) for i in index)}"
+                most, where = found, f"output {at}, index {tuple(int(i) for i in index)}"
         return most, where
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only: of the variances, the largest."""
-        largest = [None if each is None else float(each.max(initial=0.0)) for each in self.variance]
-        return {"runs": self.runs, "identical": self.identical, "ulp": self.ulp, "largest_variance": largest}
+        """The measurement as JSON types, with only the largest variance of each output."""
+        most = [None if each is None else float(each.max(initial=0.0)) for each in self.variance]
+        return {"runs": self.runs, "identical": self.identical, "ulp": self.ulp, "largest_variance": most}
 
 
 def repeatability(
@@ -330,13 +314,13 @@ def repeatability(
     backend: OperatorBackend | None = None,
     name: str = "",
 ) -> Repeatability:
-    """The operator on the same inputs, ``runs`` times (at least 2)."""
+    """Run the operator on the same inputs ``runs`` times (at least 2)."""
     if runs < 2:
-        raise UsageError(f"repeatability over {runs} runs", "one run repeats nothing", "give at least 2")
+        raise UsageError(f"repeatability over {runs} runs", "it takes two runs to compare", "give at least 2")
     subject = subject_of(operator, backend, name=name)
     arrays = [None if each is None else np.asarray(each) for each in inputs]
     first = subject.forward(arrays)
-    # Deviations from the first run are summed, not values: runs that agree have a variance of exactly zero.
+    # Sum the deviations from the first run instead of the values, so that equal runs have a variance of exactly zero.
     sums = [None if each is None else np.zeros((2, *each.shape)) for each in first]
     identical, ulp = 1, 0.0
     for _ in range(runs - 1):
@@ -345,7 +329,7 @@ def repeatability(
             if base is None or found is None or total is None:
                 continue
             if base.shape != found.shape:
-                what = f"a run answers with the shape {found.shape}, the first with {base.shape}"
+                what = f"one run returns shape {found.shape}, the first returned {base.shape}"
                 raise UsageError(f"repeatability of {subject.name}", what, "check its determinism first")
             if base.tobytes() == found.tobytes():
                 continue

@@ -1,8 +1,8 @@
 """Checks gradients: vector-Jacobian products along random directions against central differences of the forward.
 
-For random g and v the number <g, J v> is measured by moving the input along v, and the backward's answer to g gives the
-same number as <J' g, v>; one wrong element changes it. So a large tensor costs as much as a small one, and only when a
-direction fails is the place looked for, by halving the part of the input that is moved.
+For random g and v, <g, J v> is measured by moving the input along v. The backward of g gives the same number as
+<J' g, v>, and a single wrong element changes it. So a large tensor takes no more calls than a small one. Only if a
+direction fails is the wrong element searched for, by repeatedly halving the part of the input that is moved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from levelbench.operators.contract import Array, Function, OperatorBackend
 from levelbench.operators.probes.slopes import (
     Differentiable,
     GradientReport,
-    GradientStatus,
     InputGradient,
     Slopes,
     best_line,
@@ -29,9 +28,7 @@ from levelbench.operators.probes.slopes import (
     noise,
     precision_of,
 )
-from levelbench.operators.probes.subject import Checkable, attempt, subject_of
-
-__all__ = ["check_gradient", "examine_gradient"]
+from levelbench.operators.probes.subject import Checkable, HostOperator, attempt, replaced, subject_of
 
 
 def check_gradient(
@@ -45,20 +42,15 @@ def check_gradient(
     skip: Collection[int] = (),
     name: str = "",
 ) -> GradientReport:
-    """What was found by input; raises ``CheckFailedError`` if any gradient is wrong.
+    """The report by input; raises ``CheckFailedError`` if any gradient is wrong.
 
-    Arguments are those of :func:`examine_gradient`.
+    Gradients are checked in float64 if the operator accepts it, else in the dtypes of ``inputs``.
+    ``backward(gradients, inputs, outputs)`` goes with a plain function. ``skip`` holds positions of inputs that are
+    deliberately not differentiated. Raises ``UnsupportedError`` if there is no backward, and ``UsageError`` for inputs
+    that the forward refuses.
     """
-    report = examine_gradient(
-        operator,
-        inputs,
-        backend=backend,
-        backward=backward,
-        directions=directions,
-        seed=seed,
-        skip=skip,
-        name=name,
-    )
+    subject = subject_of(operator, backend, name=name, backward=backward)
+    report = examine_gradient(subject, inputs, directions=directions, seed=seed, skip=skip)
     wrong = [each.detail for each in report.inputs if each.status == "wrong"]
     if wrong:
         more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -67,23 +59,14 @@ def check_gradient(
 
 
 def examine_gradient(
-    operator: Checkable,
+    subject: HostOperator,
     inputs: Sequence[Array],
     *,
-    backend: OperatorBackend | None = None,
-    backward: Function | None = None,
     directions: int = 3,
     seed: int = 0,
     skip: Collection[int] = (),
-    name: str = "",
 ) -> GradientReport:
-    """Every input's gradient, judged: right, wrong (and where), or not tried (and why).
-
-    In float64 where the operator takes it, else in the dtypes of ``inputs``. ``backward(gradients, inputs, outputs)``
-    goes with a plain function. ``skip`` are positions of inputs that are not differentiated by intention. Raises
-    ``UnsupportedError`` if there is no backward, ``UsageError`` for inputs that the forward refuses.
-    """
-    subject = subject_of(operator, backend, name=name, backward=backward)
+    """The gradient of every input, judged right, wrong (and where), or not tried (and why); see `check_gradient`."""
     arrays = [None if each is None else np.asarray(each) for each in inputs]
     probe = make_probe(subject, arrays)
     random = np.random.default_rng(seed)
@@ -101,9 +84,9 @@ def _one(probe: Differentiable, at: int, directions: int, seed: int, skipped: bo
     if value is None:
         return InputGradient(title, "not tried", "it is left out")
     if at in probe.subject.fixed:
-        return InputGradient(title, "not tried", "it decides shapes or axes")
+        return InputGradient(title, "not tried", "it determines shapes or axes")
     if skipped:
-        return InputGradient(title, "not tried", "it is not differentiated by intention")
+        return InputGradient(title, "not tried", "it is deliberately not differentiated")
     random = np.random.default_rng((seed, at))
     if not is_float(value.dtype):
         return _no_gradient(probe, at, title, random)
@@ -114,7 +97,7 @@ def _one(probe: Differentiable, at: int, directions: int, seed: int, skipped: bo
 
 def _first_call(probe: Differentiable, random: np.random.Generator) -> str | None:
     """What is wrong with the backward as a whole, if anything; raises ``UnsupportedError`` if there is none."""
-    found = attempt(probe.vjp, probe.random_gradients(random), probe.inputs)
+    found = attempt(probe.subject.vjp, probe.random_gradients(random), probe.inputs)
     if found.worked:
         return None
     if found.refused:
@@ -123,40 +106,41 @@ def _first_call(probe: Differentiable, random: np.random.Generator) -> str | Non
 
 
 def _no_gradient(probe: Differentiable, at: int, title: str, random: np.random.Generator) -> InputGradient:
-    """Integers and booleans have none: ``None``, or zeros."""
-    gradient = probe.vjp(probe.random_gradients(random), probe.inputs)[at]
+    """Integers and booleans have no gradient: the backward must return ``None`` or zeros."""
+    gradient = probe.subject.vjp(probe.random_gradients(random), probe.inputs)[at]
     wrong = gradient is not None and gradient.dtype.kind in "biufc" and bool(np.any(gradient != 0))
-    kind = probe.inputs[at].dtype  # type: ignore[union-attr]  # only those that are there get here
+    kind = probe.inputs[at].dtype  # type: ignore[union-attr]  # omitted inputs do not get here
     if wrong:
-        return InputGradient(title, "wrong", f"the gradient of {title} is not zero, and {kind} has none: return None")
+        return InputGradient(title, "wrong", f"the gradient of {title} is not zero, but {kind} has none: return None")
     return InputGradient(title, "right", f"{kind} has no gradient")
 
 
 def _empty(probe: Differentiable, at: int, title: str, random: np.random.Generator) -> InputGradient:
-    gradient = probe.vjp(probe.random_gradients(random), probe.inputs)[at]
+    gradient = probe.subject.vjp(probe.random_gradients(random), probe.inputs)[at]
     if gradient is not None and (fault := probe.form_of(gradient, at)):
         return InputGradient(title, "wrong", fault)
     return InputGradient(title, "right", "it is empty")
 
 
 def _none_is_zero(probe: Differentiable, random: np.random.Generator) -> list[InputGradient]:
-    """For several outputs: ``None`` for the gradient of one must mean zero."""
+    """With several outputs, ``None`` as the gradient of one must mean zero."""
     if len(probe.floats) < 2:
         return []
-    status: GradientStatus = "right"
-    detail = "None as an output's gradient means zero"
     for left_out in probe.floats:
         given = probe.random_gradients(random)
         without = [None if at == left_out else each for at, each in enumerate(given)]
         zeros = [np.zeros_like(each) if at == left_out and each is not None else each for at, each in enumerate(given)]
-        first, second = attempt(probe.vjp, without, probe.inputs), attempt(probe.vjp, zeros, probe.inputs)
+        first, second = (
+            attempt(probe.subject.vjp, without, probe.inputs),
+            attempt(probe.subject.vjp, zeros, probe.inputs),
+        )
         output = probe.subject.output_name(left_out)
         if not first.worked:
             return [InputGradient("None gradients", "wrong", f"None for the gradient of {output} fails: {first.error}")]
         if second.worked and not all(_alike(a, b) for a, b in zip(first.value, second.value, strict=True)):
-            detail = f"None for the gradient of {output} gives another result than zeros"
+            detail = f"None for the gradient of {output} gives a different result from zeros"
             return [InputGradient("None gradients", "wrong", detail)]
-    return [InputGradient("None gradients", status, detail)]
+    return [InputGradient("None gradients", "right", "None as an output's gradient means zero")]
 
 
 def _alike(first: Host | None, second: Host | None) -> bool:
@@ -179,7 +163,7 @@ _SPLITS = 3
 
 @dataclass(frozen=True)
 class _Product:
-    """<g, J v> as measured and as the backward says, and how far they may lie apart."""
+    """<g, J v> as measured and as the backward says, and how far they may differ."""
 
     measured: float
     said: float
@@ -193,15 +177,15 @@ class _Product:
 
 
 def check_input(probe: Differentiable, at: int, directions: int, random: np.random.Generator) -> InputGradient:
-    """The gradient of input ``at`` (floating-point, not empty), judged along ``directions`` random directions.
+    """Judge the gradient of input ``at`` (floating-point, not empty) along ``directions`` random directions.
 
-    Each judges all outputs at once; of several outputs, each is also judged alone.
+    Each direction judges all outputs at once; if there are several outputs, each is also judged alone.
     """
     title = probe.subject.input_name(at)
     if not probe.flat(probe.outputs).size:
-        gradient = probe.vjp(probe.random_gradients(random), probe.inputs)[at]
+        gradient = probe.subject.vjp(probe.random_gradients(random), probe.inputs)[at]
         wrong = gradient is not None and (probe.form_of(gradient, at) or bool(np.any(gradient != 0)))
-        fault = f"the gradient of {title} is not zero, and there are no outputs"
+        fault = f"the gradient of {title} is not zero, but there are no outputs"
         return InputGradient(title, "wrong" if wrong else "right", fault if wrong else "there are no outputs")
     patterns: list[int | None] = [None] * directions
     if len(probe.floats) > 1:
@@ -229,7 +213,7 @@ class _Found:
 
 
 def _direction(probe: Differentiable, at: int, only: int | None, random: np.random.Generator) -> _Found | str:
-    """One direction: what was found, or what is wrong."""
+    """Judge one direction: what was found, or the text of what is wrong."""
     value = probe.inputs[at]
     assert value is not None
     wide = value.astype(np.float64)
@@ -245,7 +229,7 @@ def _direction(probe: Differentiable, at: int, only: int | None, random: np.rand
         moved = _moved(probe, random)
         again = best_line(moved.evaluate(at), np.asarray(moved.inputs[at]), v) if moved else found
         if moved is not None and again.share > found.share:
-            notes.append(f"moved by {_MOVE:.0%} off a kink or an edge of its domain")
+            notes.append(f"moved by {_MOVE:.0%} away from a kink or an edge of its domain")
             probe, found = moved, again
     if not found.usable.any():
         return _Found(notes=(*notes, "no output is smooth there"))
@@ -257,7 +241,7 @@ def _direction(probe: Differentiable, at: int, only: int | None, random: np.rand
 
 
 def _weights(probe: Differentiable, only: int | None, found: Slopes, weights: Host) -> list[Host | None]:
-    """Gradients of outputs: random where an output is usable, zero elsewhere."""
+    """Gradients of the outputs: random where an output is usable, zero elsewhere."""
     parts = probe.split(np.where(found.usable, weights, 0.0))
     if only is None:
         return parts
@@ -268,25 +252,22 @@ def _judge(
     probe: Differentiable, at: int, only: int | None, found: Slopes, weights: Host, notes: tuple[str, ...]
 ) -> _Found | str:
     given = _weights(probe, only, found, weights)
-    inputs = [*probe.inputs[:at], found.base, *probe.inputs[at + 1 :]]
     title = probe.subject.input_name(at)
-    answer = attempt(probe.vjp, given, inputs)
+    answer = attempt(probe.subject.vjp, given, replaced(probe.inputs, at, found.base))
     if not answer.worked:
         return f"the backward fails: {answer.error}"
     gradient: Host | None = answer.value[at]
     if gradient is None and probe.subject.may_lack_gradient(at):
         return _Found(notes=("ONNX says that it is not differentiable",))
+    nothing = gradient is None
     if gradient is None:
         gradient = np.zeros(found.base.shape, found.base.dtype)
-        nothing = True
-    else:
-        nothing = False
-        if fault := probe.form_of(gradient, at):
-            return fault
+    elif fault := probe.form_of(gradient, at):
+        return fault
     wide = gradient.astype(np.float64)
     if not np.isfinite(wide).all():
         if not found.usable.all():
-            return _Found(notes=(*notes, "outputs at an edge of the domain make its gradient not finite"))
+            return _Found(notes=(*notes, "its gradient is not finite because of outputs at an edge of the domain"))
         where = np.unravel_index(int(np.argmin(np.isfinite(wide))), wide.shape)
         index = tuple(int(each) for each in where)
         return f"the gradient of {title} is {wide[index]} at {index}, where the forward is smooth"
@@ -296,20 +277,21 @@ def _judge(
         return _Found(product.excess, True, notes)
     bent = _not_linear(probe, at, found)
     if bent.any() and (found.usable & ~bent).sum() < found.usable.sum():
-        notes = (*notes, f"{int((bent & found.usable).sum())} outputs left out, whose slopes do not add up: a tie")
+        notes = (*notes, f"{int((bent & found.usable).sum())} outputs left out whose slopes do not add up: a tie")
         fewer = replace(found, usable=found.usable & ~bent)
         return _judge(probe, at, only, fewer, weights, notes) if fewer.usable.any() else _Found(notes=notes)
     if rough := _roughness(probe, at, found.direction):
         return rough
     if _is_noise(probe, at, found, g, product):
-        return _Found(tried=True, notes=(*notes, "as far as the forward's own rounding lets it be seen"))
+        return _Found(tried=True, notes=(*notes, "as far as the forward's own rounding errors permit"))
     return _accuse(probe, at, only, found, g, wide, product, nothing)
 
 
 def _not_linear(probe: Differentiable, at: int, found: Slopes) -> NDArray[np.bool_]:
-    """The outputs whose slope along v is not the sum of those along w and v - w: no gradient could be so.
+    """The outputs whose slope along v is not the sum of those along w and v - w, which no gradient can satisfy.
 
-    The middle one of three equal elements that are sorted has the same slope to the left and to the right.
+    Differences alone do not show all kinks: the middle of three equal elements, when sorted, has the same slope to the
+    left and to the right.
     """
     random = np.random.default_rng(0)
     bent = np.zeros(found.usable.shape, bool)
@@ -322,7 +304,7 @@ def _not_linear(probe: Differentiable, at: int, found: Slopes) -> NDArray[np.boo
         apart = np.abs(found.slopes - lines[0].slopes - lines[1].slopes)
         rounding = np.where(np.isfinite(found.rounding), found.rounding, 0.0)
         limit = precision_of(probe.dtype).kink * np.maximum(common, np.abs(found.slopes)) + 64 * rounding
-        # An output may also be at a kink along w and not along v.
+        # An output may be at a kink along w although it is not along v.
         bent |= (apart > limit) | ~(lines[0].usable & lines[1].usable)
     return bent
 
@@ -339,7 +321,7 @@ def _product(g: Host, found: Slopes, gradient: Host, v: Host, dtype: DTypeLike) 
 
 
 def _moved(probe: Differentiable, random: np.random.Generator) -> Differentiable | None:
-    """The same, with every floating-point input moved a little; ``None`` where the forward refuses those."""
+    """The same with every floating-point input moved a little; ``None`` if the forward refuses the moved inputs."""
     inputs: list[Host | None] = []
     for at, value in enumerate(probe.inputs):
         if value is None or at in probe.subject.fixed or value.dtype.kind in "biu":
@@ -353,7 +335,7 @@ def _moved(probe: Differentiable, random: np.random.Generator) -> Differentiable
 
 
 def _roughness(probe: Differentiable, at: int, v: Host) -> str | None:
-    """That a float64 forward is far less accurate than float64, if it is: then no difference means anything."""
+    """A fault if the float64 forward is far less accurate than float64: then differences are meaningless."""
     value = np.asarray(probe.inputs[at])
     if probe.dtype != np.float64 or value.dtype != np.float64:
         return None
@@ -370,7 +352,7 @@ def _roughness(probe: Differentiable, at: int, v: Host) -> str | None:
         return float(np.where(defined & np.isfinite(found), weights * found, 0.0).sum())
 
     fine, coarse = (noise(scalar, value, v, spacing) for spacing in (1e-7, 8e-7))
-    # A kink or a jump is no noise: what a kink contributes grows with the spacing, and what a jump does is rare.
+    # Kinks and jumps are not noise: the contribution of a kink grows with the spacing, and a jump is rarely met.
     level = unit_roundoff(np.float64) * size
     noisy = fine > _NOISY * level and coarse > _NOISY * level and coarse < 3 * fine and fine < 1e-4 * size
     return _noisy(probe.subject.input_name(at), probe) if noisy else None
@@ -391,8 +373,8 @@ def _is_noise(probe: Differentiable, at: int, found: Slopes, g: Host, product: _
 
 def _noisy(title: str, probe: Differentiable) -> str:
     return (
-        f"{probe.subject.name} answers in float64 and is far less accurate than that: along {title} its output jumps "
-        "by more than 1000 roundings, as if computed in a narrower type inside"
+        f"{probe.subject.name} returns float64 but is far less accurate: along {title} its output jumps by more than "
+        "1000 roundings, as if it computed in a narrower dtype internally"
     )
 
 
@@ -409,21 +391,21 @@ def _accuse(
     title = probe.subject.input_name(at)
     if nothing:
         return (
-            f"{title} has no gradient (None), yet the output moves with it: by {product.measured:.6g} along a random v"
+            f"{title} has no gradient (None), but moving it along a random v moves the output by {product.measured:.6g}"
         )
     where, element = _worst(probe, at, found, g, gradient)
     says = (
-        f"the gradient of {title} is wrong: along a random direction the output moves by {product.measured:.6g}, and "
-        f"the gradient says {product.said:.6g}, where {product.allowed:.2g} of deviation are allowed "
+        f"the gradient of {title} is wrong: along a random direction the output moves by {product.measured:.6g}, but "
+        f"the gradient says {product.said:.6g}; a deviation of {product.allowed:.2g} is allowed "
         f"({probe.dtype}, central differences, step {found.step:.0e})"
     )
     ratio = f", {element.said / element.measured:.4g} times as much" if element.measured else ""
-    says += f"; at {where} it says {element.said:.6g}, {element.measured:.6g} expected{ratio}"
-    return says if only is None else f"{says}; seen in {probe.subject.output_name(only)} alone"
+    says += f"; at {where} it is {element.said:.6g}, expected {element.measured:.6g}{ratio}"
+    return says if only is None else f"{says}; seen only in {probe.subject.output_name(only)}"
 
 
 def _worst(probe: Differentiable, at: int, found: Slopes, g: Host, gradient: Host) -> tuple[tuple[int, ...], _Product]:
-    """The element to name, by halving the part that is moved and going on where the deviation is larger."""
+    """The element to report, found by halving the moved part and going on in the half with the larger deviation."""
     evaluate = probe.evaluate(at)
 
     def look(part: NDArray[np.intp]) -> _Product:

@@ -1,8 +1,8 @@
-"""What an operator does with memory: its inputs, its outputs, what it leaves unwritten, and how it reads strides.
+"""Checks how an operator treats memory: its inputs, its outputs, what it leaves unwritten, and how it reads strides.
 
-``numpy.empty`` and ``numpy.empty_like`` promise nothing of their values; inside :func:`poisoned` they answer with
-arrays full of one byte, which lie between guards that a write beyond an end changes. What asks the C library for memory
-gets blocks that were filled and freed just before.
+``numpy.empty`` and ``numpy.empty_like`` do not specify their values. Inside :func:`poisoned` they return arrays filled
+with one byte value, between guard bytes that reveal out-of-bounds writes. Memory from the C library is likely to come
+from blocks that were filled and freed just before.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from unittest import mock
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
+from levelbench.checks.arrays import Host, compare, is_float, largest, tolerance_for
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.operators.contract import Array, DType
 from levelbench.operators.probes.forward import sum_length
 from levelbench.operators.probes.subject import HostOperator, Inputs, attempt
-
-__all__ = ["aliasing", "differs", "inputs_left_alone", "strides", "summed", "written"]
-
 
 _GUARD_BYTES = 256
 _GUARD = 0xA7
@@ -42,11 +39,11 @@ class Guarded:
         self.bytes[...] = pattern
 
     def array(self, shape: tuple[int, ...], dtype: DType, order: str = "C") -> Host:
-        """The block as an array."""
+        """An array in the block."""
         return self.bytes.view(dtype).reshape(shape, order="F" if order == "F" else "C")
 
     def broken(self) -> str | None:
-        """Which guard was written over, and how far from the block's end, if one was."""
+        """How far outside the block a guard was overwritten, if one was."""
         before = np.flatnonzero(self._buffer[: self._start] != _GUARD)
         if before.size:
             return f"{self._start - int(before[0])} bytes before its beginning"
@@ -55,7 +52,7 @@ class Guarded:
 
 
 def guarded_copy(value: Host) -> tuple[Host, Guarded]:
-    """A copy of ``value`` between guards."""
+    """A copy of ``value`` between guards, and its block."""
     block = Guarded(value.nbytes, 0)
     copy = block.array(value.shape, value.dtype)
     copy[...] = value
@@ -64,7 +61,7 @@ def guarded_copy(value: Host) -> tuple[Host, Guarded]:
 
 @contextlib.contextmanager
 def poisoned(pattern: int) -> Iterator[list[Guarded]]:
-    """Inside, NumPy's uninitialised arrays are full of ``pattern`` and guarded; the blocks handed out."""
+    """Inside, NumPy's uninitialised arrays are filled with ``pattern`` and guarded; yields the blocks handed out."""
     blocks: list[Guarded] = []
     empty, empty_like = np.empty, np.empty_like
 
@@ -90,7 +87,7 @@ def poisoned(pattern: int) -> Iterator[list[Guarded]]:
 
 
 def fill_heap(outputs: Sequence[Host | None], pattern: int) -> None:
-    """Fill and free blocks of the sizes of ``outputs``, some larger: what is allocated next is likely among them."""
+    """Fill and free blocks of the sizes of ``outputs`` and slightly larger, which the next allocations likely reuse."""
     sizes = [each.nbytes + extra for each in outputs if each is not None and each.nbytes for extra in (0, 64, 128)]
     blocks = [np.full(size, pattern, np.uint8) for size in sizes for _ in range(4)]
     del blocks
@@ -99,18 +96,14 @@ def fill_heap(outputs: Sequence[Host | None], pattern: int) -> None:
 def differs(
     subject: HostOperator, inputs: Sequence[Host | None], found: Sequence[Host | None], base: Sequence[Host | None]
 ) -> str | None:
-    """What differs between two answers of one operator to the same inputs, by more than another order of sums does."""
+    """What differs between two results for the same inputs, by more than another order of summation explains."""
     if len(found) != len(base):
-        return f"{len(found)} outputs, {len(base)} before"
+        return f"{len(found)} outputs, previously {len(base)}"
     length, _ = sum_length(subject.node, [None if each is None else each.shape for each in inputs])
     for at, (first, second) in enumerate(zip(found, base, strict=True)):
         if second is None:
             continue
-        scale = 0.0
-        if is_float(second.dtype):
-            wide = np.abs(second.astype(np.float64))
-            scale = float(np.where(np.isfinite(wide), wide, 0).max(initial=0.0))
-        tolerance = tolerance_for(second.dtype, length=length, scale=scale, results=second.size)
+        tolerance = tolerance_for(second.dtype, length=length, scale=largest(second), results=second.size)
         if fault := compare(subject.output_name(at), first, second, tolerance):
             return fault
     return None
@@ -121,7 +114,7 @@ def _same_bits(first: Host, second: Host) -> bool:
 
 
 def inputs_left_alone(subject: HostOperator, inputs: Inputs) -> Finding:
-    """Forward and backward must not change the arrays that they are given."""
+    """Forward and backward must not change their inputs."""
     native = subject.native(inputs)
     kept = [None if each is None else each.copy() for each in inputs]
     outputs = subject.outputs(native)
@@ -134,7 +127,7 @@ def inputs_left_alone(subject: HostOperator, inputs: Inputs) -> Finding:
     with np.errstate(all="ignore"):
         pulled = attempt(subject.pull, given, native)
     if not pulled.worked:
-        return passed("by forward; the backward gives no answer here")
+        return passed("by forward; the backward raises here")
     found = _changed(subject, "backward", native, kept)
     after = subject.hosted(given)
     for at, (first, second) in enumerate(zip(gradients, after, strict=True)):
@@ -149,13 +142,12 @@ def _changed(subject: HostOperator, who: str, native: Sequence[Array], kept: Seq
             continue
         now = np.asarray(subject.to_host(native[at]))
         if not _same_bits(now, value):
-            detail = f"the {who} changes {subject.input_name(at)} in place"
-            return failed(detail)
+            return failed(f"the {who} changes {subject.input_name(at)} in place")
     return None
 
 
 def _view(native: Array) -> Host | None:
-    """The memory of a native array as NumPy sees it, ``None`` where it cannot."""
+    """A NumPy view of a native array's memory; ``None`` if that is not possible."""
     if isinstance(native, np.ndarray):
         return native
     if not hasattr(native, "__dlpack__"):
@@ -165,7 +157,7 @@ def _view(native: Array) -> Host | None:
 
 
 def aliasing(subject: HostOperator, inputs: Inputs, other: Inputs) -> Finding:
-    """Outputs must be new arrays, and stay what they were when the operator is called again."""
+    """Outputs must be new arrays, which later calls do not change."""
     native = subject.native(inputs)
     outputs = subject.outputs(native)
     before = subject.hosted(outputs)
@@ -173,8 +165,7 @@ def aliasing(subject: HostOperator, inputs: Inputs, other: Inputs) -> Finding:
     attempt(subject.forward, other)
     for at, (first, second) in enumerate(zip(before, subject.hosted(outputs), strict=True)):
         if first is not None and second is not None and not _same_bits(first, second):
-            where = f"{subject.output_name(at)} of one call is overwritten by the next"
-            return failed(where)
+            return failed(f"{subject.output_name(at)} of one call is overwritten by the next")
     if subject.aliases:
         return passed("across calls; views of inputs are allowed")
     views = [None if each is None else _view(each) for each in native]
@@ -187,8 +178,8 @@ def aliasing(subject: HostOperator, inputs: Inputs, other: Inputs) -> Finding:
         for position, view in enumerate(views):
             if view is not None and view.size and np.may_share_memory(mine, view):
                 shared = f"{subject.output_name(at)} shares memory with {subject.input_name(position)}"
-                return failed(f"{shared}: a later step in place would change both")
-    return passed() if seen else not_tried("the memory of native arrays cannot be seen from here")
+                return failed(f"{shared}: a later in-place operation would change both")
+    return passed() if seen else not_tried("the memory of native arrays is not accessible from NumPy")
 
 
 def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Array]]]:
@@ -231,8 +222,8 @@ def strides(subject: HostOperator, inputs: Inputs) -> list[Finding]:
                 found.append(_one_layout(subject, inputs, base, at, made.value, case))
             else:
                 found.append(noted(f"cannot be made: {made.error}", case=case))
-    told = f"{sum(each.status == 'passed' for each in found)} layouts"
-    return summed(found, told) if found else [not_tried("no input has an axis")]
+    layouts = f"{sum(each.status == 'passed' for each in found)} layouts"
+    return summed(found, layouts) if found else [not_tried("no input has an axis")]
 
 
 def _one_layout(
@@ -252,7 +243,7 @@ def _one_layout(
 
 
 def written(subject: HostOperator, inputs: Inputs) -> list[Finding]:
-    """Every element of every output is written, and nothing beyond their ends."""
+    """Every element of every output is written, and nothing out of bounds."""
     base = subject.forward(inputs)
     answers = []
     for pattern in (0xFF, 0x3C):
@@ -266,7 +257,7 @@ def written(subject: HostOperator, inputs: Inputs) -> list[Finding]:
         with poisoned(pattern) as blocks:
             outputs = attempt(lambda native=native: subject.hosted(subject.outputs(native)))
         if not outputs.worked:
-            return [not_tried(f"under the test it raises {outputs.error}")]
+            return [not_tried(f"it raises {outputs.error} in this test")]
         guards = [(block, "an array it allocates") for block in blocks]
         guards += [(each[1], subject.input_name(at)) for at, each in enumerate(copies) if each is not None]
         for block, name in guards:
@@ -275,14 +266,14 @@ def written(subject: HostOperator, inputs: Inputs) -> list[Finding]:
         answers.append(outputs.value)
     for answer in answers:
         if fault := differs(subject, inputs, answer, base):
-            detail = f"an output depends on what was in memory before, so a part of it is never written: {fault}"
+            detail = f"an output depends on previous memory contents, so part of it is never written: {fault}"
             return [failed(detail), passed(probe="bounds")]
     guarded = passed("guards around inputs and arrays", probe="bounds")
     return [passed("with memory filled beforehand"), guarded]
 
 
 def summed(found: Sequence[Finding], detail: str = "") -> list[Finding]:
-    """The findings other than passed, or one that says that all passed."""
+    """One finding for all that passed, and the others."""
     rest = [each for each in found if each.status != "passed"]
     good = len(found) - len(rest)
     return [*([passed(detail or f"{good} cases")] if good else []), *rest]

@@ -1,12 +1,12 @@
-"""How fast each output moves along a direction, by central differences, and what a gradient at a kink may be.
+"""The slope of each output along a direction, by central differences, and the range of valid gradients at a kink.
 
-Every output is judged by itself. Halving a step quarters the disagreement of differences where a function is smooth;
-where it has a kink, the slopes to the left and to the right go on disagreeing, and that output is left out of the
-comparison instead of the whole point. Differences at h and h / 2 are extrapolated (Richardson 1911), so a step may be
-large enough to keep rounding out; they are taken in float64 wherever the operator computes in it.
+Every output is judged separately. Where a function is smooth, halving the step quarters the disagreement of the
+differences. At a kink, the slopes to the left and to the right keep disagreeing; then only that output is left out of
+the comparison, not the whole point. Differences at h and h / 2 are extrapolated (Richardson 1911), so that the step can
+be large enough to keep rounding small. They are taken in float64 if the operator supports it.
 
-At a kink a gradient is a choice (ReLU at 0, which of two equal maxima), but not any number: it lies in the convex hull
-of the gradients at points close by (Clarke, "Optimization and Nonsmooth Analysis", 1983, theorem 2.5.1).
+At a kink the gradient is a choice (ReLU at 0, which of two equal maxima) but not arbitrary: it lies in the convex hull
+of the gradients at nearby points (Clarke, "Optimization and Nonsmooth Analysis", 1983, theorem 2.5.1).
 """
 
 from __future__ import annotations
@@ -20,30 +20,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import UnsupportedError, UsageError
-from levelbench.operators.probes.subject import HostOperator, attempt, widened
-
-__all__ = [
-    "AT_A_KINK",
-    "Differentiable",
-    "GradientReport",
-    "GradientStatus",
-    "InputGradient",
-    "Slopes",
-    "best_line",
-    "check_kinks",
-    "line",
-    "make_probe",
-    "noise",
-    "precision_of",
-]
-
+from levelbench.operators.probes.subject import HostOperator, attempt, replaced, widened
 
 Flat = NDArray[np.float64]
 Evaluate = Callable[[Host], Flat]
-"""All floating-point outputs as one float64 vector, for one input that is moved."""
+"""All floating-point outputs as one float64 vector, as a function of one input."""
 
 _NOISE_POINTS = 10
-# Of fourth differences of independent noise: its variance is (2k)! / (k!)² times that of the noise, k = 4 (Moré and
+# The variance of k-th differences of independent noise is (2k)! / (k!)² times that of the noise; here k = 4 (Moré and
 # Wild, "Estimating Computational Noise", SIAM J. Sci. Comput. 33, 2011, section 3).
 _FOURTH = 70.0
 _ROUNDINGS = 4
@@ -51,7 +35,7 @@ _ROUNDINGS = 4
 
 @dataclass(frozen=True)
 class Differencing:
-    """Steps (shares of the input's size) to try, and shares of a slope, for a dtype of inputs."""
+    """For a dtype of inputs: the steps to try (relative to the input's size), and tolerances relative to a slope."""
 
     steps: tuple[float, ...]
     kink: float
@@ -59,7 +43,7 @@ class Differencing:
 
 
 def precision_of(dtype: DTypeLike) -> Differencing:
-    """float64 sees one part in 10^6, float32 one in 500, the half precisions one in 15."""
+    """float64 resolves one part in 10^6, float32 one in 500, half precisions one in 15."""
     bits = np.dtype(dtype).itemsize
     if bits >= 8:
         return Differencing((1e-4, 1e-6, 1e-3), 1e-8, 1e-6)
@@ -70,11 +54,11 @@ def precision_of(dtype: DTypeLike) -> Differencing:
 
 @dataclass(frozen=True)
 class Slopes:
-    """What was found along ``direction`` at ``base``: the slope of each output, and which of them can be used.
+    """The slope of each output along ``direction`` at ``base``, and which of them are usable.
 
-    ``kinked`` outputs have a slope to the ``left`` and another to the ``right``; ``edge`` ones are defined at the base
-    and not at both sides of it. ``error`` is what differences at two steps disagree by, ``rounding`` what rounding may
-    have moved a slope by.
+    ``kinked`` outputs have one slope to the ``left`` and another to the ``right``; ``edge`` outputs are defined at the
+    base but not on both sides of it. ``error`` is the disagreement of differences at two steps, ``rounding`` the
+    largest effect of rounding on a slope.
     """
 
     base: Host
@@ -91,13 +75,13 @@ class Slopes:
 
     @property
     def share(self) -> float:
-        """The share of outputs defined at the base that can be used."""
+        """The usable share of the outputs defined at the base."""
         defined = int(np.isfinite(self.rounding).sum())
         return float(self.usable.sum()) / defined if defined else 0.0
 
 
 def _grid(x: Host, move: Flat) -> tuple[Host, Flat]:
-    """Base and move such that base + k move is a number of the dtype for k = -4 ... 4: what is rounded is no slope."""
+    """Base and move, rounded so that base + k move is exact in the dtype for k = -4 ... 4."""
     if x.dtype.itemsize >= 8:
         return x, move
     roundoff = 2 * unit_roundoff(x.dtype)
@@ -110,14 +94,14 @@ def _grid(x: Host, move: Flat) -> tuple[Host, Flat]:
 
 
 def _rms(values: Flat) -> float:
-    """The root of the mean square of the finite ones, without overflow on the way."""
+    """The root mean square of the finite values, without intermediate overflow."""
     finite = values[np.isfinite(values)]
     largest = float(finite.max(initial=0.0))
     return largest * float(np.sqrt(np.mean(np.square(finite / largest)))) if largest > 0 else 0.0
 
 
 def line(evaluate: Evaluate, x: Host, direction: Flat, step: float) -> Slopes:
-    """The outputs' slopes along ``direction`` at ``x``, by steps h, h / 2 and h / 4 with h = ``step``."""
+    """The outputs' slopes along ``direction`` at ``x``, from steps h, h / 2 and h / 4 with h = ``step``."""
     limits = precision_of(x.dtype)
     base, move = _grid(x, direction * (step / 4))
     wide = base.astype(np.float64)
@@ -125,7 +109,7 @@ def line(evaluate: Evaluate, x: Host, direction: Flat, step: float) -> Slopes:
     middle = values[0]
     defined = np.isfinite(middle)
     size = np.abs(np.where(defined, middle, 0.0))
-    # Where all outputs are zero (a product with zero factors), their size is seen a whole step away.
+    # If all outputs are zero (a product with zero factors), take their size at a point further away.
     typical = _rms(size) or _rms(np.abs(evaluate((wide + direction).astype(x.dtype))))
     noise_level = _ROUNDINGS * unit_roundoff(x.dtype) * (size + typical) + 1e-300
     h = step
@@ -160,7 +144,7 @@ def line(evaluate: Evaluate, x: Host, direction: Flat, step: float) -> Slopes:
 
 
 def best_line(evaluate: Evaluate, x: Host, direction: Flat) -> Slopes:
-    """The line at the first step that leaves nothing out, else that which leaves out least."""
+    """The slopes with the first step that leaves no output out, else with the one that leaves out fewest."""
     found: list[Slopes] = []
     for step in precision_of(x.dtype).steps[:2]:
         found.append(line(evaluate, x, direction, step))
@@ -181,7 +165,7 @@ GradientStatus = Literal["right", "wrong", "not tried"]
 
 @dataclass(frozen=True)
 class InputGradient:
-    """What was found of one input's gradient. ``worst`` is the largest deviation, as a share of what was allowed."""
+    """The result for one input's gradient. ``worst`` is the largest deviation as a share of what was allowed."""
 
     name: str
     status: GradientStatus
@@ -191,7 +175,7 @@ class InputGradient:
 
 @dataclass(frozen=True)
 class GradientReport:
-    """All inputs of an operator, and the dtype that they were probed in."""
+    """The results for all inputs of an operator, and the dtype in which they were checked."""
 
     name: str
     dtype: str
@@ -199,13 +183,13 @@ class GradientReport:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know: which inputs were moved, left out or not tried."""
+        """Which inputs were moved, left out or not tried."""
         return [f"{each.name}: {each.detail}" for each in self.inputs if each.detail]
 
 
 @dataclass(frozen=True)
 class Differentiable:
-    """``inputs`` are those that are probed at, ``floats`` the positions of floating-point outputs."""
+    """An operator at ``inputs``, where its gradient is checked; ``floats`` are the positions of float outputs."""
 
     subject: HostOperator
     inputs: tuple[Host | None, ...]
@@ -217,17 +201,17 @@ class Differentiable:
         """The floating-point outputs as one float64 vector, as a function of input ``at``."""
 
         def call(value: Host) -> NDArray[np.float64]:
-            return self.flat(self.subject.forward([*self.inputs[:at], value, *self.inputs[at + 1 :]]))
+            return self.flat(self.subject.forward(replaced(self.inputs, at, value)))
 
         return call
 
     def flat(self, outputs: Sequence[Host | None]) -> NDArray[np.float64]:
-        """One vector of the floating-point ones among ``outputs``."""
+        """The floating-point ones among ``outputs`` as one vector."""
         parts = [np.asarray(outputs[at]).astype(np.float64).ravel() for at in self.floats]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def split(self, flat: NDArray[np.float64]) -> list[Host | None]:
-        """Gradients of outputs with the values of ``flat``; ``None`` for outputs that are not floating-point."""
+        """Gradients of the outputs with the values of ``flat``; ``None`` for outputs that are not floating-point."""
         found: list[Host | None] = [None] * len(self.outputs)
         start = 0
         for at in self.floats:
@@ -237,12 +221,8 @@ class Differentiable:
         return found
 
     def random_gradients(self, random: np.random.Generator) -> list[Host | None]:
-        """Normal ones."""
+        """Normally distributed gradients of the outputs."""
         return self.split(random.standard_normal(sum(np.asarray(self.outputs[at]).size for at in self.floats)))
-
-    def vjp(self, gradients: Sequence[Host | None], inputs: Sequence[Host | None]) -> tuple[Host | None, ...]:
-        """The backward's answer."""
-        return self.subject.vjp(gradients, inputs)
 
     def form_of(self, gradient: Host, at: int) -> str | None:
         """What is wrong with the shape or dtype of the gradient of input ``at``, if anything."""
@@ -250,16 +230,17 @@ class Differentiable:
         assert value is not None
         name = self.subject.input_name(at)
         if gradient.shape != value.shape:
-            return f"the gradient of {name} has the shape {gradient.shape}, and the input {value.shape}"
+            return f"the gradient of {name} has shape {gradient.shape}, but the input has {value.shape}"
         if gradient.dtype != value.dtype:
-            return f"the gradient of {name} has the dtype {gradient.dtype}, and the input {value.dtype}"
+            return f"the gradient of {name} has dtype {gradient.dtype}, but the input has {value.dtype}"
         return None
 
 
 def make_probe(subject: HostOperator, inputs: Sequence[Host | None]) -> Differentiable:
-    """In float64 if the forward takes it and answers in it, else as given.
+    """The operator at ``inputs``: in float64 if the forward accepts and returns it, else as given.
 
-    Raises ``UsageError`` for inputs that the forward refuses, and for outputs of which none is floating-point.
+    Raises ``UsageError`` for inputs that the forward refuses, and ``UnsupportedError`` without a backward or without a
+    floating-point output.
     """
     if subject.pull is None:
         raise UnsupportedError(f"the gradient of {subject.name}", "it has no backward", "check the forward alone")
@@ -269,7 +250,7 @@ def make_probe(subject: HostOperator, inputs: Sequence[Host | None]) -> Differen
         probe = _differentiable(subject, wide, found.value) if found.worked else None
         if probe is not None and probe.dtype == np.float64:
             zeros = probe.split(np.zeros(sum(np.asarray(probe.outputs[at]).size for at in probe.floats)))
-            if not attempt(probe.vjp, zeros, wide).refused:
+            if not attempt(probe.subject.vjp, zeros, wide).refused:
                 return probe
     given = tuple(inputs)
     found = attempt(subject.forward, given)
@@ -316,8 +297,7 @@ def check_kinks(probe: Differentiable, at: int, found: Slopes, random: np.random
 def _at_output(probe: Differentiable, at: int, found: Slopes, output: int, random: np.random.Generator) -> str | None:
     one = np.zeros(found.usable.size)
     one[output] = 1.0
-    inputs = [*probe.inputs[:at], found.base, *probe.inputs[at + 1 :]]
-    answer = attempt(probe.vjp, probe.split(one), inputs)
+    answer = attempt(probe.subject.vjp, probe.split(one), replaced(probe.inputs, at, found.base))
     gradient = answer.value[at] if answer.worked else None
     if gradient is None or gradient.shape != found.base.shape:
         return None
@@ -338,8 +318,8 @@ def _at_output(probe: Differentiable, at: int, found: Slopes, output: int, rando
         if hull is not None and not hull[0] - _MARGIN * steep <= said <= hull[1] + _MARGIN * steep:
             return (
                 f"the gradient of {probe.subject.input_name(at)} {AT_A_KINK}: "
-                f"along a random direction an output has slopes from {hull[0]:.6g} to {hull[1]:.6g} close by, and the "
-                f"gradient says {said:.6g}, which lies outside"
+                f"along a random direction an output has slopes from {hull[0]:.6g} to {hull[1]:.6g} nearby, but the "
+                f"gradient says {said:.6g}, which is outside that range"
             )
     return None
 
@@ -347,7 +327,7 @@ def _at_output(probe: Differentiable, at: int, found: Slopes, output: int, rando
 def _hull(
     probe: Differentiable, at: int, base: Host, output: int, v: NDArray[np.float64], random: np.random.Generator
 ) -> tuple[float, float] | None:
-    """The least and the largest slope of an output along ``v`` close to ``base``; ``None`` if there may be others."""
+    """The smallest and largest slope of an output along ``v`` near ``base``; ``None`` if some may have been missed."""
     evaluate, wide = probe.evaluate(at), base.astype(np.float64)
     step = precision_of(probe.dtype).steps[1]
     away = 1e3 * step if probe.dtype == np.float64 else 30 * step
@@ -362,5 +342,5 @@ def _hull(
         return None
     steep = float(np.abs(ordered).max())
     groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > _MARGIN * steep) + 1)
-    # None seen only once: then those that were not seen are few (Good, "The Population Frequencies of Species", 1953).
+    # If no slope was seen only once, few were missed (Good, "The Population Frequencies of Species", 1953).
     return (float(ordered[0]), float(ordered[-1])) if all(each.size > 1 for each in groups) else None

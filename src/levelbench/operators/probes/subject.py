@@ -1,9 +1,9 @@
-"""What is checked, as a function on host arrays wherever it runs, and the inputs to check it with.
+"""The operator under test as a function on host arrays, whatever it runs on, and inputs to check it with.
 
-The probes know no framework: they hand over NumPy arrays, get NumPy arrays back, and reach the native arrays in between
-only through what every array library offers (slices, axes, DLPack). Inputs are made of given ones: an example shows
-which dimensions belong together, since those that must be equal are, so a size is replaced wherever it occurs, and the
-reference decides whether the result is an input at all.
+The probes know no framework: they pass NumPy arrays, get NumPy arrays back, and access native arrays only through what
+every array library offers (slices, axes, DLPack). More inputs are derived from given ones. Equal sizes in an example
+are assumed to belong together, so a size is replaced wherever it occurs; the reference decides whether the result is a
+valid input.
 """
 
 from __future__ import annotations
@@ -20,22 +20,8 @@ from numpy.typing import DTypeLike
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError, UsageError
-from levelbench.operators.contract import Array, Function, Operator, OperatorBackend
+from levelbench.operators.contract import Array, Function, Operator, OperatorBackend, as_tuple
 from levelbench.operators.node import OperatorNode, structural
-
-__all__ = [
-    "HostOperator",
-    "Inputs",
-    "attempt",
-    "describe",
-    "long_inputs",
-    "other_shapes",
-    "other_values",
-    "special_values",
-    "subject_of",
-    "widened",
-]
-
 
 Values = tuple[Host | None, ...]
 Checkable = Any
@@ -44,7 +30,7 @@ Checkable = Any
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """An operator that is given an empty axis or infinity may warn; what it answers is what is judged."""
+    """Silence warnings: an operator may warn about an empty axis or infinity, but only its result is judged."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -52,10 +38,11 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class HostOperator:
-    """``call`` takes native arrays; ``pull`` takes gradients of outputs and inputs, native, and answers by input.
+    """An operator as a function on host arrays.
 
-    ``ours`` is whether it was written by the user, who is held to more than a framework is: no outputs that share
-    memory with inputs unless ``aliases``, every shape that the reference takes, NaN where the reference has it.
+    ``call`` takes native arrays; ``pull`` takes native gradients of the outputs and inputs, and returns one per input.
+    ``ours`` is whether the user wrote it. Such an operator must do more than a framework's: no outputs that share
+    memory with inputs unless ``aliases``, all shapes that the reference accepts, and NaN where the reference has it.
     """
 
     name: str
@@ -77,36 +64,34 @@ class HostOperator:
     def _native(self, at: int, value: Host | None) -> Array:
         if value is None:
             return None
-        # A fresh copy is aligned alike at every call, so a kernel has no reason to take another path.
+        # A fresh copy is aligned the same way in every call, so a kernel has no reason to take another code path.
         copy = value.copy(order="C")
         return copy if at in self.fixed else self.to_native(copy)
 
     def outputs(self, native: Sequence[Array]) -> tuple[Array, ...]:
         """The native outputs for native inputs."""
         with _quiet():
-            found = self.call(*native)
-        return tuple(found) if isinstance(found, tuple | list) else (found,)
+            return as_tuple(self.call(*native))
 
     def hosted(self, values: Sequence[Array]) -> Values:
         """Copies on the host."""
         return tuple(None if value is None else np.asarray(self.to_host(value)) for value in values)
 
     def forward(self, inputs: Sequence[Host | None]) -> Values:
-        """The outputs for inputs on the host, which stay as they are."""
+        """The outputs for inputs on the host, which are not changed."""
         return self.hosted(self.outputs(self.native(inputs)))
 
     def vjp(self, gradients: Sequence[Host | None], inputs: Sequence[Host | None]) -> Values:
-        """The gradients of inputs; ``UnsupportedError`` without a backward, ``DefinitionError`` for a wrong number."""
+        """The gradients of the inputs; ``UnsupportedError`` without a backward, ``DefinitionError`` for a bad count."""
         if self.pull is None:
             raise UnsupportedError(f"the gradient of {self.name}", "it has no backward", "write one")
         native = [None if each is None else self.to_native(each.copy(order="C")) for each in gradients]
         with _quiet():
-            found = self.pull(native, self.native(inputs))
-        answer = tuple(found) if isinstance(found, tuple | list) else (found,)
-        if len(answer) != len(inputs):
-            says = f"it answers with {len(answer)} gradients for {len(inputs)} inputs"
-            raise DefinitionError(f"the backward of {self.name}", says, "return one an input, None where there is none")
-        return self.hosted(answer)
+            gradients = as_tuple(self.pull(native, self.native(inputs)))
+        if len(gradients) != len(inputs):
+            found = f"it returns {len(gradients)} gradients for {len(inputs)} inputs"
+            raise DefinitionError(f"the backward of {self.name}", found, "return one per input, None if it has none")
+        return self.hosted(gradients)
 
     def input_name(self, at: int) -> str:
         """``input 1 'W'``."""
@@ -119,7 +104,7 @@ class HostOperator:
         return f"output {at} {names[at]!r}" if at < len(names) and names[at] else f"output {at}"
 
     def may_lack_gradient(self, at: int) -> bool:
-        """Whether ONNX's schema says that the input is not differentiable, or does not say that it is."""
+        """Whether ONNX's schema says that the input is not differentiable."""
         schema = self.node.schema if self.node is not None else None
         if schema is None:
             return False
@@ -135,7 +120,7 @@ def subject_of(
     name: str = "",
     backward: Function | None = None,
 ) -> HostOperator:
-    """The subject of an :class:`Operator` of ``backend`` (``None``: on NumPy arrays), a custom operator, a function.
+    """The subject for an :class:`Operator` of ``backend`` (``None``: on NumPy arrays), a custom operator or a function.
 
     ``backward(gradients, inputs, outputs)`` goes with a function.
     """
@@ -150,7 +135,7 @@ def subject_of(
         found = name or getattr(operator, "__name__", type(operator).__name__)
         return HostOperator(found, operator, pull, aliases=getattr(operator, "aliases", False))
     kind = type(operator).__name__
-    raise UsageError("a check", f"a {kind} is neither an operator nor a function", "give one that has a forward")
+    raise UsageError("a check", f"a {kind} is neither an operator nor a function", "give something with a forward")
 
 
 def _of_operator(operator: Operator, backend: OperatorBackend | None, name: str) -> HostOperator:
@@ -192,16 +177,14 @@ def _of_custom(operator: Checkable, name: str) -> HostOperator:
 
 def _pull_of(forward: Function, backward: Function) -> Function:
     def pull(gradients: Sequence[Array], inputs: Sequence[Array]) -> Array:
-        found = forward(*inputs)
-        outputs = tuple(found) if isinstance(found, tuple | list) else (found,)
-        return backward(tuple(gradients), tuple(inputs), outputs)
+        return backward(tuple(gradients), tuple(inputs), as_tuple(forward(*inputs)))
 
     return pull
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of a call of code that is not ours: a value, or an error; ``refused`` where it was stated as one."""
+    """The outcome of calling foreign code: a value or an error; ``refused`` if the error is a deliberate refusal."""
 
     value: Any = None
     error: str = ""
@@ -214,7 +197,7 @@ class Attempt:
 
 
 def attempt(function: Function, *arguments: Array) -> Attempt:
-    """The call's outcome; nothing that an operator raises ends a check."""
+    """The outcome of the call; no exception of an operator ends a check."""
     try:
         return Attempt(function(*arguments))
     except LevelbenchError as error:
@@ -227,7 +210,7 @@ def attempt(function: Function, *arguments: Array) -> Attempt:
 def widened(
     inputs: Sequence[Host | None], dtype: DTypeLike = np.float64, keep: frozenset[int] = frozenset()
 ) -> list[Host | None]:
-    """The inputs with every real floating-point one as ``dtype``, structural ones (``keep``) as they are."""
+    """The inputs with every real floating-point one as ``dtype``, except structural ones (``keep``)."""
     return [
         value if value is None or at in keep or not is_float(value.dtype) else value.astype(dtype)
         for at, value in enumerate(inputs)
@@ -236,10 +219,16 @@ def widened(
 
 Inputs = list[Host | None]
 
+
+def replaced(inputs: Sequence[Host | None], at: int, value: Host) -> Inputs:
+    """The inputs with ``value`` in place of input ``at``."""
+    return [*inputs[:at], value, *inputs[at + 1 :]]
+
+
 _PRIMES = (7, 13, 17, 19)
 _LONG = 4096
 _MOST_ELEMENTS = 2**17
-# A float16 sum of such values stands still at 128 of 225: half its spacing there, 0.0625, is more than any of them.
+# A float16 sum of 4096 such values (225) gets stuck at 128: half its spacing there, 0.0625, exceeds each of them.
 _SHORT_OF_STUCK = (0.05, 0.06)
 
 
@@ -275,7 +264,7 @@ def other_values(
 def special_values(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
 ) -> Iterator[tuple[str, int, Inputs]]:
-    """(value, input, inputs with it at one place), for NaN and both infinities and each floating-point input."""
+    """(value, input, inputs with that value at one place) for NaN, both infinities and each floating-point input."""
     for at, value in enumerate(inputs):
         if value is None or at in fixed or not is_float(value.dtype) or not value.size:
             continue
@@ -283,7 +272,7 @@ def special_values(
         for name, special in (("NaN", np.nan), ("infinity", np.inf), ("-infinity", -np.inf)):
             changed = value.copy(order="C")
             changed.reshape(-1)[place] = special
-            yield name, at, [*inputs[:at], changed, *inputs[at + 1 :]]
+            yield name, at, replaced(inputs, at, changed)
 
 
 def _resized(
@@ -294,7 +283,7 @@ def _resized(
     random: np.random.Generator,
     positive: bool = False,
 ) -> Inputs:
-    """Inputs in which each size ``old`` is ``new``; integers and booleans keep the values they had."""
+    """The inputs with each size ``old`` changed to ``new``; integers and booleans keep their values, repeated."""
     found: Inputs = []
     for at, value in enumerate(inputs):
         if value is None or at in fixed or (old not in value.shape and not positive):
@@ -306,7 +295,7 @@ def _resized(
         elif positive:
             found.append(random.uniform(*_SHORT_OF_STUCK, shape).astype(value.dtype))
         else:
-            # Drawn from the values that are there: a variance stays positive, a probability below one.
+            # Draw from the existing values, so that variances stay positive and probabilities below one.
             pool = value.astype(np.float64).ravel() if value.size else np.ones(1)
             found.append((random.choice(pool, shape) * random.uniform(0.9, 1.0, shape)).astype(value.dtype))
     return found
@@ -320,9 +309,9 @@ def _sizes(inputs: Sequence[Host | None], fixed: frozenset[int]) -> list[int]:
 def other_shapes(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator, first_only: bool = False
 ) -> Iterator[tuple[str, Inputs]]:
-    """Each size in turn as 1, as a prime, as the next size (a square), and as 0, wherever it occurs.
+    """Inputs with each size in turn changed, wherever it occurs, to 1, a prime, the next size (a square), and 0.
 
-    ``first_only``: only the sizes that the first input has.
+    ``first_only``: only the sizes of the first input.
     """
     sizes = _sizes(inputs[:1] if first_only else inputs, fixed)
     for old, following in zip(sizes, [*sizes[1:], *sizes[:1]], strict=True):
@@ -335,7 +324,7 @@ def other_shapes(
 def long_inputs(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Inputs]]:
-    """Each size in turn as 4096, with small positive values: long sums, in which a narrow accumulator gets stuck."""
+    """Inputs with each size in turn 4096, and small positive values: long sums in which a narrow accumulator sticks."""
     for old in _sizes(inputs, fixed):
         grown = [
             math.prod(_LONG if size == old else size for size in each.shape)

@@ -1,7 +1,7 @@
-"""DeepBench's problems (Baidu Research, Apache-2.0; README.md beside the CSV files) as ONNX nodes.
+"""DeepBench's problems (Baidu Research, Apache-2.0; see README.md next to the CSV files) as ONNX nodes.
 
-The sizes are data and a dozen lines a kind turn them into nodes. Values are scaled so that results are of size 1
-whatever the size of the problem, which keeps half precisions and recurrent states in range.
+The sizes are data, which a dozen lines per kind turn into nodes. Values are scaled so that results are about 1 for any
+size of problem, which keeps half precisions and recurrent states in range.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from pathlib import Path
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.operators.node import DEFAULT_OPSET
 from levelbench.records.benchmarks import Problem, Tensor
-
-__all__ = ["SUBSETS", "AllReduceMessage", "all_reduce_messages", "load_suite", "subsets_of", "suite_names"]
 
 _FOLDER = Path(__file__).parent / "deepbench"
 SUBSETS = ("training", "inference-server", "inference-device")
@@ -35,20 +33,20 @@ class AllReduceMessage:
 
 
 def suite_names() -> list[str]:
-    """The suites that ``load_suite`` knows, and the one of messages."""
+    """The suites that ``load_suite`` knows, and the all-reduce suite."""
     return [*(f"deepbench-{kind}" for kind in _FILES), "deepbench-all-reduce"]
 
 
 def subsets_of(name: str) -> list[str]:
-    """The subsets that DeepBench has of a suite: it lists no sparse problems for training."""
+    """The subsets of a suite in DeepBench, which has no sparse problems for training."""
     return [each for each in SUBSETS if _file(_kind(name), each).exists()]
 
 
 def load_suite(name: str, subset: str | None = None, dtype: str = "float32") -> list[Problem]:
-    """The problems of a suite in DeepBench's order; by default of its first subset (training where there is one).
+    """The problems of a suite in DeepBench's order, by default of its first subset (training if it exists).
 
-    Raises ``UnknownNameError`` for a suite or subset that there is not, and ``UsageError`` for the all-reduce suite,
-    which holds messages and no operators.
+    Raises ``UnknownNameError`` for an unknown suite or subset, and ``UsageError`` for the all-reduce suite, which
+    contains messages and not operators.
     """
     kind = _kind(name)
     known = subsets_of(name)
@@ -69,7 +67,7 @@ def _kind(name: str) -> str:
     kind = name.removeprefix("deepbench-")
     if kind not in _FILES:
         raise UsageError(
-            f"suite {name!r}", "it lists messages of an all-reduce, which no single operator is", "use another suite"
+            f"suite {name!r}", "it lists all-reduce messages, which are no single operator", "use another suite"
         )
     return kind
 
@@ -152,7 +150,7 @@ def _sparse(row: Row, dtype: str) -> Problem:
         outputs=("Y",),
         tensors=(left, Tensor("B", (k, n), dtype)),
         opset=DEFAULT_OPSET,
-        note="a sparse problem executed dense: zeros are multiplied, and counted, like other values",
+        note="a sparse problem executed dense: zeros are multiplied and counted like other values",
     )
 
 

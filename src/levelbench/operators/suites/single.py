@@ -1,7 +1,7 @@
-"""Problems: the node and the inputs of one, and a problem from a user's words.
+"""Problems: their nodes and inputs, and problems from command line words.
 
-ONNX's schema knows what each word must be (which inputs there are, their dtypes, the attributes' kinds), so nothing is
-said twice, and what is missing is asked for by name.
+ONNX's schema defines what is valid (the inputs, their dtypes, the kinds of attributes), so nothing is declared twice,
+and errors can name what is missing.
 """
 
 from __future__ import annotations
@@ -21,21 +21,18 @@ from levelbench.operators.contract import DType
 from levelbench.operators.node import DEFAULT_OPSET, AttributeValue, OperatorNode, operator_node
 from levelbench.records.benchmarks import Fill, Problem, Tensor
 
-__all__ = ["FLOATS", "dtype_of", "make_inputs", "node_of", "parse_problem", "tensor_bytes"]
-
-
 FLOATS = ("float32", "float64", "bfloat16", "float16")
 """The dtypes that a suite can be measured in."""
 
 
 Listed = Any
-"""Values as an array, or the text of a dtype, if there is one."""
+"""Values as an array, or the name of a dtype, or ``None``."""
 Given = tuple[tuple[int, ...], Listed]
-"""What is said of an input: its shape, and its dtype or its values."""
+"""What the user gave for an input: its shape, and its dtype or values."""
 
 
 def dtype_of(name: str) -> DType:
-    """The NumPy dtype of that name, ``ml_dtypes``' bfloat16 among them."""
+    """The NumPy dtype of that name, including ``ml_dtypes``' bfloat16."""
     if name == "bfloat16":
         return np.dtype(ml_dtypes.bfloat16)
     try:
@@ -45,7 +42,7 @@ def dtype_of(name: str) -> DType:
 
 
 def tensor_bytes(tensor: Tensor) -> int:
-    """Bytes of an input."""
+    """The bytes of an input."""
     return math.prod(tensor.shape) * dtype_of(tensor.dtype).itemsize
 
 
@@ -57,7 +54,7 @@ def node_of(problem: Problem) -> OperatorNode:
 
 
 def make_inputs(problem: Problem, seed: int) -> list[NDArray[Any] | None]:
-    """One host array an input of the node, ``None`` for one that is left out; equal for equal seeds."""
+    """One host array per input of the node, ``None`` for an omitted one; equal for equal seeds."""
     known = {tensor.name: tensor for tensor in problem.tensors}
     children = np.random.SeedSequence(seed).spawn(len(problem.inputs))
     return [
@@ -68,7 +65,7 @@ def make_inputs(problem: Problem, seed: int) -> list[NDArray[Any] | None]:
 
 def _make(tensor: Tensor, random: np.random.Generator) -> NDArray[Any]:
     dtype = dtype_of(tensor.dtype)
-    # Drawn in float32 where that is precise enough: half the time and memory.
+    # Drawn in float32 if that is precise enough: it takes half the time and memory.
     wide: Any = np.float64 if dtype == np.float64 else np.float32
     match tensor.fill:
         case "given":
@@ -91,15 +88,15 @@ def _make(tensor: Tensor, random: np.random.Generator) -> NDArray[Any]:
     return values.astype(dtype, copy=False)
 
 
-# A problem from a user's words: an operator's name, the shapes of its inputs, values and attributes.
+# Problems from command line words: an operator's name, the shapes or values of its inputs, and attributes.
 
 
 _INTEGERS = ("int64", "int32", "uint8", "int8", "bool")
 _POSITIVE = frozenset({"Acosh", "Log", "Pow", "Reciprocal", "Sqrt"})
 _UNIT = frozenset({"Acos", "Asin", "Atanh"})
-# Inputs that choose among the values along an axis of the first input.
+# Inputs that are indices along an axis of the first input.
 _CHOOSING = frozenset({"indices", "target"})
-# Inputs that are lists, also of one number.
+# Inputs that are lists even if they have one element.
 _LISTS = frozenset(
     {
         "axes",
@@ -131,12 +128,12 @@ def parse_problem(
     opset: int = DEFAULT_OPSET,
     dtype: str = "float32",
 ) -> Problem:
-    """The problem that the words mean.
+    """The problem that the words describe.
 
-    ``shapes`` are words such as ``X=8x64x56x56`` (with ``:int32`` behind for another dtype), ``values`` such as
-    ``axes=0,1`` and ``attributes`` such as ``pads=1,1,1,1``. An input of any number of tensors (Concat's) is given
-    several times. Raises ``UnknownNameError`` for names that ONNX does not know, ``UsageError`` for what cannot be read
-    or is missing; both list what there is.
+    ``shapes`` are words such as ``X=8x64x56x56`` (followed by ``:int32`` for another dtype), ``values`` such as
+    ``axes=0,1`` and ``attributes`` such as ``pads=1,1,1,1``. A variadic input (Concat's) is given several times.
+    Raises ``UnknownNameError`` for names that ONNX does not know, and ``UsageError`` for words that cannot be parsed or
+    are missing; both list the choices.
     """
     known = operator_attributes(operator, opset, attributes)
     schema = defs.get_schema(operator, opset, "")
@@ -167,7 +164,7 @@ def parse_problem(
 
 
 def operator_attributes(operator: str, opset: int, words: Sequence[str]) -> dict[str, AttributeValue]:
-    """``pads=1,1,1,1`` by the schema's kinds."""
+    """Parse attributes such as ``pads=1,1,1,1`` by the schema's kinds."""
     try:
         schema = defs.get_schema(operator, opset, "")
     except defs.SchemaError:
@@ -192,16 +189,15 @@ def _attribute(asked: str, text: str, kind: defs.OpSchema.AttrType) -> Attribute
             return [lists[kind](each) for each in text.split(",")]
     except ValueError:
         name = kind.name.lower()
-        raise UsageError(asked, f"{text!r} is no {name}", "give numbers, commas between") from None
-    raise UsageError(
-        asked, f"an attribute of kind {kind.name} cannot be given in words", "use a network's file instead"
-    )
+        raise UsageError(asked, f"{text!r} is not of type {name}", "give numbers separated by commas") from None
+    found = f"attributes of kind {kind.name} cannot be given on the command line"
+    raise UsageError(asked, found, "use a network's file instead")
 
 
 def _gathered(
     operator: str, schema: defs.OpSchema, shapes: Sequence[str], values: Sequence[str]
 ) -> Mapping[str, list[Given]]:
-    """By input: (shape and dtype text, or values) in the order given."""
+    """By input: shapes with dtype names or values, in the given order."""
     names = [each.name for each in schema.inputs]
     variadic = {each.name for each in schema.inputs if each.option == _VARIADIC}
     found: dict[str, list[Any]] = {}
@@ -211,14 +207,14 @@ def _gathered(
             if name not in names:
                 raise UnknownNameError(f"input of {operator}", name, names)
             if name in found and name not in variadic:
-                raise UsageError(f"{option} {word}", f"{name} is given already", "give each input once")
+                raise UsageError(f"{option} {word}", f"{name} is already given", "give each input once")
             read = _shape(word, text) if option == "--shape" else _values(word, text)
             found.setdefault(name, []).append(read)
     return found
 
 
 def _types(schema: defs.OpSchema, given: Mapping[str, list[Given]], dtype: str) -> dict[str, str]:
-    """The dtype of each of the schema's types that an input given by its shape decides."""
+    """The dtypes of the schema's type variables, as determined by the inputs given by shape."""
     found: dict[str, str] = {}
     for at, parameter in enumerate(schema.inputs):
         for _, listed in given.get(parameter.name, [])[:1]:
@@ -231,7 +227,7 @@ def _types(schema: defs.OpSchema, given: Mapping[str, list[Given]], dtype: str) 
 def _outputs(
     schema: defs.OpSchema, attributes: Mapping[str, AttributeValue], given: Mapping[str, list[Given]]
 ) -> list[str]:
-    """All that the schema requires; of a Split, as many as it splits into."""
+    """All outputs that the schema requires; for a Split, as many as it makes."""
     if schema.name == "Split":
         sizes = [listed.size for _, listed in given.get("split", []) if isinstance(listed, np.ndarray)]
         count = int(attributes.get("num_outputs", sizes[0] if sizes else 2))
@@ -249,7 +245,7 @@ def _split(word: str, option: str) -> tuple[str, str]:
 def _shape(word: str, text: str) -> Given:
     sizes, _, dtype = text.partition(":")
     if not re.fullmatch(r"(\d+(x\d+)*)?", sizes):
-        raise UsageError(f"--shape {word}", f"{sizes!r} is no shape", "write sizes with x between: X=8x64x56x56")
+        raise UsageError(f"--shape {word}", f"{sizes!r} is not a shape", "write sizes separated by x: X=8x64x56x56")
     return tuple(int(each) for each in sizes.split("x") if each), dtype or None
 
 
@@ -258,7 +254,8 @@ def _values(word: str, text: str) -> Given:
     try:
         read = np.asarray([float(each) for each in text.split(",") if each.strip()])
     except ValueError:
-        raise UsageError(f"--input {word}", f"{text!r} are no numbers", "write numbers, commas between") from None
+        do = "write numbers separated by commas"
+        raise UsageError(f"--input {word}", f"{text!r} are not numbers", do) from None
     return () if scalar else read.shape, read
 
 
@@ -266,19 +263,21 @@ def _tensor(name: str, shape: tuple[int, ...], listed: Listed, dtype: str, schem
     allowed = _allowed(schema, at)
     if isinstance(listed, np.ndarray):
         chosen = dtype if dtype in allowed else next((each for each in _INTEGERS if each in allowed), dtype)
-        # ONNX wants a list of axes, sizes or repeats even where it has one element.
+        # ONNX requires a list of axes, sizes or repeats even for one element.
         if not shape and name.lower() in _LISTS:
             shape = (1,)
         if dtype_of(chosen).kind in "iub" and any(each != int(each) for each in listed.tolist()):
             raise UsageError(
-                f"--input {name} of {schema.name}", f"it takes {chosen}, no fractions", "give whole numbers"
+                f"--input {name} of {schema.name}", f"it takes {chosen}, not fractions", "give whole numbers"
             )
         numbers = [int(each) if dtype_of(chosen).kind in "iub" else each for each in listed.tolist()]
         return Tensor(name, shape, chosen, "given", values=tuple(numbers))
     chosen = listed or (dtype if dtype in allowed else next((each for each in _INTEGERS if each in allowed), dtype))
     if chosen not in allowed:
         raise UsageError(
-            f"--dtype {chosen}, for input {name} of {schema.name}", f"it takes {', '.join(sorted(allowed))}", "choose"
+            f"--dtype {chosen} for input {name} of {schema.name}",
+            f"it takes {', '.join(sorted(allowed))}",
+            "choose one of these",
         )
     kind = dtype_of(chosen).kind
     fill: Fill = "boolean" if kind == "b" else "index" if kind in "iu" else "normal"
@@ -290,14 +289,14 @@ def _tensor(name: str, shape: tuple[int, ...], listed: Listed, dtype: str, schem
 
 
 def _allowed(schema: defs.OpSchema, at: int) -> set[str]:
-    """NumPy's names of the dtypes that the input may have."""
+    """The NumPy names of the dtypes that the input may have."""
     names = {"float": "float32", "double": "float64"}
     found = {re.sub(r"^tensor\((.*)\)$", r"\1", each) for each in schema.inputs[at].types}
     return {names.get(each, each) for each in found}
 
 
 def _scaled(tensor: Tensor, tensors: Sequence[Tensor], node: OperatorNode) -> Tensor:
-    """Weights scaled by their fan-in; indices within the axis that they choose from."""
+    """Scale weights by their fan-in, and indices to the size of the axis that they index."""
     from msgspec.structs import replace
 
     if tensor.fill == "normal" and tensor.name in ("W", "R", "B") and len(tensor.shape) > 1:
