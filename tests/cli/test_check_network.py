@@ -106,7 +106,7 @@ def test_an_operator_that_no_framework_has_is_unsupported_with_exit_code_3(call,
 REFUSED = {
     "a name that is neither a file nor of the zoo": (["bert-tyny"], "no network has that name; close: bert-tiny"),
     "a file that is not there": (["absent.onnx"], "absent.onnx"),
-    "an open size that nobody says": (["MODEL"], "Give --size length=16"),
+    "an open size that nobody says": (["MODEL"], "give --size length=16"),
     "a size that is no number": (["MODEL", "--size", "length=long"], "write --size length=16"),
     "an option of operators": (["MODEL", "--dtype", "float32"], "MODEL is a network"),
     "a mode that a framework has not": (["MODEL", "--size", "length=5", "--mode", "numpy=fast"], "mode of numpy"),
