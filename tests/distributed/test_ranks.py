@@ -8,8 +8,7 @@ import pytest
 from tests.training.toy import watch
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.ranks import Ranks, heartbeat
-from levelbench.distributed.scaling import lr_factor, scaled_batch
+from levelbench.distributed.ranks import Ranks, heartbeat, lr_factor, scaled_batch
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
 from levelbench.distributed.schemes.periodic import ModelAveraging

@@ -247,5 +247,6 @@ def link_of(fit: Fit, made_of: Round | None = None) -> tuple[Calibrated, Calibra
             raise UsageError(
                 "a link from a fitted operation", "it has no latency or no bandwidth", "measure more sizes"
             )
+        found.append(Calibrated(least, max(min(ends.low * part, least), least / 100), max(ends.high * part, least)))
     alpha, slope = found
     return alpha, Calibrated(1 / slope.value, 1 / slope.high, 1 / slope.low)
