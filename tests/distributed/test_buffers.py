@@ -11,7 +11,7 @@ def test_the_view_of_a_numpy_array_is_itself():
     assert view(array) is array
 
 
-def test_a_numpy_scalar_can_be_seen_and_comes_back_as_an_array():
+def test_a_numpy_scalar_can_be_viewed_and_comes_back_as_an_array():
     seen = view(np.float32(3))
     assert (seen.shape, seen.dtype) == ((), np.float32)
     found = put(np.array(4, np.float32), np.float32(3))
@@ -19,14 +19,14 @@ def test_a_numpy_scalar_can_be_seen_and_comes_back_as_an_array():
     assert found == 4
 
 
-def test_a_result_goes_into_the_array_where_it_can():
+def test_a_result_is_written_into_the_array_if_possible():
     base = np.zeros(6)
     like = base[::2]
     assert put(np.arange(3.0), like) is like
     assert base.tolist() == [0, 0, 1, 0, 2, 0]
 
 
-def test_a_result_goes_into_a_new_array_where_the_one_that_was_given_is_read_only():
+def test_a_result_for_a_read_only_array_is_a_new_array():
     like = np.zeros(2)
     like.flags.writeable = False
     result = np.ones(2)
@@ -37,7 +37,7 @@ def test_a_result_goes_into_a_new_array_where_the_one_that_was_given_is_read_onl
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bfloat16"])
-def test_a_torch_tensor_is_seen_and_written_in_place(dtype):
+def test_a_torch_tensor_is_viewed_and_written_in_place(dtype):
     torch = pytest.importorskip("torch")
     tensor = torch.ones(2, 3, dtype=getattr(torch, dtype))
     seen = view(tensor)
@@ -50,7 +50,7 @@ def test_a_torch_tensor_is_seen_and_written_in_place(dtype):
     assert (fresh.dtype, fresh.tolist()) == (tensor.dtype, [3] * 4)
 
 
-def test_a_torch_parameter_can_be_seen_although_autograd_watches_it():
+def test_a_torch_parameter_can_be_viewed_despite_autograd():
     torch = pytest.importorskip("torch")
     parameter = torch.nn.Parameter(torch.zeros(3))
     view(parameter)[:] = 1
@@ -59,7 +59,7 @@ def test_a_torch_parameter_can_be_seen_although_autograd_watches_it():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])
-def test_a_jax_array_is_seen_read_only_and_answered_with_a_new_one(dtype):
+def test_a_jax_array_has_a_read_only_view_and_new_results(dtype):
     jnp = pytest.importorskip("jax.numpy")
     array = jnp.ones((2, 3), dtype)
     seen = view(array)
@@ -79,13 +79,13 @@ def test_a_jax_array_is_seen_read_only_and_answered_with_a_new_one(dtype):
         (lambda torch: torch.ones(2).to_sparse(), "Sparse"),
     ],
 )
-def test_what_numpy_cannot_see_says_why(make, why):
+def test_arrays_that_numpy_cannot_view_are_refused_with_the_reason(make, why):
     torch = pytest.importorskip("torch")
     with pytest.raises(UnsupportedError, match=why):
         view(make(torch))
 
 
-def test_memory_of_a_device_is_refused_by_its_name():
+def test_device_memory_is_refused_with_the_devices_name():
     class OnDevice:
         dtype, device = "float32", "cuda:3"
 
@@ -96,7 +96,7 @@ def test_memory_of_a_device_is_refused_by_its_name():
         view(OnDevice())
 
 
-def test_what_has_a_mean_of_its_own_dtype():
+def test_floating_point_dtypes_have_a_mean():
     floats = [np.ones(1, each) for each in ("float16", "float32", "complex64", ml_dtypes.bfloat16)]
     assert all(is_floating(each) for each in floats)
     assert not any(is_floating(np.ones(1, each)) for each in ("int64", "bool", "uint8"))

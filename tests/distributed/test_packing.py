@@ -1,4 +1,4 @@
-"""How arrays are cut into pieces and packed into flat ones."""
+"""Cutting arrays into pieces, and packing them into flat ones."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from levelbench.operators.frameworks import load_framework
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300))
-def test_pieces_cover_the_stretch_and_differ_by_one_at_most_with_the_larger_ones_first(length, count):
+def test_pieces_cover_everything_and_differ_by_at_most_one(length, count):
     bounds = pieces(length, count)
     sizes = np.diff(bounds)
     assert (bounds[0], bounds[-1], len(sizes)) == (0, length, count)
@@ -23,7 +23,7 @@ def arrays():
     return {"w": np.arange(6.0).reshape(2, 3), "scalar": np.array(7.0), "none": np.zeros((0, 4)), "b": np.ones(2)}
 
 
-def test_what_is_packed_comes_out_again_in_its_shapes(arrays):
+def test_packed_arrays_unpack_to_their_shapes(arrays):
     layout = FlatLayout(arrays)
     flat = layout.pack(arrays)
     assert flat.shape == (layout.size,) == (9,)
@@ -33,7 +33,7 @@ def test_what_is_packed_comes_out_again_in_its_shapes(arrays):
         np.testing.assert_array_equal(out[name], each)
 
 
-def test_unpacked_arrays_are_views_so_an_update_of_one_is_an_update_of_the_flat_array(arrays):
+def test_unpacked_arrays_are_views_of_the_flat_array(arrays):
     layout = FlatLayout(arrays)
     flat = layout.pack(arrays)
     out = layout.unpack(flat)
@@ -64,13 +64,13 @@ def native(backend):
     return {name: backend.array(array.copy()) for name, array in ARRAYS.items()}
 
 
-def test_a_flat_array_a_dtype_holds_all(backend):
+def test_there_is_one_flat_array_per_dtype(backend):
     flats = Packed(backend, native(backend)).pack(native(backend))
     assert [backend.host(flat).tolist() for flat in flats] == [[0, 1, 2, 3, 4, 5, 7], [3]]
     assert [backend.host(flat).dtype for flat in flats] == [np.float32, np.int32]
 
 
-def test_arrays_come_back_as_they_were(backend):
+def test_arrays_round_trip(backend):
     packed = Packed(backend, native(backend))
     found = packed.unpack(packed.pack(native(backend)))
     for name, array in ARRAYS.items():

@@ -1,4 +1,4 @@
-"""The scheme that the documentation writes is right."""
+"""The scheme in the documentation is correct."""
 
 import re
 from pathlib import Path

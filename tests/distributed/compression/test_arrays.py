@@ -1,4 +1,4 @@
-"""The functions that compression adds to the Array API's: the same on each framework."""
+"""The array functions of compression: the same results on each framework."""
 
 from itertools import combinations
 
@@ -13,7 +13,7 @@ from levelbench.distributed.compression.compressors import Key, uniform
 
 
 @given(bits=st.integers(1, 17), count=st.integers(0, 40), seed=st.integers(0, 99))
-def test_packed_codes_come_back_and_take_no_more_bytes_than_they_must(bits, count, seed):
+def test_packed_codes_round_trip_in_the_fewest_bytes(bits, count, seed):
     codes = np.random.default_rng(seed).integers(0, 1 << bits, count).astype(np.int32)
     packed = compressors.pack_codes(codes, bits)
     assert packed.dtype == np.uint8
@@ -30,13 +30,13 @@ def test_codes_are_packed_to_the_same_bytes_on_each_framework(framework, bits):
 
 
 @pytest.mark.parametrize("count", [1, 7, 50, 60])
-def test_the_largest_are_found_whatever_their_order(framework, count):
+def test_the_largest_elements_are_found_in_any_order(framework, count):
     values = np.random.default_rng(0).permutation(50).astype(np.float32)
     found = framework.host(compressors.largest(framework.array(values), count))
     np.testing.assert_array_equal(np.sort(values[found]), np.arange(50)[max(0, 50 - count) :])
 
 
-def test_values_are_added_at_their_places_alone(framework):
+def test_values_are_only_added_at_their_places(framework):
     target = framework.array(np.zeros(5, np.float32))
     places, values = framework.array(np.array([3, 1])), framework.array(np.array([2.0, 4.0], np.float32))
     result = framework.host(compressors.add_at(target, places, values))

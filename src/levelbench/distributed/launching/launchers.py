@@ -464,7 +464,7 @@ def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str
     if rendezvous is None:
         raise UsageError(
             f"{nodes} nodes with torchrun",
-            "it is not given where their launchers meet",
+            "there is no rendezvous for their launchers",
             "give rendezvous=HOST:PORT of one of them, and start the same command on each",
         )
     words = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", str(rendezvous)]
