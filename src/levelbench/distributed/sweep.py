@@ -87,13 +87,13 @@ def require_right(operation: Operation, communicator: Communicator, backend: Bac
 def _wanted(name: str, rank: int, size: int) -> list[float]:
     """The values of the returned arrays if rank r passes r + 1."""
     total = size * (size + 1) / 2
-    everybody = [each + 1.0 for each in range(size)]
+    all_ranks = [each + 1.0 for each in range(size)]
     return {
         "all-reduce": [total],
         "reduce-scatter": [total],
-        "all-gather": everybody,
-        "all-to-all": everybody,
-        "gather": everybody,
+        "all-gather": all_ranks,
+        "all-to-all": all_ranks,
+        "gather": all_ranks,
         "broadcast": [1.0],
         "scatter": [1.0],
         "exchange": [(rank - 1) % size + 1.0, (rank + 1) % size + 1.0],
@@ -265,8 +265,8 @@ def _point(
         for _ in range(turns):
             communicator.barrier()
             own.append(time_ns(work, clock))
-        everybody = communicator.all_gather(np.array(own, np.int64))
-        values = np.concatenate([values, np.max(everybody, axis=0) * (1e-9 / operation.calls)])
+        all_ranks = communicator.all_gather(np.array(own, np.int64))
+        values = np.concatenate([values, np.max(all_ranks, axis=0) * (1e-9 / operation.calls)])
         found = find_warmup(values)
         progress = SampleSoFar(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
         check = until.check(progress)
@@ -274,14 +274,14 @@ def _point(
         # Ranks measure different elapsed times but must agree on when to stop.
         turns = int(communicator.broadcast(np.array([wanted], np.int64))[0])
     # All ranks report rank 0's reason.
-    said = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
+    reason = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
     return SweepPoint(
         operation.name,
         moved,
         tuple(values[found.cut :].tolist()),
         found.cut,
         found.reason,
-        bytes(communicator.broadcast(said)).decode(errors="replace").strip(),
+        bytes(communicator.broadcast(reason)).decode(errors="replace").strip(),
     )
 
 

@@ -10,10 +10,10 @@ from levelbench.distributed.launching.environment import marked
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
-# Ranks that depend on each other like those of a training: each has a connection to rank 0, which regularly sends one
-# byte. Silence or an end of file means a lost rank, after which a rank ends with code 75, like ranks of levelbench. They
-# print their environment first. Arguments: the folder where rank 0 writes its port, the rank that fails, how, and after
-# how many rounds.
+# Ranks that depend on each other like those of a training: each has a connection to rank 0, which regularly sends a
+# byte. Silence or an end of file means a lost rank, after which a rank ends with code 75, like ranks of levelbench.
+# They print their environment first. Arguments: the folder where rank 0 writes its port, the rank that fails, how, and
+# after how many rounds.
 TEAM = r"""
 import json, os, pathlib, select, signal, socket, subprocess, sys, time
 print(json.dumps(dict(os.environ)), flush=True)

@@ -288,95 +288,68 @@ def barrier_dissemination(link: Channel) -> Steps[None]:
 
 def barrier_direct(link: Channel) -> Steps[None]:
     """From all ranks to rank 0, and back."""
-    token = np.zeros(1, np.uint8)
-    if link.rank:
-        yield link.send(token, 0)
-    else:
-        for rank in range(1, link.size):
-            yield link.receive(token, rank)
-    yield from broadcast_direct(link, token, 0)
+    yield from direct(link, np.zeros(1, np.uint8), None)
 
 
 def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter, then all-gather, both around a ring (Patarasuk & Yuan 2009)."""
-    parts = cut(flat, link.size)
-    yield from _reduce_around(link, parts)
-    divide(parts[link.rank], divisor)
-    yield from _around(link, parts, link.rank)
+    yield from reduce_scatter_ring(link, flat, divisor)
+    yield from _around(link, cut(flat, link.size), link.rank)
 
 
-def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
-    """Piece j starts at rank j + 1 and arrives at rank j as the sum over all ranks."""
-    scratch = space(parts[0], len(parts[0]))
-    right, left = (link.rank + 1) % link.size, (link.rank - 1) % link.size
-    for step in range(link.size - 1):
-        outgoing, own = parts[(link.rank - step - 1) % link.size], parts[(link.rank - step - 2) % link.size]
-        coming = scratch[: len(own)]
-        yield from link.swap(outgoing, right, coming, left)
-        own += coming
+def _folded(link: Channel, flat: Flat, core: Callable[[Channel, FoldedRank, Flat, Flat], Steps[None]]) -> Steps[None]:
+    """``core`` on a power of two of ranks: each rank beyond hands its array to a neighbour and gets the result."""
+    scratch = space(flat, len(flat))
+    folded = FoldedRank(link.rank, link.size)
+    if folded.aside:
+        yield link.send(flat, folded.other)
+        yield link.receive(flat, folded.other)
+        return
+    if folded.paired:
+        yield link.receive(scratch, folded.other)
+        flat += scratch
+    yield from core(link, folded, flat, scratch)
+    if folded.paired:
+        yield link.send(flat, folded.other)
 
 
 def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
-    scratch = space(flat, len(flat))
-    folded = FoldedRank(link.rank, link.size)
-    if (yield from _fold(link, folded, flat, scratch)):
-        return
-    distance = 1
-    while distance < folded.size:
-        partner = folded.rank_of(folded.number ^ distance)
-        yield from link.swap(flat, partner, scratch, partner)
-        flat += scratch
-        distance *= 2
-    divide(flat, divisor)
-    yield from _unfold(link, folded, flat)
+
+    def core(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[None]:
+        for level in range(folded.levels):
+            partner = folded.rank_of(folded.number ^ (1 << level))
+            yield from link.swap(flat, partner, scratch, partner)
+            flat += scratch
+        divide(flat, divisor)
+
+    yield from _folded(link, flat, core)
 
 
 def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
-    scratch = space(flat, len(flat))
-    folded = FoldedRank(link.rank, link.size)
-    if (yield from _fold(link, folded, flat, scratch)):
-        return
-    number, distance = folded.number, folded.size // 2
-    while distance:
-        partner = number ^ distance
-        own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
-        coming = scratch[: len(own)]
-        yield from link.swap(other, folded.rank_of(partner), coming, folded.rank_of(partner))
-        own += coming
-        distance //= 2
-    divide(_block(flat, folded.size, number, 1), divisor)
-    distance = 1
-    while distance < folded.size:
-        partner = number ^ distance
-        own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
-        yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
-        distance *= 2
-    yield from _unfold(link, folded, flat)
+
+    def core(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[None]:
+        number, distances = folded.number, [1 << level for level in range(folded.levels)]
+        for distance in reversed(distances):
+            partner = number ^ distance
+            own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
+            coming = scratch[: len(own)]
+            yield from link.swap(other, folded.rank_of(partner), coming, folded.rank_of(partner))
+            own += coming
+        divide(_block(flat, folded.size, number, 1), divisor)
+        for distance in distances:
+            partner = number ^ distance
+            own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
+            yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
+
+    yield from _folded(link, flat, core)
 
 
 def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
     """Split into ``count`` pieces and return the aligned block of ``length`` pieces that contains piece ``number``."""
     bounds, first = pieces(len(flat), count), number // length * length
     return flat[bounds[first] : bounds[first + length]]
-
-
-def _fold(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[bool]:
-    """Fold this rank away if it is beyond the power of two; it then gets the result, and is done, when this returns."""
-    if folded.aside:
-        yield link.send(flat, folded.other)
-        yield link.receive(flat, folded.other)
-    elif folded.paired:
-        yield link.receive(scratch, folded.other)
-        flat += scratch
-    return folded.aside
-
-
-def _unfold(link: Channel, folded: FoldedRank, flat: Flat) -> Steps[None]:
-    """Send the result to the rank that was folded into this one."""
-    if folded.paired:
-        yield link.send(flat, folded.other)
 
 
 def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
@@ -410,9 +383,17 @@ def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
 
 
 def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
-    """Around a ring. Overwrites ``flat`` and returns a view of this rank's piece."""
-    parts = cut(flat, link.size)
-    yield from _reduce_around(link, parts)
+    """Around a ring; overwrites ``flat`` and returns a view of this rank's piece.
+
+    Piece j starts at rank j + 1 and arrives at rank j as the sum over all ranks.
+    """
+    parts, size = cut(flat, link.size), link.size
+    scratch = space(flat, len(parts[0]))
+    for step in range(size - 1):
+        outgoing, own = parts[(link.rank - step - 1) % size], parts[(link.rank - step - 2) % size]
+        coming = scratch[: len(own)]
+        yield from link.swap(outgoing, (link.rank + 1) % size, coming, (link.rank - 1) % size)
+        own += coming
     divide(parts[link.rank], divisor)
     return parts[link.rank]
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
@@ -35,8 +36,7 @@ class RankPlace:
     engine: str
 
 
-@dataclass(frozen=True)
-class _Launcher:
+class _Launcher(NamedTuple):
     """The variables that hold a process's place under a launcher."""
 
     engine: str
@@ -83,18 +83,11 @@ def without_place(environment: Mapping[str, str]) -> dict[str, str]:
 
 def variables_of(place: RankPlace) -> dict[str, str]:
     """The variables that hold a place: ours and torchrun's, so that programs for torchrun run under any launcher."""
-    named = {
-        "LEVELBENCH_RANK": place.rank,
-        "LEVELBENCH_SIZE": place.size,
-        "LEVELBENCH_LOCAL_RANK": place.local_rank,
-        "RANK": place.rank,
-        "WORLD_SIZE": place.size,
-        "LOCAL_RANK": place.local_rank,
-        "MASTER_ADDR": place.address,
-        "MASTER_PORT": place.port,
-        "LEVELBENCH_ENGINE": place.engine,
-    }
-    return {name: str(value) for name, value in named.items()}
+    named = {"MASTER_ADDR": place.address, "MASTER_PORT": str(place.port), "LEVELBENCH_ENGINE": place.engine}
+    for launcher in _LAUNCHERS[:2]:
+        named[launcher.rank], named[launcher.size] = str(place.rank), str(place.size)
+        named[launcher.local_rank] = str(place.local_rank)
+    return named
 
 
 def place_of(environment: Mapping[str, str]) -> RankPlace:

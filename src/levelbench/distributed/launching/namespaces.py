@@ -162,10 +162,10 @@ def tc(name: str, line: str, must: bool = True) -> bool:
 def _run(words: Sequence[str], given: str = "", must: bool = True) -> bool:
     done = subprocess.run(words, check=False, input=given, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode and must:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing printed").splitlines()[0].rstrip(".")
+        printed = (done.stderr.strip() or done.stdout.strip() or "nothing printed").splitlines()[0].rstrip(".")
         raise CommunicationError(
             " ".join([*words, *given.splitlines()]),
-            f"it printed: {said}",
+            f"it printed: {printed}",
             "check whether this kernel has namespaces, veth, bridges and TUN/TAP, and whether a container forbids them",
         )
     return done.returncode == 0
@@ -216,8 +216,8 @@ def unreachable(names: Sequence[str], addresses: Sequence[str], timeout_s: float
         return []
     # Each thread has its own network namespace; these are not reused, so they need not change back.
     with ThreadPoolExecutor(len(names)) as pool:
-        heard = list(pool.map(partial(_reached, addresses=addresses, timeout_s=timeout_s), names, range(len(names))))
-    return [host for host in range(len(names)) if not any(host in reached for reached in heard)]
+        answers = list(pool.map(partial(_reached, addresses=addresses, timeout_s=timeout_s), names, range(len(names))))
+    return [host for host in range(len(names)) if not any(host in reached for reached in answers)]
 
 
 def _reached(name: str, own: int, addresses: Sequence[str], timeout_s: float) -> set[int]:
@@ -446,11 +446,13 @@ class _Relay:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         if self._process.stdout.readline().strip() != word.encode():
-            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:] or ["nothing printed"]
+            printed = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:] or [
+                "nothing printed"
+            ]
             self.close()
             raise CommunicationError(
                 "a relay between hosts",
-                f"it ended ({said[0]})",
+                f"it ended ({printed[0]})",
                 "check whether this kernel has TUN/TAP (/dev/net/tun)",
             )
 

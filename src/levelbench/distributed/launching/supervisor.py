@@ -103,14 +103,14 @@ def _keep(child: int) -> _End:
     until_ns: int | None = None
     while end.status is None:
         if until_ns is None:
-            heard: signal.struct_siginfo | None = signal.sigwaitinfo(_HEARD)
+            received: signal.struct_siginfo | None = signal.sigwaitinfo(_HEARD)
         else:
-            heard = signal.sigtimedwait(_HEARD, max(0.0, (until_ns - HOST.now_ns()) * 1e-9))
+            received = signal.sigtimedwait(_HEARD, max(0.0, (until_ns - HOST.now_ns()) * 1e-9))
         _reap(child, end)
-        if end.status is None and heard is None:
+        if end.status is None and received is None:
             _signal_all(child, signal.SIGKILL)
             until_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
-        elif end.status is None and heard is not None and heard.si_signo in _ASKS and not end.asked:
+        elif end.status is None and received is not None and received.si_signo in _ASKS and not end.asked:
             end.asked, end.stopped = True, state_of(child) == "T"
             # A stopped process does not receive SIGTERM before it continues.
             _signal_all(child, signal.SIGKILL if end.stopped else signal.SIGTERM)

@@ -252,8 +252,8 @@ def barrier(probe: RankProbe) -> None:
         came = HOST.now_ns()
         probe.communicator.barrier()
         left = HOST.now_ns()
-        told = probe.communicator.all_gather(probe.native(np.array([machine, came, left], np.int64)))
-        machines, all_came, _ = (np.array(each) for each in zip(*map(probe.host, told), strict=True))
+        gathered = probe.communicator.all_gather(probe.native(np.array([machine, came, left], np.int64)))
+        machines, all_came, _ = (np.array(each) for each in zip(*map(probe.host, gathered), strict=True))
         if (machines == machine).all():
             early = f"it left {(all_came.max() - left) / 1e6:.3g} ms before rank {all_came.argmax()} arrived"
             probe.require(left >= all_came.max(), early)
@@ -369,8 +369,8 @@ def exchange(probe: RankProbe) -> None:
     """On a ring, and between all ranks, in any order of neighbours."""
     size, rank = probe.size, probe.rank
     ring = sorted({(rank - 1) % size, (rank + 1) % size} - {rank})
-    everybody = [each for each in reversed(range(size)) if each != rank]
-    for words, neighbours in (("on a ring", ring), ("with everybody", everybody), ("on a ring, again", ring)):
+    others = [each for each in reversed(range(size)) if each != rank]
+    for words, neighbours in (("on a ring", ring), ("with all others", others), ("on a ring, again", ring)):
         probe.next_case(words)
         found = probe.communicator.exchange(probe.own((4, 2)), neighbours)
         probe.require(len(found) == len(neighbours), f"there are {len(found)} arrays for {len(neighbours)} neighbours")

@@ -172,7 +172,7 @@ _ERRORS = 4.0
 
 def traffic(subject: SchemeTrial) -> Finding:
     """Each rank's bytes and messages, counted at the communicator, are those that the scheme declares."""
-    said = ""
+    summary = ""
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks, sizes=EVEN), Rehearsal(ranks, _LONG, sizes=EVEN)):
             outcome = subject.finished(case)
@@ -182,11 +182,11 @@ def traffic(subject: SchemeTrial) -> Finding:
         wrong = next((found for found, _ in judged if found), "")
         if wrong:
             return failed(wrong, "correct traffic(), or send no more than it declares")
-        said = said or next((how for _, how in judged if how), "")
-    if not said and (finding := _message_by_message(subject)):
+        summary = summary or next((how for _, how in judged if how), "")
+    if not summary and (finding := _message_by_message(subject)):
         return finding
-    status = noted if "expectation" in said else passed
-    return status(said or f"each rank sends what is declared, in each of {SHORT} steps")
+    status = noted if "expectation" in summary else passed
+    return status(summary or f"each rank sends what is declared, in each of {SHORT} steps")
 
 
 def _message_by_message(subject: SchemeTrial) -> Finding | None:
@@ -227,8 +227,8 @@ def _verdict(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, st
         mean = tuple(np.mean(later, 0).tolist())
     within = scheme.traffic_within()
     if within > 1 and _near(mean, expected, within, later):
-        said = f"an expectation, to within a factor of {within:g}"
-        return "", f"{said}: {_words(mean)} per step, with {_words(expected)} declared"
+        summary = f"an expectation, to within a factor of {within:g}"
+        return "", f"{summary}: {_words(mean)} per step, with {_words(expected)} declared"
     return f"{place(case.ranks, trace.rank)}: it sends {_words(mean)} per step, but declares {_words(expected)}", ""
 
 
@@ -365,8 +365,8 @@ def checkpoints(subject: SchemeTrial) -> Finding:
     """
     plain = subject.finished(_case(subject.most))
     if found := next((each.unkept for each in plain.traces if each.unkept), None):
-        said = f"{found}: a run with --checkpoint is refused"
-        return noted(said, "declare kept = True in its class once state() and restore() are complete")
+        summary = f"{found}: a run with --checkpoint is refused"
+        return noted(summary, "declare kept = True in its class once state() and restore() are complete")
     exact = [subject.most] if subject.scheme.lockstep else _alone(subject)
     for ranks in sorted({subject.most, *exact}):
         for at in KEPT_AFTER:

@@ -284,8 +284,8 @@ def _distance_from_one_process(subject: SchemeTrial, case: Rehearsal, how: str) 
             worst = max(worst, distance)
             if not distance <= _TOLERANCE[case.dtype]:
                 where = place(case.ranks, trace.rank, step, name)
-                said = f"{how}, {distance:.1e} away from one process; rounding allows {_TOLERANCE[case.dtype]:.0e}"
-                raise EndProbe(failed(f"{where}: {said}", _DO))
+                summary = f"{how}, {distance:.1e} away from one process; rounding allows {_TOLERANCE[case.dtype]:.0e}"
+                raise EndProbe(failed(f"{where}: {summary}", _DO))
     return worst
 
 
@@ -325,7 +325,7 @@ def every_worker_counts(subject: SchemeTrial) -> Finding:
 
     Without lockstep the weights depend on the order of arrival, so it is only checked that they are not zero.
     """
-    said = ""
+    summary = ""
     for ranks in subject.ranks:
         parts = subject.scheme.workers(ranks)
         case = Rehearsal(ranks, sizes=(2 * parts - 1,), decays=False)
@@ -339,8 +339,8 @@ def every_worker_counts(subject: SchemeTrial) -> Finding:
         words = f"the gradients of the workers have weights {_listed(by_rank)}; their shares are {_listed(expected)}"
         if uneven or not total > 0 or (by_rank < _SAME * total).any():
             return failed(f"{place(ranks)}: {words}", _DO_SHARES)
-        said = f"on {ranks} ranks {words}"
-    return passed(said)
+        summary = f"on {ranks} ranks {words}"
+    return passed(summary)
 
 
 def _in_the_long_run(subject: SchemeTrial) -> Finding:
@@ -351,14 +351,14 @@ def _in_the_long_run(subject: SchemeTrial) -> Finding:
     factors = np.array(long_run(outcome, evaluated(outcome.workers[0]), subject.seed))
     total, expected = float(factors.sum()), np.array(shares(case, 1, parts))
     words = f"after {LONG} steps the gradients of the workers have mean weights {_listed(np.round(factors, 2))}"
-    said = f"{place(ranks)}: {words}; their shares are {_listed(expected)}"
+    summary = f"{place(ranks)}: {words}; their shares are {_listed(expected)}"
     if not np.isfinite(total) or total > _MOST:
-        return failed(said, "apply in total what the gradients add up to, once")
+        return failed(summary, "apply in total what the gradients add up to, once")
     if total < _LEAST:
-        return noted(f"{said}; most is still held back, so it is not judged")
+        return noted(f"{summary}; most is still held back, so it is not judged")
     if np.abs(factors / total - expected).max() > _ROUGH:
-        return failed(said, _DO_SHARES)
-    return passed(said)
+        return failed(summary, _DO_SHARES)
+    return passed(summary)
 
 
 def learns(subject: SchemeTrial) -> Finding:
@@ -371,10 +371,10 @@ def learns(subject: SchemeTrial) -> Finding:
         outcome = subject.finished(case)
         alone = subject.alone(replace(case, ranks=1))
         reached, possible = _loss(evaluated(outcome.workers[0]), seed), _loss(alone[-1], seed)
-        said = f"from {before:.3g} to {reached:.3g} in {steps} steps at a rate of {rate:g}, alone to {possible:.3g}"
+        summary = f"from {before:.3g} to {reached:.3g} in {steps} steps at a rate of {rate:g}, alone to {possible:.3g}"
         if before - reached >= SHARE * (before - possible):
-            return passed(f"on {ranks} ranks the loss falls {said}{missed}")
-        missed += f"; not {said}"
+            return passed(f"on {ranks} ranks the loss falls {summary}{missed}")
+        missed += f"; not {summary}"
     do = "compare its update with that of its paper, and its settings with the problem"
     return failed(f"{ranks} ranks: the loss does not fall as it should:{missed[1:]}", do)
 

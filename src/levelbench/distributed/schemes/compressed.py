@@ -225,7 +225,7 @@ class SparseTopK(Compressed):
         if self.momentum and not self.error_feedback:
             raise DefinitionError(
                 f"top-k with momentum={self.momentum} and error_feedback=False",
-                "momentum correction applies to what is held back, which error feedback keeps",
+                "momentum correction needs the residuals that error feedback keeps",
                 "choose error_feedback=True",
             )
 
