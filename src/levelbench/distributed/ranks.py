@@ -176,7 +176,13 @@ class _Passes:
         """The mean loss over this part; zero if it is empty."""
         self._empty = not examples
         if self._empty:
-            return self._empty_loss()
+            if not self._team.allows_empty:
+                raise UnsupportedError(
+                    f"a batch with fewer examples than workers ({self._team.workers})",
+                    f"scheme {self._team.scheme.name!r} runs forward and backward on every rank",
+                    "choose a batch that leaves no smaller one at the end of an epoch, or the scheme all-reduce",
+                )
+            return zeros_like(next(iter(self._trainer.executor.parameters.values()))).sum()
         if self._group is None:
             return self._trainer.executor.forward(*batch)
         return self._group.forward(*(columns for columns in batch if len(columns[0])))
@@ -187,16 +193,6 @@ class _Passes:
         if self._empty:
             return {name: zeros_like(each) for name, each in executor.parameters.items()}
         return executor.backward() if self._group is None else self._group.backward()
-
-    def _empty_loss(self) -> Array:
-        if not self._team.allows_empty:
-            raise UnsupportedError(
-                f"a batch with fewer examples than workers ({self._team.workers})",
-                f"scheme {self._team.scheme.name!r} runs forward and backward on every rank",
-                "choose a batch that leaves no smaller one at the end of an epoch, or the scheme all-reduce",
-            )
-        any_parameter = next(iter(self._trainer.executor.parameters.values()))
-        return zeros_like(any_parameter).sum()
 
 
 T = TypeVar("T")

@@ -111,10 +111,6 @@ def _scatter(communicator: Communicator, make: Make) -> Callable[[], object]:
     return partial(communicator.scatter, arrays, make())
 
 
-def _all_to_all(communicator: Communicator, make: Make) -> Callable[[], object]:
-    return partial(communicator.all_to_all, [make() for _ in range(communicator.size)])
-
-
 def _exchange(communicator: Communicator, make: Make) -> Callable[[], object]:
     rank, size = communicator.rank, communicator.size
     return partial(communicator.exchange, make(), ((rank - 1) % size, (rank + 1) % size))
@@ -154,7 +150,12 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             Operation("broadcast", _method("broadcast"), _once),
             Operation("gather", _method("gather"), _all_but_one, parts=True),
             Operation("scatter", _scatter, _all_but_one, parts=True),
-            Operation("all-to-all", _all_to_all, _all_but_one, parts=True),
+            Operation(
+                "all-to-all",
+                lambda communicator, make: partial(communicator.all_to_all, [make() for _ in range(communicator.size)]),
+                _all_but_one,
+                parts=True,
+            ),
             # With both neighbours on a ring at once.
             Operation("exchange", _exchange, lambda size: 2.0),
             # From rank 0 to rank 1 and back; half of it counts.
@@ -228,14 +229,9 @@ def parse_sizes(text: str) -> list[int]:
     factor = more[0].strip() if more else "2"
     if len(more) > 1 or not re.fullmatch(r"[0-9]{1,4}", factor) or int(factor) < 2 or end < start:
         raise _invalid_sizes(text, "not a growing range of sizes")
-    return sweep_sizes(start, end, int(factor))
-
-
-def sweep_sizes(start: int, end: int, factor: int = 2) -> list[int]:
-    """``start``, repeatedly multiplied by ``factor``, up to ``end``."""
     found = [start]
-    while found[-1] * factor <= end:
-        found.append(found[-1] * factor)
+    while found[-1] * int(factor) <= end:
+        found.append(found[-1] * int(factor))
     return found
 
 

@@ -199,16 +199,17 @@ class Algorithmic(Communicator):
         if running.over and not self._in_progress:
             return Done(running.result)
         self._in_progress.append(running)
-        return FunctionHandle(lambda: self._result_of(running), lambda: self._is_over(running))
 
-    def _result_of(self, running: _Running) -> Array:
-        """The result, after finishing the earlier ones first, as every rank does."""
-        self._finish_to(running)
-        return running.result
+        def wait() -> Array:
+            # Earlier ones first, as on every rank.
+            self._finish_to(running)
+            return running.result
 
-    def _is_over(self, running: _Running) -> bool:
-        self._progress()
-        return running.over
+        def done() -> bool:
+            self._progress()
+            return running.over
+
+        return FunctionHandle(wait, done)
 
     def _message(self, inner: Handle) -> Handle:
         """A user's message; collectives progress while it is in flight."""

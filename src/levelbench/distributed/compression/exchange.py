@@ -248,7 +248,10 @@ class Doubled(Exchange):
             stream = merged(_receive(communicator, folded.other, like), stream, like)
         for level in range(folded.levels):
             partner = folded.rank_of(folded.number ^ (1 << level))
-            theirs = _swapped(communicator, stream, partner, like)
+            sends = [communicator.start_send(message, partner, _TAG) for message in _messages(stream, like)]
+            theirs = _receive(communicator, partner, like)
+            for each in sends:
+                each.wait()
             stream = merged(stream, theirs, like) if rank < partner else merged(theirs, stream, like)
         if folded.paired:
             _send(communicator, stream, folded.other, like)
@@ -267,18 +270,14 @@ class Doubled(Exchange):
             return message(1)
         total = message(ranks) if folded.paired else Traffic(0, 0)
         for level in range(folded.levels):
-            total += message(_holders(folded, level))
+            # The ranks whose arrays are in what a rank sends in this round.
+            first = folded.number >> level << level
+            total += message(sum(2 if each < folded.extra else 1 for each in range(first, first + (1 << level))))
         return total
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
         """The bytes of a rank's own stream."""
         return min(self.compressor.nbytes(size, itemsize), size * itemsize)
-
-
-def _holders(folded: traffic.FoldedRank, level: int) -> int:
-    """The number of ranks whose arrays are in what a rank sends in round ``level``."""
-    first = folded.number >> level << level
-    return sum(2 if number < folded.extra else 1 for number in range(first, first + (1 << level)))
 
 
 def _messages(stream: SparseStream, like: Array) -> tuple[Array, Array]:
@@ -307,15 +306,6 @@ def _receive(communicator: Communicator, source: int, like: Array) -> SparseStre
     name = index_type(size)
     values, places = from_bytes(data, ((count, like.dtype, width), (count, getattr(xp, name), _WIDTHS[name])))
     return SparseStream(values, typed(places, "int64"))
-
-
-def _swapped(communicator: Communicator, stream: SparseStream, partner: int, like: Array) -> SparseStream:
-    """Send this stream to the partner and receive its stream."""
-    sends = [communicator.start_send(message, partner, _TAG) for message in _messages(stream, like)]
-    theirs = _receive(communicator, partner, like)
-    for each in sends:
-        each.wait()
-    return theirs
 
 
 @final

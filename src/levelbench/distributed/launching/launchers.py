@@ -412,8 +412,14 @@ class Torchrun(Engine):
                 "set PET_NNODES to one number, or give nodes=N",
             )
         nodes = self.number({"nodes": least, **options}, "nodes", 1)
-        here = _ranks_here(ranks, nodes)
-        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(here), "--no-python"]
+        if ranks % nodes:
+            raise UsageError(
+                f"{ranks} ranks on {nodes} nodes",
+                "torchrun starts the same number of ranks on each node",
+                "choose a number of ranks that is a multiple of the number of nodes",
+            )
+        here = str(ranks // nodes)
+        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", here, "--no-python"]
         restarts = str(self.number(options, "max_restarts", 0, least=0))
         return nodes, [*words, "--max-restarts", restarts, *_meeting(nodes, options, seen)]
 
@@ -440,16 +446,6 @@ def nodes_of(options: Mapping[str, object], environment: Mapping[str, str]) -> i
     """The number of nodes on which the same command is started: the option, else torchrun's own variable."""
     given = options.get("nodes", environment.get("PET_NNODES", "1").split(":")[-1])
     return int(str(given)) if str(given).isdecimal() else 1
-
-
-def _ranks_here(ranks: int, nodes: int) -> int:
-    if nodes < 1 or ranks % nodes:
-        raise UsageError(
-            f"{ranks} ranks on {nodes} nodes",
-            "torchrun starts the same number of ranks on each node",
-            "choose a number of ranks that is a multiple of the number of nodes",
-        )
-    return ranks // nodes
 
 
 def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:

@@ -10,8 +10,8 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -150,6 +150,16 @@ class JobAround(RunningJob):
         self._job.kill()
 
 
+@contextmanager
+def killed_on_error(running: RunningJob) -> Iterator[None]:
+    """Kill the job if an error is raised in the block."""
+    try:
+        yield
+    except BaseException:
+        running.kill()
+        raise
+
+
 def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a supervisor in its own session, so that an interrupt from the terminal only reaches this process."""
     return subprocess.Popen(
@@ -231,14 +241,11 @@ class Process(Engine):
         folder = tidy_folder(folder, command, ranks)
         base = environment_of_ranks(environment, self.name, ranks)
         running = SupervisedJob(folder, ranks, base[JOB])
-        port = free_port()
-        try:
+        port, words = free_port(), supervisor_words(folder, command)
+        with killed_on_error(running):
             for rank in range(ranks):
                 place = RankPlace(rank, ranks, rank, "127.0.0.1", port, self.name)
-                running.add(start_supervisor(supervisor_words(folder, command), {**base, **variables_of(place)}))
-        except BaseException:
-            running.kill()
-            raise
+                running.add(start_supervisor(words, {**base, **variables_of(place)}))
         return running
 
 
@@ -288,14 +295,11 @@ class OnHosts(Engine):
                 stack.enter_context(hosts)
             job = SupervisedJob(folder, ranks, base[JOB])
             running = _OnHosts(job, hosts, ranks)
-            try:
+            with killed_on_error(running):
                 for rank in range(ranks):
                     place = RankPlace(rank, ranks, rank // hosts.count, hosts.addresses[0], _PORT, self.name)
                     words = hosts.command(rank % hosts.count, supervisor_words(folder, command))
                     job.add(start_supervisor(words, {**base, **variables_of(place)}))
-            except BaseException:
-                running.kill()
-                raise
             running.own = stack.pop_all()
         return running
 

@@ -54,7 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if "--parent" in options and os.getppid() != int(options[options.index("--parent") + 1]):
         return 1
-    _redirect(folder / ("launcher.log" if rank is None else f"rank-{rank}.log"))
+    log = folder / ("launcher.log" if rank is None else f"rank-{rank}.log")
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for here, there in ((nothing, 0), (sink, 1), (sink, 2)):
+        os.dup2(here, there)
     child = _start(command, libc, {} if place is None else variables_of(place))
     end = _keep(child)
     assert end.status is not None
@@ -64,13 +68,6 @@ def main(arguments: Sequence[str]) -> int:
     if code == PEER_LOST and not end.asked:
         signal.sigtimedwait(_ASKS, LINGER_S)
     return 128 - status if status < 0 else status
-
-
-def _redirect(log: Path) -> None:
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for here, there in ((nothing, 0), (sink, 1), (sink, 2)):
-        os.dup2(here, there)
 
 
 def _start(command: list[str], libc: ctypes.CDLL, place: dict[str, str]) -> int:

@@ -52,8 +52,11 @@ def first_misfit(outcome: RanksOutcome, seed: int) -> str:
         for trace in outcome.workers:
             if len(trace.after) < step:
                 continue
-            moved = _moved(trace, step, case)
-            wrong = [name for name in SHAPES if not _is_sum(moved[name], scripted, weights, name)]
+            moved, wrong = _moved(trace, step, case), []
+            for name in SHAPES:
+                expected = sum(weight * each[name] for weight, each in zip(weights, scripted, strict=True))
+                if not np.abs(moved[name] - expected).max() <= _EXACT * (1 + np.abs(expected).max()):
+                    wrong.append(name)
             if wrong:
                 where = place(case.ranks, trace.rank, step, wrong[0] if len(wrong) < len(SHAPES) else "")
                 return f"{where}: {_described(moved, wrong, step, weights, seed, case, trace.rank)}"
@@ -65,11 +68,6 @@ def _moved(trace: RankTrace, step: int, case: Rehearsal) -> dict[str, Floats]:
     before = trace.after[step - 2] if step > 1 else trace.start
     rate = RATE * case.factor(step)
     return {name: (before[name] - trace.after[step - 1][name]) / rate for name in SHAPES}
-
-
-def _is_sum(moved: Floats, scripted: Sequence[Mapping[str, Floats]], weights: Sequence[float], name: str) -> bool:
-    expected = sum(weight * each[name] for weight, each in zip(weights, scripted, strict=True))
-    return bool(np.abs(moved - expected).max() <= _EXACT * (1 + np.abs(expected).max()))
 
 
 def _described(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -157,7 +158,10 @@ class RankLoop:
         self._stepping = False
         self._trace.phases.add(self._phase)
         if case.spoiled:
-            _spoil(gradients)
+            # Some frameworks' arrays are not writable.
+            with suppress(TypeError):
+                for gradient in gradients.values():
+                    gradient[...] = float("nan")
 
     def _gradients(self, step: int, sizes: list[int], parts: list[slice], own: int) -> Mapping[str, Array]:
         """The gradients of the mean loss over this rank's examples of all batches of a step; zeros without examples."""
@@ -228,15 +232,6 @@ def single_process(trial: SchemeTrial, case: Rehearsal) -> list[dict[str, Floats
         stepper.step(dict(model.backward()), step, case.factor(step))
         after.append(model.held())
     return after
-
-
-def _spoil(gradients: Mapping[str, Array]) -> None:
-    """Overwrite the gradients with NaN if the framework's arrays are writable."""
-    for gradient in gradients.values():
-        try:
-            gradient[...] = float("nan")
-        except TypeError:
-            return
 
 
 _LATE_S, _SLOW_S, _LOOK_S, _GRACE_S = 0.002, 0.004, 0.1, 1.0
@@ -436,7 +431,10 @@ class SchemeTrial:
                     self._rank(communicator, case, trace, pulse, kept)
             except BaseException as error:  # noqa: BLE001  # user code, and whatever ends it
                 trace.stubborn = isinstance(error, Abandoned)
-                trace.error = _reported(error, communicator.rank)
+                if trace.stubborn:
+                    found = "it kept going after it was told that another rank is lost"
+                    error = CommunicationError(f"rank {communicator.rank}", found, "let the error end it")
+                trace.error = error
                 errors.append(trace.error)
                 raise trace.error from None
             trace.finished = True
@@ -481,14 +479,6 @@ class SchemeTrial:
             loop.run(CountingCommunicator(inner, loop.current))
         finally:
             trace.operations = watched.operations
-
-
-def _reported(error: BaseException, rank: int) -> BaseException:
-    """The error to report for a rank."""
-    if not isinstance(error, Abandoned):
-        return error
-    found = "it kept going after it was told that another rank is lost"
-    return CommunicationError(f"rank {rank}", found, "let the error end it")
 
 
 def _unfinished(traces: Sequence[RankTrace], seconds: float) -> BaseException | None:

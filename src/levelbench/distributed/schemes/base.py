@@ -119,12 +119,13 @@ class BaseStepper(SchemeStepper):
         packed = Packed(self.worker.backend, given)
         return packed.unpack([self.communicator.all_reduce(flat, "mean") for flat in packed.pack(given)])
 
-    def note_divergence(self) -> None:
-        """Note ``divergence``: ‖x − x̄‖ / ‖x̄‖ of this rank's parameters x and their mean x̄ over ranks. Collective."""
-        mean = self.mean_of_ranks()
-        apart = sum(float(norm(self.parameters[name] - each)) ** 2 for name, each in mean.items())
-        whole = sum(float(norm(each)) ** 2 for each in mean.values())
-        self.worker.ledger.note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
+
+def note_divergence(worker: Worker, common: Mapping[str, Array]) -> None:
+    """Note ``divergence``: ‖x − y‖ / ‖y‖ of this rank's parameters x and the common ones y."""
+    parameters = worker.executor.parameters
+    apart = sum(float(norm(parameters[name] - each)) ** 2 for name, each in common.items())
+    whole = sum(float(norm(each)) ** 2 for each in common.values())
+    worker.ledger.note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
 
 
 class OwnModelStepper(BaseStepper):
@@ -147,7 +148,7 @@ class OwnModelStepper(BaseStepper):
 
     def meet(self) -> None:
         self.worker.switch(Phase.COMMUNICATE)
-        self.note_divergence()
+        note_divergence(self.worker, self.mean_of_ranks())
 
     def averaged(self) -> Mapping[str, Array]:
         """The mean over workers of what each one's optimizer would have evaluated."""

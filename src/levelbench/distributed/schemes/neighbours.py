@@ -142,16 +142,13 @@ def _random(size: int, degree: int, seed: int) -> MixingGraph:
             "choose degree=4" if degree < 3 else f"choose degree={degree + 1}",
         )
     generator = Generator(PCG64([seed, 0x6EA9B5]))
+    # Join each rank to the nearest ones on a ring, and to the opposite one if the degree is odd.
+    hops = [*range(1, degree // 2 + 1), *([size // 2] if degree % 2 else [])]
     while True:
-        neighbours = _switched(_circulant(size, degree), size * degree * 5, generator)
+        circulant = [{(rank + sign * hop) % size for hop in hops for sign in (-1, 1)} for rank in range(size)]
+        neighbours = _switched(circulant, size * degree * 5, generator)
         if _connected(neighbours):
             return _undirected(neighbours)
-
-
-def _circulant(size: int, degree: int) -> list[set[int]]:
-    """Each rank is joined to the nearest ones on a ring, and to the opposite one if the degree is odd."""
-    hops = [*range(1, degree // 2 + 1), *([size // 2] if degree % 2 else [])]
-    return [{(rank + sign * hop) % size for hop in hops for sign in (-1, 1)} for rank in range(size)]
 
 
 def _switched(neighbours: list[set[int]], times: int, generator: Generator) -> list[set[int]]:

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.packing import HostArray, Packed
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
+from levelbench.distributed.schemes.base import begin_as_rank_zero, note_divergence, number, numbers, those_under, under
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
 from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native, Shard
 
@@ -374,7 +373,7 @@ class _PushingWorker(_WorkerStepper, _Versioned):
 
     def meet(self) -> None:
         self.worker.switch(Phase.COMMUNICATE)
-        note, parameters = self.worker.ledger.note, self.worker.executor.parameters
+        note = self.worker.ledger.note
         current: dict[str, Array] = {}
         averages: dict[str, Array] = {}
         for server, shard in self.parts.items():
@@ -387,9 +386,7 @@ class _PushingWorker(_WorkerStepper, _Versioned):
             if self.averages:
                 averages |= self.announced(server, shard)
         self.steps = 0
-        apart = sum(float(norm(parameters[name] - each)) ** 2 for name, each in current.items())
-        whole = sum(float(norm(each)) ** 2 for each in current.values())
-        note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
+        note_divergence(self.worker, current)
         self.evaluated = averages or current
 
     def state(self) -> dict[str, HostArray]:
@@ -419,20 +416,18 @@ class _VersionedServer(_Versioned):
 
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
         self.steps += last - first + 1
+        receive_any, receive = self.communicator.receive_any, self.communicator.receive
+        buffers = self._buffers if self._shard else []
         while self._shard and self._steps.slowest < last:
             self.worker.switch(Phase.COMMUNICATE)
-            gradients, source = self._received()
+            flat, source = receive_any(buffers[0], 0)
+            others = [receive(like, source, at) for at, like in enumerate(buffers) if at]
             self.worker.switch(Phase.UPDATE)
+            gradients = self.packed[self.communicator.rank].unpack([flat, *others])
             self._apply(gradients, source, factor(self._steps.count(source)))
             self.worker.switch(Phase.COMMUNICATE)
             self._waiting.append(source)
             self._answer()
-
-    def _received(self) -> tuple[dict[str, Array], int]:
-        rank, buffers = self.communicator.rank, self._buffers
-        flat, source = self.communicator.receive_any(buffers[0], 0)
-        others = [self.communicator.receive(like, source, at) for at, like in enumerate(buffers) if at]
-        return self.packed[rank].unpack([flat, *others]), source
 
     def _apply(self, gradients: Mapping[str, Array], source: int, factor: float) -> None:
         staleness = self._version - self._reads[source]

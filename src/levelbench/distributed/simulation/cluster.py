@@ -75,7 +75,11 @@ class Scheduler:
         ``ranks`` are their numbers; ``None`` means 0, 1, 2, ... The first exception on a rank is raised, and the other
         ranks get a ``CommunicationError``. If no rank can continue, all get an error that says where each waits.
         """
-        greenlets = _greenlets()
+        try:
+            greenlets = import_module("greenlet")
+        except ImportError:
+            do = "install levelbench[simulate], or greenlet"
+            raise MissingError("simulated ranks", "greenlet is not installed", do) from None
         self._hub = greenlets.getcurrent()
         self._fibers = [Fiber(rank, None) for rank in ranks or range(len(work))]
         for fiber, each in zip(self._fibers, work, strict=True):
@@ -174,15 +178,6 @@ def _seldom_collected() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _greenlets() -> Any:
-    try:
-        return import_module("greenlet")
-    except ImportError:
-        raise MissingError(
-            "simulated ranks", "greenlet is not installed", "install levelbench[simulate], or greenlet"
-        ) from None
 
 
 COMPUTE, SPEND, ENCODE, ENTER, WAIT = range(5)
