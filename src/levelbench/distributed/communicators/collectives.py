@@ -42,6 +42,7 @@ class TrafficTally:
         self.messages = 0
 
     def note(self, nbytes: int) -> None:
+        """Count a message."""
         self.sent_bytes += nbytes
         self.messages += 1
 
@@ -62,6 +63,7 @@ class Channel:
         return self._communicator.start_send(flat, to, self._tag)
 
     def receive(self, into: Flat, source: int) -> Handle:
+        """Start to receive into an array."""
         return self._communicator.start_receive(into, source, self._tag) if len(into) else Done(into)
 
     def swap(self, outgoing: Flat, to: int, into: Flat, source: int) -> Steps[None]:

@@ -206,6 +206,7 @@ class ActionTrace:
         self._regular = True
 
     def add(self, rank: int, action: Action) -> None:
+        """Record an action of a rank."""
         if self._closed[rank]:
             return
         self._digests[rank] = hash((self._digests[rank], action))
