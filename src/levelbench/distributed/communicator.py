@@ -60,7 +60,7 @@ class FunctionHandle(Handle):
 class Communicator(ABC):
     """Rank ``rank`` of ``size``. All ranks make the same collective calls in the same order.
 
-    Arrays may have any shape (also none) and must have the same dtype and shape on all ranks of a collective, unless
+    Arrays may have any shape, also without dimensions, and must have the same dtype and shape on all ranks of a collective, unless
     stated otherwise. Between two ranks, messages with the same tag arrive in the order they were sent. Every method
     raises ``CommunicationError`` when a rank is lost or takes longer than the communicator's timeout, ``UsageError``
     for a rank that does not exist, and ``UnsupportedError`` for a dtype that the library does not transfer.

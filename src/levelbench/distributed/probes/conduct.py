@@ -57,7 +57,7 @@ def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
 def ranks_agree(subject: SchemeTrial) -> Finding:
     """If the scheme claims it, all workers hold the same bits after every step."""
     if not subject.scheme.replicated:
-        return not_tried("it does not claim it (replicated = False)")
+        return not_tried("it does not claim this (replicated = False)")
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks), Rehearsal(ranks, sizes=EVEN)):
             outcome = subject.finished(case)
@@ -176,7 +176,7 @@ def traffic(subject: SchemeTrial) -> Finding:
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks, sizes=EVEN), Rehearsal(ranks, _LONG, sizes=EVEN)):
             outcome = subject.finished(case)
-            judged = [_verdict(subject.scheme, each, case) for each in outcome.traces]
+            judged = [_judge(subject.scheme, each, case) for each in outcome.traces]
             if not any(wrong for wrong, _ in judged):
                 break
         wrong = next((found for found, _ in judged if found), "")
@@ -193,12 +193,12 @@ def _message_by_message(subject: SchemeTrial) -> Finding | None:
     """What is wrong if collectives are built from messages, each of which is counted."""
     case = Rehearsal(subject.most, _FEW, sizes=EVEN, messages=True)
     outcome = subject.finished(case, "with collectives built from messages ")
-    wrong = next((found for each in outcome.traces if (found := _verdict(subject.scheme, each, case)[0])), "")
+    wrong = next((found for each in outcome.traces if (found := _judge(subject.scheme, each, case)[0])), "")
     do = "let traffic() add the closed forms of levelbench.distributed.traffic"
     return failed(f"{wrong}, message by message", do) if wrong else None
 
 
-def _verdict(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]:
+def _judge(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]:
     """What is wrong, or in what weaker sense than in every step it is right."""
     try:
         declared = scheme.traffic(dict(SHAPES), _ITEMSIZE, case.ranks, trace.rank)

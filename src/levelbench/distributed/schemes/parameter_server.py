@@ -422,8 +422,8 @@ class _VersionedServer(_Versioned):
             self.worker.switch(Phase.COMMUNICATE)
             flat, source = receive_any(buffers[0], 0)
             others = [receive(like, source, at) for at, like in enumerate(buffers) if at]
-            self.worker.switch(Phase.UPDATE)
             gradients = self.packed[self.communicator.rank].unpack([flat, *others])
+            self.worker.switch(Phase.UPDATE)
             self._apply(gradients, source, factor(self._steps.count(source)))
             self.worker.switch(Phase.COMMUNICATE)
             self._waiting.append(source)
