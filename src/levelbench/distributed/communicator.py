@@ -60,10 +60,10 @@ class FunctionHandle(Handle):
 class Communicator(ABC):
     """Rank ``rank`` of ``size``. All ranks make the same collective calls in the same order.
 
-    Arrays may have any shape, also without dimensions, and must have the same dtype and shape on all ranks of a collective, unless
-    stated otherwise. Between two ranks, messages with the same tag arrive in the order they were sent. Every method
-    raises ``CommunicationError`` when a rank is lost or takes longer than the communicator's timeout, ``UsageError``
-    for a rank that does not exist, and ``UnsupportedError`` for a dtype that the library does not transfer.
+    Arrays may have any shape, even no dimensions, and must have the same dtype and shape on all ranks of a collective,
+    unless stated otherwise. Between two ranks, messages with the same tag arrive in the order they were sent. Every
+    method raises ``CommunicationError`` when a rank is lost or takes longer than the communicator's timeout,
+    ``UsageError`` for a rank that does not exist, and ``UnsupportedError`` for a dtype that it cannot transfer.
     """
 
     name: str
@@ -171,9 +171,7 @@ def checked_op(operation: str, op: str, array: Array) -> None:
         raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of these")
     if op == "mean" and not is_floating(array):
         raise UnsupportedError(
-            f"{operation} of the mean of {dtype_name(array)}",
-            "the mean is not representable in that dtype",
-            "take the sum",
+            f"{operation} of the mean of {dtype_name(array)}", "that dtype cannot represent the mean", "take the sum"
         )
 
 

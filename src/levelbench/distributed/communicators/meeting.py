@@ -392,8 +392,6 @@ def _checked(message: HostArray, like: Array, asked: object, source: int, *, kee
     if message.shape != expected.shape or message.dtype != expected.dtype:
         sent, wanted = (f"{each.dtype.name} {each.shape}" for each in (message, expected))
         raise CommunicationError(
-            str(asked),
-            f"rank {source} sent {sent} where {wanted} was expected",
-            "send and receive arrays of the same shape and dtype",
+            str(asked), f"rank {source} sent {sent} where {wanted} was expected", "use the same shape and dtype"
         )
     return new(message, like) if keep or not expected.flags.writeable else put(message, like)

@@ -161,12 +161,22 @@ class Engine(ABC):
         """An integer option; ``UsageError`` if it is something else, or too small."""
         given = options.get(name, otherwise)
         if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(str(given)) < least:
-            raise UsageError(
-                f"{name}={given} of the engine {self.name!r}",
-                f"it is not a whole number of at least {least}",
-                f"give one, or leave it out for {otherwise}",
-            )
+            found = f"it is not a whole number of at least {least}"
+            raise self.refused(name, given, found, f"give one, or leave it out for {otherwise}")
         return int(str(given))
+
+    def refused(self, name: str, value: object, found: str, do: str) -> UsageError:
+        """The error for an invalid value of an option."""
+        return UsageError(f"{name}={value} of the engine {self.name!r}", found, do)
+
+
+def ranks_per_node(ranks: int, nodes: int) -> int:
+    """The number of ranks on each node; ``UsageError`` unless it is the same on all."""
+    if ranks % nodes:
+        raise UsageError(
+            f"{ranks} ranks on {nodes} nodes", "each node gets the same number of ranks", f"use a multiple of {nodes}"
+        )
+    return ranks // nodes
 
 
 LINGER_S = 1.5

@@ -26,6 +26,7 @@ from levelbench.distributed.launching.base import (
     first_failure,
     has_failed,
     last_lines,
+    ranks_per_node,
     read_reports,
 )
 from levelbench.distributed.launching.environment import (
@@ -73,10 +74,8 @@ class Mpi(Engine):
     def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         if "machines" in options and not all(_machines(options).split(",")):
-            raise UsageError(
-                f"machines={options['machines']} of the engine {self.name!r}",
-                "one of them has no name",
-                "give names separated by commas",
+            raise self.refused(
+                "machines", options["machines"], "one of them has no name", "give names separated by commas"
             )
 
     def start(
@@ -200,18 +199,9 @@ class Slurm(Engine):
             self.number(options, name, 1)
         if "gpus_per_node" in options:
             self.number(options, "gpus_per_node", 0, least=0)
-        if options.get("cluster") not in (None, "slurm", "local"):
-            raise UsageError(
-                f"cluster={options['cluster']} of the engine {self.name!r}",
-                "it is slurm or local",
-                "leave it out for SLURM where it is found",
-            )
-        if ranks % nodes:
-            raise UsageError(
-                f"{ranks} ranks on {nodes} nodes",
-                "each node gets the same number of ranks",
-                "choose a number of ranks that is a multiple of the number of nodes",
-            )
+        if (cluster := options.get("cluster")) not in (None, "slurm", "local"):
+            raise self.refused("cluster", cluster, "it is slurm or local", "leave it out to use SLURM if available")
+        ranks_per_node(ranks, nodes)
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
@@ -412,13 +402,7 @@ class Torchrun(Engine):
                 "set PET_NNODES to one number, or give nodes=N",
             )
         nodes = self.number({"nodes": least, **options}, "nodes", 1)
-        if ranks % nodes:
-            raise UsageError(
-                f"{ranks} ranks on {nodes} nodes",
-                "torchrun starts the same number of ranks on each node",
-                "choose a number of ranks that is a multiple of the number of nodes",
-            )
-        here = str(ranks // nodes)
+        here = str(ranks_per_node(ranks, nodes))
         words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", here, "--no-python"]
         restarts = str(self.number(options, "max_restarts", 0, least=0))
         return nodes, [*words, "--max-restarts", restarts, *_meeting(nodes, options, seen)]

@@ -83,9 +83,7 @@ def _read(what: str, text: str, units: dict[str, float], example: str) -> float 
     found = re.fullmatch(_NUMBER + r"\s*([a-z%]*)", text.strip().lower(), re.ASCII)
     if found is None or found[2] not in units:
         raise UsageError(
-            f"a link with {what} {text!r}",
-            f"its unit must be one of {', '.join(unit for unit in units)}",
-            f"write it as {example}",
+            f"a link with {what} {text!r}", f"its unit must be one of {', '.join(units)}", f"write it as {example}"
         )
     return float(found[1]) * units[found[2]]
 
@@ -451,9 +449,7 @@ class _Relay:
             ]
             self.close()
             raise CommunicationError(
-                "a relay between hosts",
-                f"it ended ({printed[0]})",
-                "check whether this kernel has TUN/TAP (/dev/net/tun)",
+                "a relay between hosts", f"it ended ({printed[0]})", "check that the kernel has /dev/net/tun"
             )
 
     def close(self) -> None:

@@ -97,16 +97,9 @@ class RankLoop:
         """Run the start, all steps, the meetings in between, and the end."""
         case, trace, model = self._case, self._trace, self._model
         executor: Executor = DeferredGradients(model) if case.accumulate > 1 else model
-        worker = Worker(
-            communicator,
-            self._trial.backend,
-            executor,
-            self._optimizer,
-            self._trial.seed,
-            self._switch,
-            trace.ledger,
-        )
-        self._stepper = stepper = self._trial.scheme.start(worker)
+        trial = self._trial
+        worker = Worker(communicator, trial.backend, executor, self._optimizer, trial.seed, self._switch, trace.ledger)
+        self._stepper = stepper = trial.scheme.start(worker)
         trace.unkept = stepper.unkept
         trace.start, trace.start_buffers = model.held(), model.held_buffers()
         done = 0

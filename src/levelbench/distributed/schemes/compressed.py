@@ -190,9 +190,7 @@ class Compressed(Scheme):
 def _check_ratio(scheme: SparseTopK | RandomK) -> None:
     if not 0 < scheme.ratio <= 1:
         raise DefinitionError(
-            f"{type(scheme).__name__} with ratio={scheme.ratio}",
-            "it is not a share of the gradient",
-            "choose 0 < ratio <= 1",
+            f"{type(scheme).__name__} with ratio={scheme.ratio}", "it is not a share", "choose 0 < ratio <= 1"
         )
 
 

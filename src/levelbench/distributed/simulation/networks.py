@@ -166,9 +166,7 @@ def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
         if prod(network.dimensions) != hosts:
             asked = "x".join(map(str, network.dimensions))
             raise UsageError(
-                f"a torus of {asked} hosts",
-                f"there are {hosts} hosts",
-                "give dimensions whose product is the number of hosts",
+                f"a torus of {asked} hosts", f"there are {hosts} hosts", "give dimensions with that product"
             )
         return network.dimensions
     side = next(at for at in range(int(hosts**0.5), 0, -1) if hosts % at == 0)

@@ -390,7 +390,7 @@ def predict(
         raise UsageError(
             f"{ranks} ranks on a batch of {batch}",
             "some ranks would have no examples",
-            "choose a larger batch, or weak scaling",
+            "use a larger batch or weak scaling",
         )
     own = compute.at(part)
     small = stand_in(model, parts=max(8, 4 * getattr(scheme, "servers", 1)))
