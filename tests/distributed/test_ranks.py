@@ -260,17 +260,17 @@ def test_everything_sent_is_noted():
 
 
 def test_a_short_block_has_no_heartbeat():
-    said = []
-    with heartbeat(lambda: said.append(1), every_s=60):
+    beats = []
+    with heartbeat(lambda: beats.append(1), every_s=60):
         pass
-    assert not said
+    assert not beats
     assert not [each for each in threading.enumerate() if each.name == "levelbench-heartbeat"]
 
 
 def test_a_long_block_has_heartbeats_until_it_ends():
-    said = threading.Semaphore(0)
-    with heartbeat(said.release, every_s=0.001):
-        assert all(said.acquire(timeout=120) for _ in range(3))
+    beats = threading.Semaphore(0)
+    with heartbeat(beats.release, every_s=0.001):
+        assert all(beats.acquire(timeout=120) for _ in range(3))
 
 
 def test_an_error_of_a_heartbeat_is_raised_at_the_end():

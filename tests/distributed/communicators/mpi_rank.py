@@ -82,10 +82,10 @@ def misplaced(place):
 
 def main(what, folder):
     place = place_of(os.environ)
-    told = misplaced(place) if what == "check" else ""
+    message = misplaced(place) if what == "check" else ""
     communicator = open_communicator("mpi", place, 60.0)
     found = {"check": check, "count": count, "die": die, "abort": abort}[what](communicator)
-    (Path(folder) / f"result-{place.rank}.json").write_text(json.dumps({**found, "misplaced": told}))
+    (Path(folder) / f"result-{place.rank}.json").write_text(json.dumps({**found, "misplaced": message}))
     communicator.close()
 
 

@@ -79,8 +79,8 @@ int MPI_Finalize(void) {
 
 @has_mpi
 def test_a_profiler_between_us_and_mpi_sees_our_calls(tmp_path):
-    beside = Path(sys.executable).parent
-    compiler = shutil.which("mpicc", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    here = Path(sys.executable).parent
+    compiler = shutil.which("mpicc", path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
     if compiler is None or shutil.which("gcc") is None:
         pytest.skip("there is no C compiler for MPI")
     (tmp_path / "profiler.c").write_text(PROFILER)

@@ -67,8 +67,8 @@ def test_torchrun_joins_two_nodes_and_one_ends_soon_after_the_loss_of_the_other(
         words = [[sys.executable, "-c", NODE, str(tmp_path / str(at)), hosts.addresses[at]] for at in range(2)]
         nodes = []
         for at, each in enumerate(words):
-            with (tmp_path / f"said-{at}").open("wb") as said:
-                nodes.append(subprocess.Popen(hosts.command(at, [*each, *team(tmp_path, -1, "", 0)]), stdout=said))
+            with (tmp_path / f"output-{at}").open("wb") as output:
+                nodes.append(subprocess.Popen(hosts.command(at, [*each, *team(tmp_path, -1, "", 0)]), stdout=output))
         try:
             once(lambda: all(log.exists() and "is in" in log.read_text() for log in logs))
             kill_host(hosts, 1)
@@ -80,7 +80,7 @@ def test_torchrun_joins_two_nodes_and_one_ends_soon_after_the_loss_of_the_other(
                 each.wait()
     # torchrun's launcher would wait ten minutes for the other node.
     assert (
-        "ended with code 75, and its launcher waited 1 s in vain for other nodes" in (tmp_path / "said-0").read_text()
+        "ended with code 75, and its launcher waited 1 s in vain for other nodes" in (tmp_path / "output-0").read_text()
     )
     seen = [json.loads(log.read_text().splitlines()[0]) for log in logs]
     assert [(each["LEVELBENCH_RANK"], each["LEVELBENCH_LOCAL_RANK"]) for each in seen] == [

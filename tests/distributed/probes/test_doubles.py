@@ -42,23 +42,23 @@ def test_gradients_of_parts_weighted_by_their_shares_sum_to_the_whole():
 
 
 def test_early_gradients_arrive_last_parameter_first_and_may_be_replaced():
-    model, told = Scripted(NumpyBackend(), 0, 0, "float64", early=True), []
+    model, seen = Scripted(NumpyBackend(), 0, 0, "float64", early=True), []
 
     def replace(name, gradient):
-        told.append(name)
+        seen.append(name)
         return gradient * 2
 
     assert model.on_gradient(replace)
     model.step = 1
     model.forward()
     gradients = model.backward()
-    assert told == list(reversed(SHAPES))
+    assert seen == list(reversed(SHAPES))
     np.testing.assert_array_equal(gradients["gain"], 2 * scripted_gradient(0, 0, 1)["gain"])
 
 
 def test_unused_parameters_have_no_early_gradient():
-    model, told = Regression(NumpyBackend(), 0, "float64", early=True), []
-    model.on_gradient(lambda name, gradient: told.append(name))
+    model, seen = Regression(NumpyBackend(), 0, "float64", early=True), []
+    model.on_gradient(lambda name, gradient: seen.append(name))
     model.forward(*batch(0, 0, 3))
     assert "unused" in model.backward()
-    assert "unused" not in told
+    assert "unused" not in seen

@@ -240,8 +240,8 @@ def test_a_polling_rank_makes_progress():
     assert 1.0 < now_s < 1.06
 
 
-@pytest.mark.parametrize("anybody", [False, True])
-def test_received_messages_are_not_kept(anybody):
+@pytest.mark.parametrize("any_source", [False, True])
+def test_received_messages_are_not_kept(any_source):
     kept = []
 
     def work(communicator):
@@ -252,7 +252,7 @@ def test_received_messages_are_not_kept(anybody):
         communicator.barrier()
         if communicator.rank == 1:
             for _ in range(3):
-                _ = communicator.receive_any(array) if anybody else communicator.receive(array, 0)
+                _ = communicator.receive_any(array) if any_source else communicator.receive(array, 0)
             boxes = communicator.meeting.boxes.values()
             kept.extend(each for box in boxes for each in (*box.arrivals, *box.by_source[0]))
 

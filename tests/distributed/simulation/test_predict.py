@@ -171,20 +171,20 @@ def test_a_prediction_is_marked_as_one_and_has_an_interval():
     uncertain = Uncertain(
         Calibrated(0.1, 0.09, 0.12), Calibrated(ALPHA, ALPHA / 2, ALPHA * 2), Calibrated(BETA, 8e8, 1.1e9)
     )
-    told = predict(AllReduce(), 8, MODEL, Compute(0.1, batch=32), NETWORK, batch=256, uncertain=uncertain)
+    predicted = predict(AllReduce(), 8, MODEL, Compute(0.1, batch=32), NETWORK, batch=256, uncertain=uncertain)
     sure = predict(AllReduce(), 8, MODEL, Compute(0.1, batch=32), NETWORK, batch=256)
-    assert told.predicted is True
-    assert told.step_s.interval.low < told.step_s.value < told.step_s.interval.high
+    assert predicted.predicted is True
+    assert predicted.step_s.interval.low < predicted.step_s.value < predicted.step_s.interval.high
     assert sure.step_s.interval.low == sure.step_s.value == sure.step_s.interval.high
-    assert told.sent_bytes == AllReduce().traffic(MODEL.parameters, 4, 8, 0).sent_bytes
-    assert 0 < told.efficiency.value < 1
+    assert predicted.sent_bytes == AllReduce().traffic(MODEL.parameters, 4, 8, 0).sent_bytes
+    assert 0 < predicted.efficiency.value < 1
 
 
 def test_draws_without_replay_spread_too():
     uncertain = Uncertain(compute_s=Calibrated(0.1, 0.09, 0.12))
     scheme = AsynchronousParameterServer()
-    told = predict(scheme, 4, MODEL, STEP, NETWORK, batch=3, uncertain=uncertain, draws=8, steps=3)
-    assert told.step_s.interval.low < told.step_s.value < told.step_s.interval.high
+    predicted = predict(scheme, 4, MODEL, STEP, NETWORK, batch=3, uncertain=uncertain, draws=8, steps=3)
+    assert predicted.step_s.interval.low < predicted.step_s.value < predicted.step_s.interval.high
 
 
 def test_strong_scaling_shares_the_batch_and_weak_scaling_multiplies_it():
@@ -199,20 +199,20 @@ def test_strong_scaling_shares_the_batch_and_weak_scaling_multiplies_it():
 
 def test_efficiency_includes_work_that_ranks_do_not_share():
     compute = Compute(0.1, batch=64, update_s=0.02)
-    told = predict(AllReduce(), 4, MODEL, compute, Interconnect(0, 1e15), batch=64, draws=0)
-    assert told.efficiency.value == pytest.approx(0.12 / (4 * (0.1 / 4 + 0.02)), rel=1e-3)
+    predicted = predict(AllReduce(), 4, MODEL, compute, Interconnect(0, 1e15), batch=64, draws=0)
+    assert predicted.efficiency.value == pytest.approx(0.12 / (4 * (0.1 / 4 + 0.02)), rel=1e-3)
 
 
 def test_efficiency_counts_servers_as_ranks():
-    told = predict(ParameterServer(), 2, MODEL, STEP, Interconnect(0, 1e15), batch=8, draws=0)
-    assert told.efficiency.value == pytest.approx(0.5, rel=1e-3)
+    predicted = predict(ParameterServer(), 2, MODEL, STEP, Interconnect(0, 1e15), batch=8, draws=0)
+    assert predicted.efficiency.value == pytest.approx(0.5, rel=1e-3)
 
 
 def test_time_to_target_follows_from_the_given_examples():
-    told = predict(
+    predicted = predict(
         AllReduce(), 2, MODEL, Compute(0.1, batch=50), Interconnect(0, 1e15), batch=100, examples_to_target=1e6, draws=0
     )
-    assert told.time_to_target_s.value == pytest.approx(1e6 / 100 * 0.1, rel=1e-3)
+    assert predicted.time_to_target_s.value == pytest.approx(1e6 / 100 * 0.1, rel=1e-3)
 
 
 def test_more_ranks_than_examples_are_refused():
@@ -228,9 +228,9 @@ def test_playing_a_few_of_many_equal_ranks_gives_the_same_result(scheme):
     run = simulate(scheme, 40, MODEL, compute, NETWORK, steps=4, seed=3)
     trace = trace_of(scheme, 40, MODEL, compute, NETWORK, steps=4)
     assert trace.actions == run.trace.actions
-    told = predict(scheme, 40, MODEL, compute, NETWORK, batch=1, scaling="weak", steps=4, draws=0, seed=3)
-    assert told.step_s.value == pytest.approx(run.step_s, rel=1e-12)
-    assert told.communicate_share == pytest.approx(run.communication_share, rel=1e-6)
+    predicted = predict(scheme, 40, MODEL, compute, NETWORK, batch=1, scaling="weak", steps=4, draws=0, seed=3)
+    assert predicted.step_s.value == pytest.approx(run.step_s, rel=1e-12)
+    assert predicted.communicate_share == pytest.approx(run.communication_share, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -246,18 +246,18 @@ def test_only_eight_of_hundreds_of_equal_ranks_are_played(scheme, monkeypatch):
     monkeypatch.setattr(
         predicting, "run_rank", lambda cluster, *rest: played.append(cluster) or run_rank(cluster, *rest)
     )
-    told = predict(scheme, 300, MODEL, Compute(0.1, 0.01), NETWORK, batch=1, scaling="weak", steps=2)
+    predicted = predict(scheme, 300, MODEL, Compute(0.1, 0.01), NETWORK, batch=1, scaling="weak", steps=2)
     assert len(played) == 8
-    assert told.step_s.interval.low < told.step_s.value < told.step_s.interval.high
+    assert predicted.step_s.interval.low < predicted.step_s.value < predicted.step_s.interval.high
 
 
 def test_draws_without_replay_are_fewer_and_the_interval_says_so(monkeypatch):
     monkeypatch.setattr(predicting, "_DRAWN_RANK_STEPS", 1)
     uncertain = Uncertain(compute_s=Calibrated(0.1, 0.09, 0.12))
-    told = predict(AsynchronousParameterServer(), 4, MODEL, STEP, NETWORK, batch=3, uncertain=uncertain, steps=2)
-    assert told.step_s.n == 3
-    assert told.step_s.interval.method.startswith("3 draws")
-    assert told.efficiency.low < told.efficiency.value < told.efficiency.high
+    predicted = predict(AsynchronousParameterServer(), 4, MODEL, STEP, NETWORK, batch=3, uncertain=uncertain, steps=2)
+    assert predicted.step_s.n == 3
+    assert predicted.step_s.interval.method.startswith("3 draws")
+    assert predicted.efficiency.low < predicted.efficiency.value < predicted.efficiency.high
 
 
 @pytest.mark.parametrize("draws", [3, 8])
