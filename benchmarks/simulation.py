@@ -39,8 +39,7 @@ from levelbench.distributed.schemes.parameter_server import AsynchronousParamete
 from levelbench.distributed.schemes.periodic import LocalSGD, ModelAveraging
 from levelbench.distributed.simulation.model import Calibrated, Compute, ModelShape, Uncertain, link_of, of_samples
 from levelbench.distributed.simulation.networks import Interconnect, collective_s, parse
-from levelbench.distributed.simulation.predict import predict
-from levelbench.distributed.simulation.running import simulate
+from levelbench.distributed.simulation.predict import predict, simulate
 from levelbench.distributed.sweep import Timed, fit, rounds_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Timeline

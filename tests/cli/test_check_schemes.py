@@ -73,7 +73,7 @@ def test_a_wrong_one_ends_with_1_and_says_what_and_where(check):
     code, out, _ = check(WRONG)
     assert code == 1
     assert "gradients: 3 ranks, rank 0, step 1: " in out
-    assert "a sum where a mean was meant" in out
+    assert "a sum instead of a mean" in out
     assert "do: send the weighted gradients" in out
 
 
@@ -133,6 +133,6 @@ def test_the_example_of_the_docs_has_the_three_faults_that_they_tell_of(check):
     code = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]
     _, out, _ = check(code)
     assert "ranks agree: 3 ranks, rank 1, step 1" in out
-    assert "each rank counts alike, whatever its part of the batch" in out
+    assert "each rank has the same weight, whatever its part of the batch" in out
     assert "where sends wait for their receivers" in out
     assert "all ranks wait for each other" in out

@@ -37,16 +37,16 @@ def write(tmp_path):
     return add
 
 
-def test_what_is_called_scheme_is_taken(write):
+def test_an_object_named_scheme_is_used(write):
     (found,) = load_schemes(write(MINE + "other = Mine(1)\nscheme = Mine(2)\n")).items()
     assert (found[0], found[1].servers) == ("mine", 2)
 
 
-def test_else_all_that_are_made(write):
+def test_otherwise_all_instances_are_used(write):
     assert list(load_schemes(write(MINE + "one = Mine(1)\ntwo = Mine(2)\n"))) == ["one", "two"]
 
 
-def test_else_its_own_classes_with_their_defaults(write):
+def test_otherwise_its_own_classes_are_used_with_their_defaults(write):
     (found,) = load_schemes(write(MINE)).items()
     assert (found[0], found[1].extra) == ("Mine", 1)
 
@@ -64,17 +64,17 @@ def test_else_its_own_classes_with_their_defaults(write):
         (MINE + "    def __post_init__(self):\n        raise ValueError('no')\n", DefinitionError, "ValueError: no at"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(write, text, error, message):
+def test_what_is_wrong_with_a_file_is_reported(write, text, error, message):
     with pytest.raises(error, match=message):
         load_schemes(write(text))
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         load_schemes(tmp_path / "gone.py")
 
 
-def test_a_name_with_settings_is_made():
+def test_a_name_with_settings_gives_a_scheme():
     assert named_scheme("all-reduce", {"bucket_mb": 2.0}) == AllReduce(bucket_mb=2.0)
 
 
@@ -82,7 +82,7 @@ def test_an_alias_is_a_name():
     assert named_scheme("dsgd", {}) == AllReduce()
 
 
-def test_an_unknown_setting_answers_with_those_that_there_are():
+def test_an_unknown_setting_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="bucket_mb"):
         named_scheme("all-reduce", {"buckets_mb": 2.0})
 
@@ -92,11 +92,11 @@ def test_a_value_of_another_type_is_refused():
         named_scheme("all-reduce", {"bucket_mb": "much"})
 
 
-def test_a_whole_number_is_taken_for_a_float():
+def test_an_integer_is_accepted_as_a_float():
     assert settings_of(named_scheme("all-reduce", {"bucket_mb": 2}))["bucket_mb"] == 2.0
 
 
-def test_one_of_a_file_is_named_after_a_colon_by_its_own_name_or_that_in_the_file(write):
+def test_a_scheme_of_a_file_is_selected_by_either_name_after_a_colon(write):
     path = write(MINE)
     assert type(named_scheme(str(path))).__name__ == "Mine"
     assert settings_of(named_scheme(f"{path}:mine", {"extra": 4})) == {"servers": 1, "extra": 4}
@@ -105,13 +105,13 @@ def test_one_of_a_file_is_named_after_a_colon_by_its_own_name_or_that_in_the_fil
         named_scheme(f"{path}:yours")
 
 
-def test_a_scheme_that_the_file_makes_keeps_its_settings(write):
+def test_an_instance_in_a_file_keeps_its_settings(write):
     assert named_scheme(str(write(MINE + "scheme = Mine(2)\n")), {"extra": 3}).servers == 2
 
 
-def test_a_setting_of_a_type_that_no_command_can_write_is_refused(write):
+def test_a_setting_of_an_unsupported_type_is_refused(write):
     path = write(MINE.replace("extra: int = 1", "extra: tuple = ()"))
-    with pytest.raises(DefinitionError, match="of none of the types"):
+    with pytest.raises(DefinitionError, match="not an int, float, str or bool"):
         settings_of(named_scheme(str(path)))
 
 
@@ -124,12 +124,12 @@ def test_the_kinds_are_known_without_importing_a_library():
     assert not {"torch.distributed.fsdp", "mpi4py.MPI"} & (set(sys.modules) - before)
 
 
-def test_an_unknown_kind_answers_with_the_nearest():
+def test_an_unknown_kind_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="close: gloo"):
         open_communicator("glo", ALONE)
 
 
-def test_a_plugin_that_does_not_load_hides_no_other(monkeypatch):
+def test_a_broken_plugin_does_not_hide_others(monkeypatch):
     def load(kind, name):
         if name == "jax":
             raise DefinitionError("framework 'jax'", "it does not load", "repair it")
@@ -187,7 +187,7 @@ def test_the_interface_towards_this_machine_is_the_loopback():
 def test_a_preset_is_another_scheme_with_settings(preset, given, meant, settings):
     scheme = named_scheme(preset, given)
     assert scheme.meant == named_scheme(meant, settings)
-    # Records hold the settings that it had before it was a preset.
+    # Records contain the settings that it had before it became a preset.
     assert given.keys() <= settings_of(scheme).keys() <= {*settings_of(scheme.meant), "every"} - {"kind", "stale"}
     promises = ("consistent", "replicated", "lockstep")
     assert [getattr(scheme, each) for each in promises] == [getattr(scheme.meant, each) for each in promises]

@@ -1,4 +1,4 @@
-"""A team of ranks under the trainer: one recipe means the same on any number of them."""
+"""A team of ranks in the trainer: a recipe means the same on any number of ranks."""
 
 import threading
 import time
@@ -8,8 +8,7 @@ import pytest
 from tests.training.toy import watch
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.ranks import Ranks, heartbeat
-from levelbench.distributed.scaling import lr_factor, scaled_batch
+from levelbench.distributed.ranks import Ranks, heartbeat, lr_factor, scaled_batch
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
 from levelbench.distributed.schemes.periodic import ModelAveraging
@@ -31,7 +30,7 @@ SENT = ("sent", "sent_at_start", "sent_between", "sent_serving")
 
 
 class Loss(Quality):
-    """How sure the network is, on average: any change of a parameter changes it."""
+    """The network's mean confidence, which changes with any parameter."""
 
     metric, direction, low, high = "sureness", "higher", 0.0, 99.0
 
@@ -76,14 +75,14 @@ def make_trainer(recipe, team=None, seed=0):
 
 
 def trained(recipe):
-    """The parameters, the outcome and the progress of one process."""
+    """The parameters, outcome and progress of one process."""
     trainer = make_trainer(recipe)
     outcome = trainer.run()
     return dict(trainer.executor.parameters), outcome, trainer.progress
 
 
 def trained_by(size, recipe, scheme, **scaling):
-    """The same of each rank, with its team."""
+    """The same for each rank, with its team."""
 
     def work(communicator):
         team = Ranks(communicator, scheme, **scaling)
@@ -101,8 +100,8 @@ def largest_difference(left, right):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("optimizer", [Momentum(0.1), Adam(0.01)], ids=["momentum", "adam"])
-def test_ranks_that_reduce_train_what_one_process_trains(size, optimizer):
-    """26 examples in batches of 6: no number of ranks divides them, and five leave the last batch of two to two."""
+def test_reducing_ranks_train_the_same_as_one_process(size, optimizer):
+    """26 examples in batches of 6: not divisible by the ranks, and only two of five have some of the last batch."""
     recipe = make_recipe(optimizer=optimizer, schedule=OneCycle())
     alone, outcome, _ = trained(recipe)
     for parameters, theirs, _, _ in trained_by(size, recipe, AllReduce()):
@@ -110,7 +109,7 @@ def test_ranks_that_reduce_train_what_one_process_trains(size, optimizer):
         assert theirs.quality == pytest.approx(outcome.quality, rel=1e-5)
 
 
-def test_workers_of_a_server_train_what_one_process_trains():
+def test_workers_of_a_server_train_the_same_as_one_process():
     recipe = make_recipe()
     alone, _, _ = trained(recipe)
     *workers, _ = trained_by(3, recipe, ParameterServer())
@@ -118,26 +117,26 @@ def test_workers_of_a_server_train_what_one_process_trains():
         assert largest_difference(alone, parameters) < 1e-5
 
 
-def test_accumulated_batches_are_one_larger_batch_on_several_ranks_too():
+def test_accumulated_batches_equal_one_larger_batch_on_several_ranks():
     whole, _, _ = trained(make_recipe(12))
     for parameters, *_ in trained_by(2, make_recipe(6, accumulate=2), AllReduce()):
         assert largest_difference(whole, parameters) < 1e-5
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_rank_holds_no_batch_while_the_next_one_is_made(accumulate):
+def test_a_rank_does_not_hold_a_batch_while_the_next_one_is_prepared(accumulate):
     def work(communicator):
         trainer = make_trainer(make_recipe(6, accumulate=accumulate), Ranks(communicator, AllReduce()))
         alive = watch(trainer)
         trainer.run()
         return alive
 
-    # The first of two that are accumulated waits for the second.
+    # The first of two accumulated batches waits for the second.
     expected = [0, 0, 0, 0, 0, 0] if accumulate == 1 else [0, 1, 0, 1, 0, 1]
     assert run_ranks(1, work) == [expected * EPOCHS]
 
 
-def test_all_ranks_count_the_samples_of_all():
+def test_each_rank_counts_the_samples_of_all_ranks():
     for _, outcome, progress, _ in trained_by(3, make_recipe(), AllReduce()):
         assert progress.samples == EPOCHS * EXAMPLES
         assert [each.samples for each in outcome.evaluations] == [EXAMPLES, 2 * EXAMPLES, 3 * EXAMPLES]
@@ -148,7 +147,7 @@ def test_a_server_counts_the_steps_and_samples_of_its_workers():
         assert (progress.step, progress.samples) == (EPOCHS * 5, EPOCHS * EXAMPLES)
 
 
-def test_all_ranks_know_what_the_first_one_measured():
+def test_all_ranks_get_the_first_ranks_measurements():
     outcomes = [outcome for _, outcome, _, _ in trained_by(3, make_recipe(), ModelAveraging())]
     assert len({outcome.quality["test"] for outcome in outcomes}) == 1
     assert len({outcome.stopped_by for outcome in outcomes}) == 1
@@ -173,19 +172,19 @@ def test_running_statistics_are_the_mean_of_the_workers_at_an_evaluation():
         assert all(np.array_equal(first[name], other[name]) for name in first)
 
 
-def test_weak_scaling_keeps_each_workers_part_and_may_raise_the_learning_rate():
+def test_weak_scaling_keeps_each_workers_batch_and_may_raise_the_rate():
     whole, _, _ = trained(make_recipe(12, optimizer=Momentum(0.2)))
     for parameters, *_ in trained_by(2, make_recipe(6), AllReduce(), scaling="weak", lr_scale="linear"):
         assert largest_difference(whole, parameters) < 1e-5
 
 
-def test_each_rank_draws_its_own_and_the_first_one_the_runs():
+def test_each_rank_has_its_own_seed_and_the_first_one_the_runs():
     seeds = [team.seed(7) for *_, team in trained_by(3, make_recipe(epochs=1), AllReduce())]
     assert seeds[0] == 7
     assert len(set(seeds)) == 3
 
 
-def test_what_a_step_sends_is_what_the_scheme_says():
+def test_a_step_sends_what_the_scheme_declares():
     for *_, team in trained_by(3, make_recipe(), AllReduce()):
         noted = team.ledger.take()
         (predicted,) = noted["sent_predicted"][1]
@@ -193,18 +192,18 @@ def test_what_a_step_sends_is_what_the_scheme_says():
         assert len(noted["step_time"][1]) == len(noted["communicate_time"][1]) == EPOCHS * 5
 
 
-def test_a_learning_rate_rule_that_is_none_names_those_there_are():
+def test_an_unknown_learning_rate_rule_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="linear"):
         lr_factor("liner", 2)
     assert (lr_factor("none", 4), lr_factor("linear", 4), lr_factor("sqrt", 4)) == (1, 4, 2)
 
 
-def test_the_batch_inside_another_sampler_is_the_one_that_grows():
+def test_a_wrapped_samplers_batch_is_scaled():
     assert scaled_batch(Repeated(Sequential(4), 2), 3).batch == 12
     assert scaled_batch(Sequential(4), 3) == Sequential(12)
 
 
-def test_a_loss_that_is_no_number_on_one_rank_ends_all_with_one_reason():
+def test_a_nan_loss_on_one_rank_ends_all_with_the_same_reason():
     dataset = make_dataset()
     dataset.train.columns[0][3] = np.nan
 
@@ -229,10 +228,10 @@ def test_a_loss_that_is_no_number_on_one_rank_ends_all_with_one_reason():
     assert reasons[0].startswith("diverged")
 
 
-def test_a_budget_in_seconds_is_that_of_the_first_rank():
+def test_a_time_budget_follows_the_first_ranks_clock():
     def work(communicator):
         quality = Loss()
-        # The second rank's clock would let it go on for ever, and the first one's ends it at once.
+        # The second rank's clock never ends the run, and the first one's ends it at once.
         clock = FakeClock(tick_ns=10**9 if communicator.rank == 0 else 1)
         stopping = Stopping(quality.as_target(), "confirmed", Evaluate.parse("1 epoch"), EPOCHS, budget_s=1.0)
         trainer = Trainer(
@@ -251,7 +250,7 @@ def test_a_budget_in_seconds_is_that_of_the_first_rank():
     assert run_ranks(2, work) == [("budget of 1 s spent", 1)] * 2
 
 
-def test_all_that_is_sent_is_noted_under_one_name_or_another():
+def test_everything_sent_is_noted():
     for *_, team in trained_by(3, make_recipe(), ModelAveraging()):
         team.note_operations()
         noted = team.ledger.take()
@@ -260,21 +259,21 @@ def test_all_that_is_sent_is_noted_under_one_name_or_another():
         assert by_step == by_operation > 0
 
 
-def test_a_block_that_is_quickly_over_says_nothing():
-    said = []
-    with heartbeat(lambda: said.append(1), every_s=60):
+def test_a_short_block_has_no_heartbeat():
+    beats = []
+    with heartbeat(lambda: beats.append(1), every_s=60):
         pass
-    assert not said
+    assert not beats
     assert not [each for each in threading.enumerate() if each.name == "levelbench-heartbeat"]
 
 
-def test_a_long_one_says_so_until_it_is_over():
-    said = threading.Semaphore(0)
-    with heartbeat(said.release, every_s=0.001):
-        assert all(said.acquire(timeout=120) for _ in range(3))
+def test_a_long_block_has_heartbeats_until_it_ends():
+    beats = threading.Semaphore(0)
+    with heartbeat(beats.release, every_s=0.001):
+        assert all(beats.acquire(timeout=120) for _ in range(3))
 
 
-def test_what_could_not_be_said_is_raised_at_the_end():
+def test_an_error_of_a_heartbeat_is_raised_at_the_end():
     failed = threading.Event()
 
     def fail():
@@ -285,7 +284,7 @@ def test_what_could_not_be_said_is_raised_at_the_end():
         assert failed.wait(120)
 
 
-def test_an_error_of_the_block_itself_is_the_one_that_is_raised():
+def test_an_error_of_the_block_takes_precedence():
     def fail():
         raise CommunicationError("a", "b", "c")
 
@@ -293,8 +292,8 @@ def test_an_error_of_the_block_itself_is_the_one_that_is_raised():
         _fail_later()
 
 
-def test_ranks_wait_for_a_decision_longer_than_for_each_other():
-    """The first rank decides for two seconds, where a rank that says nothing for one is taken for lost."""
+def test_ranks_wait_longer_for_a_decision_than_their_timeout():
+    """The first rank decides for two seconds, while a rank that is silent for one counts as lost."""
 
     def work(communicator):
         team = Ranks(communicator, AllReduce(), heartbeat_s=0.2)
@@ -305,7 +304,7 @@ def test_ranks_wait_for_a_decision_longer_than_for_each_other():
         assert np.isnan(found["not a number"])
 
 
-def test_ranks_are_told_when_the_one_who_decides_fails():
+def test_ranks_notice_when_the_deciding_one_fails():
     def work(communicator):
         return Ranks(communicator, AllReduce(), heartbeat_s=0.2).decide(lambda: 1 // 0)
 

@@ -30,7 +30,7 @@ def swept(size, operations, sizes, clocks=None):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_every_operation_is_right_and_measured_alike_on_all_ranks(size):
+def test_every_operation_is_right_and_has_the_same_times_on_all_ranks(size):
     found = swept(size, list(OPERATIONS), [4, 100])
     assert all(each == found[0] for each in found)
     assert {each.operation for each in found[0]} == set(OPERATIONS)
@@ -38,12 +38,12 @@ def test_every_operation_is_right_and_measured_alike_on_all_ranks(size):
 
 
 def test_the_slowest_ranks_time_counts():
-    # A reading costs the clock of rank 1 twice as much, and a turn is two readings.
+    # A reading takes twice as long on rank 1's clock, and a measurement is two readings.
     found = swept(2, ["all-reduce"], [4], clocks=[FakeClock(tick_ns=1000), FakeClock(tick_ns=2000)])
     assert found[0][0].times_s == pytest.approx([2e-6] * 8)
 
 
-def test_a_message_there_and_back_is_two():
+def test_a_round_trip_counts_as_two_messages():
     found = swept(2, ["send-receive"], [4], clocks=[FakeClock(tick_ns=1000), FakeClock(tick_ns=1000)])
     assert found[0][0].times_s == pytest.approx([5e-7] * 8)
 
@@ -51,7 +51,7 @@ def test_a_message_there_and_back_is_two():
 def test_sizes_are_those_of_the_whole_buffer():
     found = {each.operation: each.nbytes for each in swept(3, list(OPERATIONS), [40])[0]}
     assert found["all-reduce"] == found["broadcast"] == found["reduce-scatter"] == 40
-    # Ten elements do not go into three equal parts: four each.
+    # Ten elements do not divide into three equal parts: four each.
     assert found["all-gather"] == found["all-to-all"] == found["gather"] == found["scatter"] == 48
     assert found["barrier"] == 0
 
@@ -67,7 +67,7 @@ def test_a_wrong_sum_is_not_timed():
         communicator.start_all_reduce = wrong
         require_right(OPERATIONS["all-reduce"], communicator, NumpyBackend())
 
-    with pytest.raises(CheckFailedError, match="should be 3"):
+    with pytest.raises(CheckFailedError, match="instead of 3"):
         run_ranks(2, work)
 
 
@@ -85,7 +85,7 @@ def test_an_unknown_operation_is_refused():
         swept(1, ["all-reduc"], [4])
 
 
-def test_one_rank_has_nobody_to_send_to():
+def test_a_single_rank_cannot_send():
     with pytest.raises(UsageError, match="two ranks"):
         swept(1, ["send-receive"], [4])
 
@@ -139,20 +139,20 @@ def test_a_line_without_noise_is_found_exactly():
     assert found.relative < 1e-9
 
 
-def test_intervals_cover_what_was_planted_as_often_as_they_say():
+def test_intervals_have_their_nominal_coverage():
     alpha, beta = coverage(drawn)
     # Birge's ratio only widens, so they cover a little more than 95 % (standard error 0.9 %).
     assert 0.93 <= alpha <= 0.99
     assert 0.93 <= beta <= 0.99
 
 
-def test_intervals_cover_too_where_the_errors_were_claimed_too_small():
+def test_intervals_have_their_coverage_with_underestimated_errors():
     alpha, beta = coverage(lambda random: drawn(random, noise=0.05, claimed=0.01))
     assert 0.92 <= alpha <= 0.98
     assert 0.92 <= beta <= 0.98
 
 
-def test_a_large_message_does_not_drown_the_latency():
+def test_a_large_message_does_not_hide_the_latency():
     found = fit(drawn(np.random.default_rng(2), noise=0.02))
     assert found.alpha_s == pytest.approx(ALPHA, rel=0.05)
 
@@ -181,7 +181,7 @@ def test_two_points_are_refused():
         fit([Timed(1.0, 1.0, 0.1)] * 3)
 
 
-def test_a_median_counts_with_its_interval():
+def test_a_medians_error_follows_from_its_interval():
     known = Estimate(1.0, Interval(0.9, 1.1, 0.95, "exact"), 10, "median")
     unknown = Estimate(1.0, None, 3, "median")
     sure = Estimate(1.0, Interval(1.0, 1.0, 0.95, "exact"), 10, "median")
@@ -189,7 +189,7 @@ def test_a_median_counts_with_its_interval():
     assert errors == [pytest.approx(0.1 / 1.96, rel=1e-3), 0.1, 0.01]
 
 
-def test_a_ring_has_two_rounds_of_all_but_one_of_the_ranks():
+def test_a_ring_has_two_times_p_minus_one_rounds():
     whole = fit([Timed(n, ALPHA + n * BETA, 1e-7) for n in SIZES.tolist()])
     assert rounds_of("all-reduce", 4) == Round(6, 0.25)
     alpha, beta = Round(6, 0.25).per_message(whole)
@@ -199,13 +199,13 @@ def test_a_ring_has_two_rounds_of_all_but_one_of_the_ranks():
     assert rounds_of("all-reduce", 1) is None
 
 
-def test_a_parameter_that_would_be_negative_is_not_said_to_be_exactly_nothing():
+def test_a_parameter_cut_at_zero_keeps_its_uncertainty():
     found = fit([Timed(1.0, 0.5, 0.1), Timed(2.0, 2.0, 0.1), Timed(3.0, 3.5, 0.1)])
     assert found.alpha_s == 0.0
     assert found.alpha_interval.high > 0
 
 
-def test_a_parameter_lies_in_its_interval_where_the_other_would_be_negative():
+def test_a_parameter_is_in_its_interval_if_the_other_is_cut_at_zero():
     sizes = np.linspace(1.0, 3.0, 30).tolist()
     for found in (fit([Timed(n, 1.5 * n - 1, 0.01) for n in sizes]), fit([Timed(n, 3.5 - n, 0.01) for n in sizes])):
         assert found.alpha_s in found.alpha_interval

@@ -1,4 +1,4 @@
-"""Closed forms against what the papers say of the whole; against counted messages: algorithms/test_algorithms.py."""
+"""Closed forms, compared with the totals in the papers; communicators/test_algorithmic.py compares counted messages."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def whole(form, size, **arguments):
 
 
 @given(st.integers(1, 40), st.integers(2, 20))
-def test_a_ring_sends_two_p_minus_one_over_p_of_the_array_in_as_many_messages_where_p_divides_it(length, size):
+def test_a_ring_sends_two_p_minus_one_over_p_of_the_array(length, size):
     elements = length * size
     sent = traffic.all_reduce(elements, 4, size, size - 1)
     assert sent.sent_bytes == 4 * 2 * (size - 1) * elements // size
@@ -23,7 +23,7 @@ def test_a_ring_sends_two_p_minus_one_over_p_of_the_array_in_as_many_messages_wh
 
 
 @given(st.integers(0, 60), st.integers(1, 20))
-def test_over_all_ranks_every_bandwidth_optimal_all_reduce_sends_each_element_twice_p_minus_one_times(elements, size):
+def test_bandwidth_optimal_all_reduces_send_each_element_twice_p_minus_one_times(elements, size):
     least = 2 * (size - 1) * elements * 8
     for algorithm in ("ring", "tree", "direct"):
         assert whole(traffic.all_reduce, size, elements=elements, itemsize=8, algorithm=algorithm).sent_bytes == least
@@ -51,7 +51,7 @@ def test_a_tree_sends_p_minus_one_messages_in_all_from_any_root(elements, size, 
 
 
 @pytest.mark.parametrize(("operation", "algorithm"), [(o, a) for o, all_ in ALGORITHMS.items() for a in all_])
-def test_one_rank_sends_nothing_and_nothing_is_no_message(operation, algorithm):
+def test_one_rank_and_empty_arrays_send_nothing(operation, algorithm):
     form = getattr(traffic, operation)
     if operation == "barrier":
         assert form(1, 0, algorithm) == Traffic(0, 0)
@@ -79,7 +79,7 @@ def test_an_algorithm_without_a_closed_form_is_refused_with_those_that_have_one(
         traffic.barrier(3, 0, "tournament")
 
 
-def test_closed_forms_are_whole_numbers_that_cost_nothing_at_any_size():
+def test_closed_forms_are_integers_and_fast_at_any_size():
     sent = traffic.all_reduce(25_557_032, 4, 4096, 4095, "halving-doubling")
     assert sent.messages == 24
     assert isinstance(sent.sent_bytes, int)

@@ -220,5 +220,5 @@ class Forgetful(BaseStepper):
 
 def test_a_scheme_that_does_not_say_what_it_keeps_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(AllReduce, "start", lambda self, worker: Forgetful(worker))
-    with pytest.raises(UnsupportedError, match="Forgetful does not say"):
+    with pytest.raises(UnsupportedError, match="Forgetful does not declare"):
         train(AllReduce(), tmp_path / "run.checkpoint.npz")

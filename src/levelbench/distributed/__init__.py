@@ -1,1 +1,1 @@
-"""Level 3, distributed training: communicators, schemes, partitioning, launching, traffic, simulation, validation."""
+"""Level 3, distributed training: communicators, schemes, partitioning, launching, traffic, simulation, checks."""

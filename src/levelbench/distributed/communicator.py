@@ -1,7 +1,7 @@
-"""What a communicator is: how ranks, the processes of one training, pass arrays to each other.
+"""The communicator interface: how ranks, the processes of one training, pass arrays to each other.
 
-Arrays stay the framework's own. A result comes back in the array that was given wherever that one can be written to
-(NumPy, PyTorch), else as a new one of its kind (JAX): use what is returned, not what was given.
+Arrays stay in the framework's own type. Where the given array is writable (NumPy, PyTorch), the result is written into
+it; otherwise it is a new array of the same kind (JAX). So use the returned array, not the given one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Reduction = Literal["sum", "mean"]
 
 
 class Handle(ABC):
-    """An operation that is under way."""
+    """An operation in progress."""
 
     @abstractmethod
     def wait(self) -> Array:
-        """The result, once it is there; of a send the array that was sent. To be called once."""
+        """Wait for the result and return it; a send returns the array that was sent. Call it once."""
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether :meth:`wait` would return at once. Drives the operation on, where something has to."""
+        """Whether :meth:`wait` would return at once. Also makes progress, where the library needs to be called."""
 
 
 @final
 class Done(Handle):
-    """An operation that was over when it was asked for."""
+    """An operation that completed immediately."""
 
     def __init__(self, result: Array) -> None:
         self._result = result
@@ -45,7 +45,7 @@ class Done(Handle):
 
 @final
 class FunctionHandle(Handle):
-    """An operation under way whose two methods are these functions."""
+    """An operation in progress, with these functions as its methods."""
 
     def __init__(self, wait: Callable[[], Array], done: Callable[[], bool]) -> None:
         self._wait, self._done = wait, done
@@ -60,10 +60,10 @@ class FunctionHandle(Handle):
 class Communicator(ABC):
     """Rank ``rank`` of ``size``. All ranks make the same collective calls in the same order.
 
-    Arrays are of any shape (also of no dimension) and of one dtype and shape on all ranks of a collective, unless said
-    otherwise. Between two ranks messages of one tag arrive in the order in which they were sent. Every method raises
-    ``CommunicationError`` when a rank was lost or took longer than the communicator's timeout, ``UsageError`` for a
-    rank that does not exist, ``UnsupportedError`` for a dtype that the library does not move.
+    Arrays may have any shape, even no dimensions, and must have the same dtype and shape on all ranks of a collective,
+    unless stated otherwise. Between two ranks, messages with the same tag arrive in the order they were sent. Every
+    method raises ``CommunicationError`` when a rank is lost or takes longer than the communicator's timeout,
+    ``UsageError`` for a rank that does not exist, and ``UnsupportedError`` for a dtype that it cannot transfer.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Communicator(ABC):
     size: int
 
     def all_reduce(self, array: Array, op: Reduction = "sum") -> Array:
-        """The elementwise sum or mean over all ranks, the same bits on each."""
+        """The elementwise sum or mean over all ranks, bitwise identical on each."""
         return self.start_all_reduce(array, op).wait()
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
@@ -80,11 +80,11 @@ class Communicator(ABC):
         return self.start_broadcast(array, root).wait()
 
     def send(self, array: Array, to: int, tag: int = 0) -> None:
-        """Send; returns when ``array`` may be written to again, which need not mean that it was received."""
+        """Send; returns when ``array`` may be overwritten, which does not mean that it was received."""
         self.start_send(array, to, tag).wait()
 
     def receive(self, like: Array, source: int, tag: int = 0) -> Array:
-        """What ``source`` sends, of the shape and dtype of ``like``, into which it goes where that can be."""
+        """Receive an array of the shape and dtype of ``like`` from ``source``, into ``like`` if it is writable."""
         return self.start_receive(like, source, tag).wait()
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """:meth:`send`, without waiting. The array must not be written to until then."""
+        """:meth:`send`, without waiting. Do not write to the array before the operation completes."""
 
     @abstractmethod
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
@@ -105,49 +105,49 @@ class Communicator(ABC):
 
     @abstractmethod
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
-        """What arrives first of that tag from any rank, and from which."""
+        """The first message with this tag from any rank, and its source."""
 
     @abstractmethod
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """The rank's own piece of the sum or mean over all ranks of a flat array, shape (n,).
+        """The own piece of the sum or mean over all ranks of a flat array, shape (n,).
 
         The piece of rank r is ``array[bounds[r] : bounds[r + 1]]`` with the bounds of :func:`pieces`: sizes differ by
-        one at most, the larger ones first.
+        at most one, the larger ones first.
         """
 
     @abstractmethod
     def all_gather(self, array: Array) -> tuple[Array, ...]:
-        """The arrays of all ranks, by rank."""
+        """The arrays of all ranks, in rank order."""
 
     @abstractmethod
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
-        """The arrays of all ranks, by rank, on the root; ``None`` elsewhere."""
+        """The arrays of all ranks, in rank order, on the root; ``None`` elsewhere."""
 
     @abstractmethod
     def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
-        """The root's array number ``rank``, all of the shape and dtype of ``like``; ``arrays`` is read on the root."""
+        """Entry ``rank`` of the root's arrays, all like ``like``; only the root's ``arrays`` are read."""
 
     @abstractmethod
     def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Array number r of this rank goes to rank r; answers with what came from each rank, by rank. One shape."""
+        """Send entry r to rank r; returns what each rank sent, in rank order. All have the same shape."""
 
     @abstractmethod
     def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
-        """An array to each neighbour and theirs to this rank, in their order.
+        """Swap arrays with each neighbour; returns theirs in the order of ``neighbours``.
 
-        The relation must be symmetric. Not collective: those who have no neighbour need not call it.
+        The relation must be symmetric. Not collective: ranks without neighbours need not call it.
         """
 
     @abstractmethod
     def barrier(self) -> None:
-        """Return once all ranks have come here."""
+        """Return once all ranks have called it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave, together with the others; afterwards the communicator cannot be used."""
+        """Leave together with the other ranks; the communicator cannot be used afterwards."""
 
-    def abort(self) -> None:  # noqa: B027  # most libraries notice by themselves
-        """Leave without the others, who get an error as soon as the library notices."""
+    def abort(self) -> None:  # noqa: B027  # most libraries notice it themselves
+        """Leave alone; the other ranks get an error as soon as the library notices."""
 
 
 def checked_rank(operation: str, rank: int, size: int) -> None:
@@ -159,7 +159,7 @@ def checked_rank(operation: str, rank: int, size: int) -> None:
 
 
 def checked_tag(operation: str, tag: int, below: int | None = None) -> None:
-    """``UsageError`` for a tag that is negative or, where some are kept, not below them."""
+    """``UsageError`` for a tag that is negative or not below the limit, if there is one."""
     if tag < 0 or (below is not None and tag >= below):
         allowed = "0 and up" if below is None else f"0 to {below - 1}"
         raise UsageError(f"{operation} with tag {tag}", f"tags are {allowed}", "choose another tag")
@@ -168,18 +168,16 @@ def checked_tag(operation: str, tag: int, below: int | None = None) -> None:
 def checked_op(operation: str, op: str, array: Array) -> None:
     """``UsageError`` for an unknown reduction, ``UnsupportedError`` for a mean of integers."""
     if op not in ("sum", "mean"):
-        raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of them")
+        raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of these")
     if op == "mean" and not is_floating(array):
         raise UnsupportedError(
-            f"{operation} of the mean of {dtype_name(array)}",
-            "the mean is not representable in that dtype",
-            "take the sum",
+            f"{operation} of the mean of {dtype_name(array)}", "that dtype cannot represent the mean", "take the sum"
         )
 
 
 def checked_count(operation: str, arrays: Sequence[Array] | None, size: int) -> Sequence[Array]:
-    """The arrays; ``UsageError`` where they are not one for each rank."""
+    """The arrays; ``UsageError`` unless there is one for each rank."""
     if arrays is None or len(arrays) != size:
-        found = "there are none" if arrays is None else f"there are {len(arrays)}"
+        found = f"there are {len(arrays) if arrays else 'none'}"
         raise UsageError(f"{operation} of arrays to {size} ranks", found, "give one array for each rank")
     return arrays

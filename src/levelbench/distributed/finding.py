@@ -1,8 +1,8 @@
-"""Schemes and communicators by name: those that are installed, and schemes that a user's file defines.
+"""Schemes and communicators by name: installed ones, and schemes defined in a user's file.
 
-A scheme is a frozen dataclass, so its fields are its settings, checked as a recipe's are; all of them, not only those
-that were given, are what a run records. Communicators of a framework are asked of the framework, so none is imported
-here.
+A scheme is a frozen dataclass whose fields are its settings. They are checked like those of a recipe, and a run records
+all of them, not only those that were given. Communicators of a framework are requested from the framework, so this
+module imports none.
 """
 
 from __future__ import annotations
@@ -29,38 +29,37 @@ Setting = int | float | str | bool
 
 
 def named_scheme(name: str, settings: Mapping[str, Setting] | None = None) -> Scheme:
-    """The scheme of a name, an alias, or ``FILE.py``, with ``:NAME`` where the file has several; with these settings.
+    """The scheme with this name or alias, or from ``FILE.py`` or ``FILE.py:NAME``, with these settings.
 
-    Raises ``UnknownNameError`` for an unknown name or setting, ``UsageError`` for a value of another type,
+    Raises ``UnknownNameError`` for an unknown name or setting, ``UsageError`` for a value of the wrong type,
     ``DefinitionError`` for a scheme that cannot be used.
     """
     if ".py" in name:
-        return with_settings(_of_file(name), settings or {})
+        return with_settings(_from_file(name), settings or {})
     kind: Any = plugins.load("scheme", name)
     if not (inspect.isclass(kind) and issubclass(kind, Scheme)):
         found = f"its entry point is a {type(kind).__name__}"
-        raise DefinitionError(f"scheme {name!r}", found, "name a Scheme's class")
+        raise DefinitionError(f"scheme {name!r}", found, "point it to a subclass of Scheme")
     made: Scheme = plugins.made_of(kind, f"scheme {name!r}", None, "scheme")
     return with_settings(made, settings or {})
 
 
 def settings_of(scheme: Scheme) -> dict[str, Setting]:
-    """All its settings by name. ``DefinitionError`` for one that is no int, float, str or bool."""
+    """All settings by name. ``DefinitionError`` for one that is not an int, float, str or bool."""
     result: dict[str, Setting] = {}
     declared: Any = scheme
     for each in fields(declared) if is_dataclass(declared) else ():
         value = getattr(scheme, each.name)
         if not isinstance(value, int | float | str | bool):
-            found = f"setting {each.name!r} is a {type(value).__name__}, of none of the types int, float, str and bool"
-            raise DefinitionError(
-                f"scheme {plugins.title_of(scheme)!r}", found, "use those, or keep it out of the fields"
-            )
+            found = f"setting {each.name!r} is a {type(value).__name__}, not an int, float, str or bool"
+            do = "use one of these types, or keep it out of the fields"
+            raise DefinitionError(f"scheme {plugins.title_of(scheme)!r}", found, do)
         result[each.name] = value
     return result
 
 
 def with_settings(scheme: Scheme, given: Mapping[str, Setting]) -> Scheme:
-    """The scheme with some settings changed, each to a value of the type that it has."""
+    """The scheme with some settings changed, each to a value of the same type."""
     known = settings_of(scheme)
     typed: dict[str, Setting] = {}
     for name, value in given.items():
@@ -72,24 +71,24 @@ def with_settings(scheme: Scheme, given: Mapping[str, Setting]) -> Scheme:
 
 
 def load_schemes(path: Path) -> dict[str, Scheme]:
-    """The schemes of a file by name, each with its settings.
+    """The schemes of a file by name, with their settings.
 
-    That is ``scheme`` where the file makes it; else every scheme that it makes; else its own subclasses of ``Scheme``,
-    with their defaults. The file is run. Raises ``UsageError`` if the file does not exist, ``DefinitionError`` where it
-    raises, naming the line, or defines none.
+    These are ``scheme`` if the file defines it, otherwise every instance of ``Scheme``, otherwise its own subclasses of
+    ``Scheme`` with their defaults. The file is executed. Raises ``UsageError`` if it does not exist,
+    ``DefinitionError`` if it raises (naming the line) or defines no scheme.
     """
     module = plugins.load_file("scheme", path)
     return plugins.defined_in(module, path, "scheme", Scheme, Scheme, {})
 
 
 def file_of(name: str) -> tuple[str, str]:
-    """``FILE.py`` or ``FILE.py:NAME`` with its absolute path, and the SHA-256 of the file's text."""
+    """``FILE.py`` or ``FILE.py:NAME`` with an absolute path, and the SHA-256 of the file."""
     file, colon, inside = name.partition(":")
     path = Path(file).resolve()
     return f"{path}{colon}{inside}", hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _of_file(text: str) -> Scheme:
+def _from_file(text: str) -> Scheme:
     file, _, name = text.partition(":")
     found = load_schemes(Path(file))
     by_name = {**found, **{plugins.title_of(each): each for each in found.values()}}
@@ -101,7 +100,7 @@ def _of_file(text: str) -> Scheme:
 
 
 def communicator_kinds() -> dict[str, str | None]:
-    """The communicators between processes by name, and what each lacks here; nothing heavy is imported to look."""
+    """The communicators between processes by name, and what each lacks here; imports nothing heavy."""
     from levelbench.distributed.communicators import mpi
 
     found = {"mpi": mpi.lacks()}
@@ -111,10 +110,10 @@ def communicator_kinds() -> dict[str, str | None]:
 
 
 def open_communicator(kind: str, place: RankPlace, timeout_s: float = 60.0) -> Communicator:
-    """Meet the other ranks over ``gloo``, ``nccl`` or ``mpi``. Collective; to be closed.
+    """Connect to the other ranks over ``gloo``, ``nccl`` or ``mpi``. Collective; close it afterwards.
 
-    Raises ``UnknownNameError``, ``MissingError`` where the library is not installed, ``CommunicationError`` where not
-    all ranks come within ``timeout_s``.
+    Raises ``UnknownNameError``, ``MissingError`` if the library is not installed, ``CommunicationError`` if some rank
+    does not connect within ``timeout_s``.
     """
     if kind == "mpi":
         from levelbench.distributed.communicators.mpi import open_mpi
@@ -130,7 +129,7 @@ def open_communicator(kind: str, place: RankPlace, timeout_s: float = 60.0) -> C
 
 
 def _frameworks() -> Iterator[Framework]:
-    """Those that load: a plug-in of somebody else's that does not is no reason to open nothing."""
+    """The frameworks that load; a broken plug-in is skipped."""
     for name in plugins.names("framework"):
         with suppress(DefinitionError):
             yield load_framework(name)

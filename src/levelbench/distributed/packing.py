@@ -1,8 +1,8 @@
-"""Arrays on their way into messages: cut into pieces for ranks, packed into flat ones, seen as plain memory.
+"""Prepares arrays for messages: cuts them into pieces, packs them into flat arrays, views them as plain memory.
 
-A packer is made once, for arrays of one dtype, so a framework that can write to arrays gives it one buffer with views
-of it by name, and nothing is allocated while training. An array in the host's memory is sent and
-received through its NumPy view, so nothing is copied on the way.
+A packer is created once, for arrays of one dtype. A framework with writable arrays gives it a single buffer with named
+views, so nothing is allocated while training. An array in host memory is sent and received through its NumPy view,
+without copies.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from levelbench.training.optimizers.arrays import namespace
 
 
 def pieces(length: int, count: int) -> list[int]:
-    """Bounds of ``count`` pieces of a stretch of ``length``, ascending from 0, count + 1 of them.
+    """The count + 1 bounds of ``count`` pieces of ``length`` elements, ascending from 0.
 
-    Sizes differ by one at most, the larger ones first: ``pieces(5, 2)`` is ``[0, 3, 5]``.
+    Sizes differ by at most one, the larger ones first: ``pieces(5, 2)`` is ``[0, 3, 5]``.
     """
     size, rest = divmod(length, count)
     return [at * size + min(at, rest) for at in range(count + 1)]
@@ -31,7 +31,7 @@ def pieces(length: int, count: int) -> list[int]:
 
 @final
 class FlatLayout:
-    """The order in which named arrays of one dtype lie behind one another in a flat one."""
+    """The layout of named arrays of one dtype in a flat one."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self.shapes = {name: tuple(each.shape) for name, each in arrays.items()}
@@ -46,7 +46,7 @@ class FlatLayout:
         return namespace(parts[0]).concat(parts)
 
     def unpack(self, flat: Array) -> dict[str, Array]:
-        """The named arrays; views of ``flat`` where the framework has views."""
+        """The named arrays; views of ``flat`` if the framework has views."""
         return {
             name: flat[start:stop].reshape(shape)
             for (name, shape), (start, stop) in zip(self.shapes.items(), pairwise(self._bounds), strict=True)
@@ -54,9 +54,9 @@ class FlatLayout:
 
 
 class Packer:
-    """Arrays like ``arrays``, which are of one dtype, behind one another in the mapping's order.
+    """Packs arrays like ``arrays``, all of one dtype, into a flat array in the mapping's order.
 
-    What :meth:`put`, :meth:`packed` and :meth:`pack` answer with belongs to the packer, and changes at the next call.
+    The results of :meth:`put`, :meth:`packed` and :meth:`pack` belong to the packer and change with the next call.
     """
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
@@ -68,45 +68,45 @@ class Packer:
         self._held: dict[str, Array] = {}
 
     def put(self, name: str, array: Array, factor: float = 1.0) -> Array:
-        """``factor`` times an array in its place; answers with what is there now, of the array's own shape.
+        """Store ``factor`` times an array in its place; returns what is stored, in the array's shape.
 
-        A factor of 1 leaves the bits as they are, of integers too.
+        A factor of 1 keeps the bits, also of integers.
         """
         placed = array if factor == 1.0 else array * factor
         self._held[name] = placed
         return placed
 
     def packed(self) -> Array:
-        """All that was put, flat, shape (size,)."""
+        """Everything that was put, as a flat array of shape (size,)."""
         held, self._held = self._held, {}
         return self.layout.pack(held)
 
     def pack(self, arrays: Mapping[str, Array], factor: float = 1.0) -> Array:
-        """``factor`` times all arrays, flat, shape (size,)."""
+        """``factor`` times all arrays, as a flat array of shape (size,)."""
         for name in self.layout.shapes:
             self.put(name, arrays[name], factor)
         return self.packed()
 
     def unpack(self, flat: Array) -> dict[str, Array]:
-        """The named arrays of a flat one; views of it where the framework has views."""
+        """The named arrays of a flat one; views of it if the framework has views."""
         return self.layout.unpack(flat)
 
     def empty(self) -> Array:
-        """A flat array of its own to receive into, shape (size,), of no particular values."""
+        """A new, uninitialised flat array to receive into, shape (size,)."""
         return self._namespace.empty(self.size, dtype=self.dtype, device=self._device)
 
     def write(self, flat: Array, targets: MutableMapping[str, Array]) -> None:
-        """The values of a flat array into live arrays of these names."""
+        """Copy a flat array into the live arrays of these names."""
         targets.update(self.unpack(flat))
 
 
 def packer(backend: Backend, arrays: Mapping[str, Array]) -> Packer:
-    """The framework's own packer where it has one, else the generic one."""
+    """The framework's own packer if it has one, otherwise the generic one."""
     return cast("Packer | None", backend.packer(arrays)) or Packer(arrays)
 
 
 def by_dtype(arrays: Mapping[str, Array]) -> dict[object, list[str]]:
-    """The names of the arrays of each dtype, in the order in which dtypes and names first appear."""
+    """The names of the arrays of each dtype, in order of first appearance."""
     result: dict[object, list[str]] = {}
     for name, array in arrays.items():
         result.setdefault(array.dtype, []).append(name)
@@ -115,45 +115,45 @@ def by_dtype(arrays: Mapping[str, Array]) -> dict[object, list[str]]:
 
 @final
 class Packed:
-    """Named arrays of any dtypes as a few flat ones: one a dtype."""
+    """Packs named arrays of any dtypes into one flat array per dtype."""
 
     def __init__(self, backend: Backend, arrays: Mapping[str, Array]) -> None:
         self.packers = [packer(backend, {name: arrays[name] for name in names}) for names in by_dtype(arrays).values()]
 
     def pack(self, arrays: Mapping[str, Array], factor: float = 1.0) -> list[Array]:
-        """``factor`` times the arrays, one flat array a dtype; they are the packers' own until the next call."""
+        """``factor`` times the arrays, one flat array per dtype; valid until the next call."""
         return [each.pack(arrays, factor) for each in self.packers]
 
     def unpack(self, flats: Sequence[Array]) -> dict[str, Array]:
-        """The named arrays; views of ``flats`` where the framework has views."""
+        """The named arrays; views of ``flats`` if the framework has views."""
         result: dict[str, Array] = {}
         for each, flat in zip(self.packers, flats, strict=True):
             result.update(each.unpack(flat))
         return result
 
     def write(self, flats: Sequence[Array], targets: MutableMapping[str, Array]) -> None:
-        """The values of the flat arrays into live arrays of these names."""
+        """Copy the flat arrays into the live arrays of these names."""
         for each, flat in zip(self.packers, flats, strict=True):
             each.write(flat, targets)
 
 
 HostArray = NDArray[Any]
-"""An array in the host's memory, of any dtype."""
+"""An array in host memory, of any dtype."""
 _CPU = 1  # kDLCPU in DLPack's header
 
 
 def view(array: Array) -> HostArray:
-    """The array's own memory as NumPy: writable for NumPy and PyTorch, read-only for JAX. No copy.
+    """A NumPy view of the array's memory: writable for NumPy and PyTorch, read-only for JAX. Never a copy.
 
-    bfloat16 comes as that of ml_dtypes. ``UnsupportedError`` for memory that is not the host's (CUDA), and for dtypes
-    and layouts that NumPy lacks (float8, sparse).
+    bfloat16 becomes that of ml_dtypes. ``UnsupportedError`` for memory outside the host (CUDA), and for dtypes and
+    layouts that NumPy lacks (float8, sparse).
     """
     if isinstance(array, np.ndarray):
         return array
     if isinstance(array, np.generic):
         return np.asarray(array)
     _require_host(array)
-    # A PyTorch parameter refuses to be seen from outside while autograd watches it.
+    # PyTorch refuses to export a parameter that autograd tracks.
     plain = array.detach() if hasattr(array, "detach") else array
     try:
         return np.asarray(plain)
@@ -162,14 +162,14 @@ def view(array: Array) -> HostArray:
             raise _unseen(array, str(error)) from error
     import ml_dtypes
 
-    # PyTorch hands out no bfloat16, but the same bits as integers.
+    # PyTorch does not export bfloat16, but does export its bits as integers.
     return np.asarray(plain.view(namespace(array).int16)).view(ml_dtypes.bfloat16)
 
 
 def put(result: HostArray, like: Array) -> Array:
-    """``result`` as a native array: in ``like`` itself where that can be written to, else new, of its device.
+    """``result`` as a native array: written into ``like`` if that is writable, otherwise new, on its device.
 
-    ``result`` has the shape and dtype of ``like``, and stays the caller's.
+    ``result`` has the shape and dtype of ``like`` and is not kept.
     """
     if isinstance(like, np.generic):
         return result.copy()
@@ -182,33 +182,33 @@ def put(result: HostArray, like: Array) -> Array:
 
 
 def new(result: HostArray, like: Array) -> Array:
-    """``result`` as a new native array of the kind and device of ``like``, of any shape.
+    """``result`` as a new native array of the type and device of ``like``, of any shape.
 
-    ``result`` becomes part of it where it can: it must not be used afterwards.
+    The new array may share its memory, so ``result`` must not be used afterwards.
     """
     return result if isinstance(like, np.ndarray | np.generic) else _native(result, like)
 
 
 def _native(owned: HostArray, like: Array) -> Array:
     xp = namespace(like)
-    # JAX takes the dtypes of ml_dtypes, on which it is built.
+    # JAX accepts the dtypes of ml_dtypes, which it is built on.
     if owned.dtype.isbuiltin == 1 or isinstance(getattr(xp, "bfloat16", None), type):
         return xp.asarray(owned, device=like.device)
     return xp.asarray(owned.view(np.int16), device=like.device).view(like.dtype)
 
 
 def elements(array: Array) -> int:
-    """How many elements it has."""
+    """The number of elements of an array."""
     return prod(array.shape)
 
 
 def dtype_name(array: Array) -> str:
-    """``float32``, whatever the framework calls it."""
+    """The dtype's name without the framework's prefix, such as ``float32``."""
     return str(array.dtype).rpartition(".")[2]
 
 
 def is_floating(array: Array) -> bool:
-    """Whether its elements have a mean of their own dtype: any floating-point or complex one."""
+    """Whether the dtype can hold a mean: any floating-point or complex one."""
     return "float" in dtype_name(array) or "complex" in dtype_name(array)
 
 
@@ -216,7 +216,7 @@ def _require_host(array: Array) -> None:
     try:
         kind = int(array.__dlpack_device__()[0])
     except (AttributeError, ValueError) as error:
-        raise _unseen(array, "it does not say where its memory is") from error
+        raise _unseen(array, "it does not tell where its memory is") from error
     if kind != _CPU:
         raise _unseen(array, f"its memory is that of {array.device}")
 
@@ -225,15 +225,15 @@ def _unseen(array: Array, why: str) -> UnsupportedError:
     return UnsupportedError(
         f"a NumPy view of a {type(array).__name__} of dtype {dtype_name(array)}",
         why,
-        "keep it on the host in a dtype that NumPy has, or take a communicator of its framework",
+        "keep it on the host in a dtype that NumPy has, or use a communicator of its framework",
     )
 
 
 @final
 class Memory:
-    """``host``: the elements of ``array`` to be written to, shape (n,): its own memory where that can be, else other.
+    """``host`` holds the elements of ``array``, writable, shape (n,): its own memory if possible, otherwise a copy.
 
-    ``reads``: what is in ``array`` counts.
+    With ``reads=False`` the current values are not needed.
     """
 
     def __init__(self, array: Array, *, reads: bool = True) -> None:
@@ -246,21 +246,21 @@ class Memory:
         self.host: HostArray = own.reshape(-1)
 
     def result(self) -> Array:
-        """What is in :attr:`host`, in the array that was given wherever that can be written to."""
+        """The contents of :attr:`host`, in the given array if that is writable."""
         return self._array if self._shared else put(self.host.reshape(self._shape), self._array)
 
 
 def dense(array: Array) -> HostArray:
-    """The elements of ``array`` to be read, shape (n,): a copy where they do not lie behind one another."""
+    """The elements of ``array`` for reading, shape (n,); a copy if they are not contiguous."""
     return np.ascontiguousarray(view(array)).reshape(-1)
 
 
 def as_bytes(host: HostArray) -> NDArray[np.uint8]:
-    """The same memory, of any dtype, as bytes."""
+    """The same memory as bytes."""
     return host.reshape(-1).view(np.uint8)
 
 
 def rows(found: HostArray, likes: Sequence[Array]) -> tuple[Array, ...]:
-    """Row number i of ``found``, shape (size, n), as a new native array like ``likes[i]``."""
-    # Rows of their own: one that somebody keeps must not keep all of them.
+    """Row i of ``found``, shape (size, n), as a new native array like ``likes[i]``."""
+    # Copies, so that keeping one row does not keep all of them.
     return tuple(new(row.reshape(like.shape).copy(), like) for row, like in zip(found, likes, strict=True))

@@ -1,8 +1,8 @@
-"""A team of ranks: what the trainer of each does so that all of them train one network.
+"""A team of ranks: what each rank's trainer does so that all ranks train one network.
 
-The sampler's batch is cut into a part a worker, and step t means that each worker went forward and backward over its
-part of batch t. So one recipe means the same on any number of ranks, and a scheme only says what becomes of the
-gradients. The loop of a worker makes the same calls as the trainer's own and moves the same timeline.
+The sampler's batch is split into a part per worker, and in step t each worker runs forward and backward on its part of
+batch t. So a recipe means the same on any number of ranks, and a scheme only decides what happens to the gradients.
+A worker's loop makes the same calls as the trainer's own and moves the same timeline.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from math import prod
+from dataclasses import fields, replace
+from math import prod, sqrt
 from typing import Any, TypeVar, cast, final
 
 import numpy as np
@@ -20,9 +20,8 @@ import numpy as np
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.packing import FlatLayout
-from levelbench.distributed.scaling import lr_factor, scaled_batch
 from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, Worker
-from levelbench.errors import UnsupportedError
+from levelbench.errors import UnknownNameError, UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.observers.base import overridden
@@ -32,12 +31,43 @@ from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Partitioned, Sampler
 from levelbench.training.trainer import Accumulating, Team, Trainer, grouped, grouped_sizes
 
+SCALINGS = ("strong", "weak")
+"""Strong scaling keeps the global batch. Weak scaling keeps the batch per worker, which changes the training."""
+LR_SCALES = ("none", "linear", "sqrt")
+
+
+def lr_factor(scale: str, workers: int) -> float:
+    """The factor of the learning rate for a batch that is ``workers`` times as large.
+
+    ``linear`` is the rule of Goyal et al. 2017, ``sqrt`` that of Krizhevsky 2014.
+    """
+    if scale not in LR_SCALES:
+        raise UnknownNameError("rule of the learning rate", scale, LR_SCALES)
+    return {"none": 1.0, "linear": float(workers), "sqrt": sqrt(workers)}[scale]
+
+
+def scaled_batch(sampler: Sampler, times: int) -> Sampler:
+    """The sampler with a batch ``times`` as large; a sampler that wraps another one has its inner one scaled."""
+    by_name = {each.name: each for each in fields(sampler)}
+    changed: dict[str, Any] = {}
+    if by_name["batch"].init:
+        changed["batch"] = sampler.batch * times
+    elif "sampler" in by_name:
+        changed["sampler"] = scaled_batch(sampler.sampler, times)  # type: ignore[attr-defined]
+    else:
+        raise UnsupportedError(
+            f"weak scaling with {type(sampler).__name__}",
+            "it neither takes a batch nor wraps a sampler that does",
+            "use strong scaling",
+        )
+    return replace(sampler, **changed)
+
 
 @contextmanager
-def heartbeat(say: Callable[[], object], every_s: float) -> Iterator[None]:
-    """Call ``say`` from a thread, each time that so many seconds have gone by before the end of the block.
+def heartbeat(beat: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Call ``beat`` from a thread every ``every_s`` seconds until the block ends.
 
-    Nobody else may use what ``say`` uses meanwhile. What ``say`` raises is raised at the end of a block that went well.
+    Meanwhile nothing else may use what ``beat`` uses. If ``beat`` raises, the error is raised after a successful block.
     """
     over = threading.Event()
     raised: list[BaseException] = []
@@ -45,8 +75,8 @@ def heartbeat(say: Callable[[], object], every_s: float) -> Iterator[None]:
     def watch() -> None:
         while not over.wait(every_s):
             try:
-                say()
-            except BaseException as error:  # noqa: BLE001  # raised by the thread that waits for this one
+                beat()
+            except BaseException as error:  # noqa: BLE001  # raised again by the waiting thread
                 raised.append(error)
                 return
 
@@ -63,7 +93,7 @@ def heartbeat(say: Callable[[], object], every_s: float) -> Iterator[None]:
 
 @final
 class DeferredGradients(Executor):
-    """An executor several of whose backward passes make one update: no gradient is final before the last of them."""
+    """An executor with several backward passes per update, so no gradient is final before the last of them."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -84,7 +114,7 @@ class DeferredGradients(Executor):
 
 
 def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int, planned: int, lr: float) -> None:
-    """Steps ``start`` to ``end`` (exclusive) of an epoch; ``lr`` is by what the schedule's factor is multiplied."""
+    """Run steps ``start`` to ``end`` (exclusive) of an epoch; ``lr`` multiplies the schedule's factor."""
     timeline, switch = trainer.timeline, trainer.timeline.switch
     data, forwards, backwards, communicate = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE))
     switch(data)
@@ -96,22 +126,22 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
     progress, losses, times = trainer.progress, trainer.losses, trainer.step_times_ns
     pulse = trainer.pulse.counts
     on_step = overridden(trainer.observers, "on_step")
-    turn, executor, factor = _Turn(team, trainer), trainer.executor, trainer.recipe.schedule.factor
+    passes, executor, factor = _Passes(team, trainer), trainer.executor, trainer.recipe.schedule.factor
     whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
     plain, workers = accumulate == 1, team.workers
     began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
     position = start
-    # Not enumerated, which would hold a batch until the next one is made.
+    # Not enumerated, which would hold a batch until the next one is ready.
     for batch in _batches(trainer, epoch, start, end, planned):
         examples = own[position]
         stepper.share = share = examples / whole[position]
         switch(forwards)
-        # Most steps are called directly: for a small network each call counts.
+        # Most steps make direct calls: for a small network each call counts.
         direct = plain and examples > 0
-        loss = whole_forward(*batch) if direct else turn.forward(batch, examples)
+        loss = whole_forward(*batch) if direct else passes.forward(batch, examples)
         losses.append(loss if share * workers == 1 else loss * (share * workers))
         switch(backwards)
-        gradients = whole_backward() if direct else turn.backward()
+        gradients = whole_backward() if direct else passes.backward()
         done = progress.step
         progress.step = pulse[0] = done + 1
         step(gradients, done + 1, factor(done / planned) * lr)
@@ -135,8 +165,8 @@ def _batches(trainer: Trainer, epoch: int, start: int, end: int, planned: int) -
     return grouped(batches, accumulate) if accumulate > 1 else batches
 
 
-class _Turn:
-    """Forward and backward over this rank's part, which may be empty."""
+class _Passes:
+    """Forward and backward over this rank's part of a batch, which may be empty."""
 
     def __init__(self, team: Ranks, trainer: Trainer) -> None:
         self._team, self._trainer, self._empty = team, trainer, False
@@ -146,7 +176,13 @@ class _Turn:
         """The mean loss over this part; zero if it is empty."""
         self._empty = not examples
         if self._empty:
-            return self._of_nothing()
+            if not self._team.allows_empty:
+                raise UnsupportedError(
+                    f"a batch with fewer examples than workers ({self._team.workers})",
+                    f"scheme {self._team.scheme.name!r} runs forward and backward on every rank",
+                    "choose a batch that leaves no smaller one at the end of an epoch, or the scheme all-reduce",
+                )
+            return zeros_like(next(iter(self._trainer.executor.parameters.values()))).sum()
         if self._group is None:
             return self._trainer.executor.forward(*batch)
         return self._group.forward(*(columns for columns in batch if len(columns[0])))
@@ -158,31 +194,21 @@ class _Turn:
             return {name: zeros_like(each) for name, each in executor.parameters.items()}
         return executor.backward() if self._group is None else self._group.backward()
 
-    def _of_nothing(self) -> Array:
-        if not self._team.takes_nothing:
-            raise UnsupportedError(
-                f"a batch of fewer examples than there are workers ({self._team.workers})",
-                f"scheme {self._team.scheme.name!r} goes forward and backward on every rank",
-                "choose a batch that leaves no smaller one at the end of an epoch, or the scheme all-reduce",
-            )
-        any_parameter = next(iter(self._trainer.executor.parameters.values()))
-        return zeros_like(any_parameter).sum()
-
 
 T = TypeVar("T")
 
-_OF_A_STEP = (("step_time", "ns"), ("communicate_time", "ns"), ("sent", "B"), ("messages", "1"))
-_SEEDS_APART = 1_000_003
-"""Between the seeds of two ranks' own draws: a prime, larger than anybody's number of runs."""
+_STEP_COLUMNS = (("step_time", "ns"), ("communicate_time", "ns"), ("sent", "B"), ("messages", "1"))
+_SEED_STRIDE = 1_000_003
+"""Between the seeds of two ranks' own draws: a prime, larger than any number of runs."""
 
 
 @final
 class Ranks(Team):
-    """The place of a process among the ranks of ``communicator``, which keep together by ``scheme``.
+    """A process as a rank of ``communicator``; ``scheme`` keeps the ranks together.
 
-    Each worker normalises its own part of a batch (running statistics are averaged over workers before each
-    evaluation) and draws its own dropout. Rank 0, which trains, is the one that evaluates and decides.
-    ``scaling`` is ``strong`` or ``weak``, ``lr_scale`` one of ``distributed.scaling.LR_SCALES``.
+    Each worker normalises its own part of a batch (running statistics are averaged over workers before each evaluation)
+    and draws its own dropout. Rank 0, which trains, evaluates and decides. ``scaling`` is one of ``SCALINGS``,
+    ``lr_scale`` one of ``LR_SCALES``.
     """
 
     def __init__(
@@ -193,17 +219,17 @@ class Ranks(Team):
         lr_scale: str = "none",
         heartbeat_s: float = 60.0,
     ) -> None:
-        """``heartbeat_s`` is after how long rank 0 tells the others that it still decides: below their timeout."""
+        """While rank 0 decides, it tells the others every ``heartbeat_s`` seconds, which is below their timeout."""
         self.communicator = CountingCommunicator(communicator)
         self.scheme, self._weak = scheme, scaling == "weak"
         self.workers = scheme.workers(communicator.size)
         self.trains = communicator.rank < self.workers
         self._lr_factor = lr_factor(lr_scale, self.workers)
         self.ledger = Observations()
-        """What this rank observes: ``step_time`` and ``communicate_time`` in ns, ``sent`` in B and ``messages`` a step;
+        """What this rank observes: by step ``step_time`` and ``communicate_time`` in ns, ``sent`` in B, ``messages``;
         the same with ``_at_start`` and ``_between`` for what is sent outside of steps; what the scheme notes."""
-        self.takes_nothing = True
-        """Whether a worker may have no part of a batch: not where the scheme makes the backward pass its own."""
+        self.allows_empty = True
+        """Whether a worker's part of a batch may be empty: not if the scheme wraps the backward pass."""
         self._stepper: SchemeStepper
         self._counted = (0, 0)
         self._sizes: tuple[int, list[int]] = (-1, [])
@@ -214,16 +240,16 @@ class Ranks(Team):
         return replace(recipe, sampler=scaled_batch(recipe.sampler, self.workers)) if self._weak else recipe
 
     def sampler(self, sampler: Sampler) -> Sampler:
-        """A worker's part of each batch; a server has none, and counts the steps of the first worker."""
+        """A worker's part of each batch; a server has none and counts the steps of the first worker."""
         return Partitioned(sampler, self.communicator.rank if self.trains else 0, self.workers)
 
     def seed(self, seed: int) -> int:
-        return seed + self.communicator.rank * _SEEDS_APART
+        return seed + self.communicator.rank * _SEED_STRIDE
 
     def start(
         self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
     ) -> tuple[Stepper, Executor]:
-        """The scheme at work. Several batches an update leave no gradient that is final before the last of them."""
+        """Start the scheme. With several batches per update, no gradient is final before the last of them."""
         self._count("_between")
         self.communicator.phase = lambda: timeline.current
         given = DeferredGradients(executor) if recipe.accumulate > 1 else executor
@@ -233,11 +259,11 @@ class Ranks(Team):
         self._predict(executor)
         if stepper.executor is given:
             return stepper, executor
-        self.takes_nothing = False
+        self.allows_empty = False
         if recipe.accumulate > 1:
             raise UnsupportedError(
                 f"scheme {self.scheme.name!r} with accumulate={recipe.accumulate}",
-                "it reduces the gradients of every backward by itself",
+                "it reduces the gradients after every backward pass by itself",
                 "use the scheme all-reduce, or accumulate=1",
             )
         return stepper, stepper.executor
@@ -246,7 +272,7 @@ class Ranks(Team):
         return sum(self.whole(trainer, 0))
 
     def whole(self, trainer: Trainer, epoch: int) -> list[int]:
-        """Examples of all ranks by step of an epoch."""
+        """The examples of all ranks in each step of an epoch."""
         if self._sizes[0] != epoch:
             sizes = trainer.recipe.sampler.epoch(trainer.dataset.train, trainer.seed, epoch).sizes
             self._sizes = epoch, grouped_sizes(sizes.tolist(), trainer.recipe.accumulate)
@@ -254,7 +280,7 @@ class Ranks(Team):
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
         schedule, lr = trainer.recipe.schedule, self._lr_factor
-        # What was said since the last steps, about an evaluation for one, is no part of the first of these.
+        # What was sent since the last steps, such as for an evaluation, is not part of the next step.
         self._count("_between")
 
         if self.trains:
@@ -272,60 +298,60 @@ class Ranks(Team):
         self._count("_serving")
 
     def stepped(self, step_ns: int, communicate_ns: int) -> None:
-        """Note that a step is over."""
+        """Note the end of a step."""
         communicator, before = self.communicator, self._counted
         self._counted = sent, messages = communicator.sent_bytes, communicator.sent_messages
-        self.ledger.note_row(_OF_A_STEP, (step_ns, communicate_ns, sent - before[0], messages - before[1]))
+        self.ledger.note_row(_STEP_COLUMNS, (step_ns, communicate_ns, sent - before[0], messages - before[1]))
 
     def meet(self, trainer: Trainer) -> None:
-        """End what is under way, then average the running statistics."""
+        """Finish what is in progress, then average the running statistics."""
         trainer.timeline.switch(Phase.COMMUNICATE)
         self._stepper.meet()
         self._average(trainer.executor.buffers)
         self._count("_between")
 
     def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
-        """What the scheme evaluates, on the ranks that train."""
+        """The weights that the scheme evaluates, on the ranks that train."""
         return stepper.averaged() if self.trains else None
 
     def decide(self, work: Callable[[], T]) -> T:
-        """Rank 0's answer, sent as JSON. If it fails there, the others notice by its end."""
-        tell = self.communicator.broadcast
+        """Rank 0's answer, sent as JSON. If it fails there, the others notice that it is gone."""
+        broadcast = self.communicator.broadcast
         if self.communicator.rank == 0:
-            with heartbeat(lambda: tell(np.zeros(1, np.int64)), self._heartbeat_s):
+            with heartbeat(lambda: broadcast(np.zeros(1, np.int64)), self._heartbeat_s):
                 text = json.dumps(work()).encode()
-            tell(np.array([len(text)], np.int64))
-            tell(np.frombuffer(text, np.uint8).copy())
+            broadcast(np.array([len(text)], np.int64))
+            broadcast(np.frombuffer(text, np.uint8).copy())
             return cast("T", json.loads(text))
-        while not (length := int(tell(np.zeros(1, np.int64))[0])):
+        while not (length := int(broadcast(np.zeros(1, np.int64))[0])):
             continue
-        return cast("T", json.loads(tell(np.zeros(length, np.uint8)).tobytes()))
+        return cast("T", json.loads(broadcast(np.zeros(length, np.uint8)).tobytes()))
 
     def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
-        """The mean of all workers', whose losses carry the weights of their parts."""
+        """The mean over all workers, whose losses carry the weights of their parts."""
         own = backend.mean(losses) / self.workers if self.trains else 0.0
         return float(self.communicator.all_reduce(np.array([own]))[0])
 
     def require_kept(self) -> None:
-        """``UnsupportedError`` where a run of this scheme cannot go on from a checkpoint. After the start."""
+        """``UnsupportedError`` if this scheme cannot resume from a checkpoint. Call it after the start."""
         if found := self._stepper.unkept:
             raise UnsupportedError(
                 f"checkpoints of a run with the scheme {self.scheme.name!r}", found, "leave --checkpoint out"
             )
 
     def go_on(self, observed: Mapping[str, tuple[str, list[float]]]) -> None:
-        """Hold what this rank had observed up to a checkpoint, in the place of what it saw since it was started."""
+        """Restore what this rank had observed up to a checkpoint, in place of what it saw since it started."""
         self._counted = self.communicator.sent_bytes, self.communicator.sent_messages
         self.communicator.take()
         self.ledger.begin_with(observed)
 
     def close(self) -> None:
-        """Leave, together with the others."""
+        """Leave together with the other ranks."""
         self._stepper.close()
         self.communicator.close()
 
     def _average(self, buffers: MutableMapping[str, Array]) -> None:
-        """The mean over workers of what is averaged at all: one reduction for each type of elements."""
+        """Average the floating-point buffers over workers, one reduction per dtype."""
         groups: dict[str, dict[str, Array]] = {}
         for name in sorted(buffers):
             own = buffers[name]
@@ -339,20 +365,20 @@ class Ranks(Team):
                 buffers[name] = mean
 
     def _predict(self, executor: Executor) -> None:
-        """What the scheme says that this rank sends a step."""
+        """Note what the scheme declares that this rank sends per step."""
         self.ledger.note("lockstep", float(self.scheme.lockstep))
         self.ledger.note("counted", float(self.scheme.counted))
         shapes = {name: tuple(each.shape) for name, each in executor.parameters.items()}
         sizes = {each.nbytes // max(1, prod(each.shape)) for each in executor.parameters.values()}
         if len(sizes) > 1:
-            # The closed forms are of one type of elements.
+            # The closed forms assume a single dtype.
             return
         expected = self.scheme.traffic(shapes, sizes.pop(), self.communicator.size, self.communicator.rank)
         self.ledger.note("sent_predicted", expected.sent_bytes, "B")
         self.ledger.note("messages_predicted", expected.messages)
 
     def note_operations(self) -> None:
-        """Note what there was of each operation in each phase: ``calls:all_reduce:communicate``, ..."""
+        """Note the counts of each operation in each phase: ``calls:all_reduce:communicate``, ..."""
         self._count("_between")
         for (operation, phase), count in self.communicator.take().counts.items():
             for name, value, unit in (
@@ -364,7 +390,7 @@ class Ranks(Team):
                 self.ledger.note(f"{name}:{operation}:{phase}", value, unit)
 
     def _count(self, when: str) -> None:
-        """What was sent since the last time."""
+        """Note what was sent since the last call."""
         sent, messages = self.communicator.sent_bytes, self.communicator.sent_messages
         before, self._counted = self._counted, (sent, messages)
         self.ledger.note(f"sent{when}", sent - before[0], "B")

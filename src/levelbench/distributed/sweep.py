@@ -1,9 +1,9 @@
 """Times the operations of a communicator over sizes, as all ranks see them, and fits the α-β model to the times.
 
-After a barrier each rank times its own call, and the slowest one's time is the value (Hoefler & Belli 2015, 4.2.1), so
-no clock of one rank is compared with another's. ``nbytes`` is the whole buffer, as in NCCL's tests (nccl-tests,
-doc/PERFORMANCE.md). In the model t = α + n β each time counts with its own uncertainty, and where the line misses the
-points by more than those say, as where a library changes its protocol, the intervals widen.
+After a barrier each rank times its own call, and the slowest rank's time is the value (Hoefler & Belli 2015, 4.2.1), so
+clocks of different ranks are never compared. ``nbytes`` is the whole buffer, as in NCCL's tests (nccl-tests,
+doc/PERFORMANCE.md). In the model t = α + n β, each time counts with its own uncertainty. If the line misses the points
+by more than that, such as when a library changes its protocol, the intervals widen.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ITEMSIZE = 4
 """Bytes of an element: float32."""
 
 Make = Callable[[], Array]
-"""Makes an array to work on, all of one value."""
+"""Makes a constant array to work on."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """``prepare(communicator, make)`` answers with the work, on arrays of ``make()``.
+    """``prepare(communicator, make)`` returns the work, on arrays of ``make()``.
 
-    ``bus``: what the bandwidth nbytes / t is multiplied with, for a number of ranks, to be that of the busiest link.
-    ``parts``: an array is a rank's part of the buffer, and not all of it. ``calls``: how many of the operation there
-    are in the work. ``sized``: whether it has a size at all.
+    ``bus``: the factor, for a number of ranks, from nbytes / t to the bandwidth of the busiest link. ``parts``: an
+    array is a rank's part of the buffer, not the whole. ``calls``: how often the work performs the operation.
+    ``sized``: whether it has a size at all.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Operation:
     def work(
         self, communicator: Communicator, backend: Backend, elements: int, value: float
     ) -> tuple[Callable[[], object], int]:
-        """The work on a buffer of at least so many elements, all of this value, and the buffer's bytes."""
+        """The work on a buffer of at least ``elements`` elements of this value, and the buffer's bytes."""
         count = communicator.size if self.parts else 1
         each = ceil(elements / count)
         work = self.prepare(communicator, lambda: backend.array(np.full(each, value, np.float32)))
@@ -62,14 +62,14 @@ class Operation:
 
 
 def operation_named(name: str) -> Operation:
-    """The operation of that name; ``UnknownNameError`` if there is no such operation."""
+    """The operation with this name; ``UnknownNameError`` if there is none."""
     if name not in OPERATIONS:
         raise UnknownNameError("operation of a communicator", name, OPERATIONS)
     return OPERATIONS[name]
 
 
 def require_right(operation: Operation, communicator: Communicator, backend: Backend) -> None:
-    """Let all ranks do it once on a few elements; ``CheckFailedError`` where a result is wrong. Collective."""
+    """Run it once on all ranks with a few elements; ``CheckFailedError`` for a wrong result. Collective."""
     size, rank = communicator.size, communicator.rank
     work, _ = operation.work(communicator, backend, 4 * size + 1, rank + 1.0)
     found = work()
@@ -79,21 +79,21 @@ def require_right(operation: Operation, communicator: Communicator, backend: Bac
         if not (value == wanted).all():
             raise CheckFailedError(
                 f"{operation.name} on {size} ranks over {communicator.name}",
-                f"rank {rank} got {value.ravel()[:3].tolist()}..., which should be {wanted:g}",
-                "repair the communicator before it is timed",
+                f"rank {rank} got {value.ravel()[:3].tolist()}... instead of {wanted:g}",
+                "repair the communicator before timing it",
             )
 
 
 def _wanted(name: str, rank: int, size: int) -> list[float]:
-    """What the arrays that come back hold when rank r gave r + 1."""
+    """The values of the returned arrays if rank r passes r + 1."""
     total = size * (size + 1) / 2
-    everybody = [each + 1.0 for each in range(size)]
+    all_ranks = [each + 1.0 for each in range(size)]
     return {
         "all-reduce": [total],
         "reduce-scatter": [total],
-        "all-gather": everybody,
-        "all-to-all": everybody,
-        "gather": everybody,
+        "all-gather": all_ranks,
+        "all-to-all": all_ranks,
+        "gather": all_ranks,
         "broadcast": [1.0],
         "scatter": [1.0],
         "exchange": [(rank - 1) % size + 1.0, (rank + 1) % size + 1.0],
@@ -109,10 +109,6 @@ def _method(name: str) -> Callable[[Communicator, Make], Callable[[], object]]:
 def _scatter(communicator: Communicator, make: Make) -> Callable[[], object]:
     arrays = [make() for _ in range(communicator.size)] if communicator.rank == 0 else None
     return partial(communicator.scatter, arrays, make())
-
-
-def _all_to_all(communicator: Communicator, make: Make) -> Callable[[], object]:
-    return partial(communicator.all_to_all, [make() for _ in range(communicator.size)])
 
 
 def _exchange(communicator: Communicator, make: Make) -> Callable[[], object]:
@@ -154,10 +150,15 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             Operation("broadcast", _method("broadcast"), _once),
             Operation("gather", _method("gather"), _all_but_one, parts=True),
             Operation("scatter", _scatter, _all_but_one, parts=True),
-            Operation("all-to-all", _all_to_all, _all_but_one, parts=True),
-            # To both neighbours of a ring, at once.
+            Operation(
+                "all-to-all",
+                lambda communicator, make: partial(communicator.all_to_all, [make() for _ in range(communicator.size)]),
+                _all_but_one,
+                parts=True,
+            ),
+            # With both neighbours on a ring at once.
             Operation("exchange", _exchange, lambda size: 2.0),
-            # From rank 0 to rank 1 and back, of which a half counts.
+            # From rank 0 to rank 1 and back; half of it counts.
             Operation("send-receive", _send_receive, _once, calls=2),
             Operation("barrier", lambda communicator, make: communicator.barrier, _once, sized=False),
         )
@@ -173,9 +174,9 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One operation at one size: times in seconds after warm-up, in order; the slowest rank's of each turn.
+    """One operation at one size: the slowest rank's times in seconds, in order, after warm-up.
 
-    ``nbytes`` is 0 for what has no size. ``warmup`` of the first values were cut, for ``warmup_reason``.
+    ``nbytes`` is 0 for an operation without a size. ``warmup`` leading values were cut, for ``warmup_reason``.
     """
 
     operation: str
@@ -198,10 +199,10 @@ def sweep(
     until: StoppingRule,
     clock: Clock = HOST,
 ) -> Iterator[SweepPoint]:
-    """Each operation at each size (bytes). Collective: all ranks ask for the same, and get the same.
+    """Time each operation at each size (bytes). Collective: all ranks pass the same, and get the same.
 
-    Arrays are ``backend``'s, of float32 and zero, so that sums stay what they are. Raises ``CheckFailedError`` where an
-    operation's result is wrong, ``UnknownNameError`` for an unknown one.
+    Arrays are ``backend``'s, of float32 zeros, so that sums do not grow. Raises ``CheckFailedError`` if an operation's
+    result is wrong, ``UnknownNameError`` for an unknown operation.
     """
     for operation in [operation_named(name) for name in operations]:
         if communicator.size < 2 and operation.name == "send-receive":
@@ -212,14 +213,14 @@ def sweep(
 
 
 def rule_for(seconds: float, points: int) -> StoppingRule:
-    """The rule of each point where all of them may take about so many seconds together."""
+    """The stopping rule of each point if all together may take about ``seconds``."""
     return Precision(0.02) | Plateau() | Budget(seconds / max(1, points))
 
 
 def parse_sizes(text: str) -> list[int]:
     """Sizes in bytes from ``4B:64MiB`` (doubling), ``1KiB:1MiB:4`` (times four) or ``4B,1KiB,1MB``.
 
-    Raises ``UsageError`` for anything else, and for what is below an element of four bytes.
+    Raises ``UsageError`` for anything else, and for sizes below an element of four bytes.
     """
     if ":" not in text:
         return sorted({_size(each, text) for each in text.split(",")})
@@ -227,36 +228,31 @@ def parse_sizes(text: str) -> list[int]:
     start, end = _size(first, text), _size(last, text)
     factor = more[0].strip() if more else "2"
     if len(more) > 1 or not re.fullmatch(r"[0-9]{1,4}", factor) or int(factor) < 2 or end < start:
-        raise _no_sizes(text, "it is not a range of growing sizes")
-    return sweep_sizes(start, end, int(factor))
-
-
-def sweep_sizes(start: int, end: int, factor: int = 2) -> list[int]:
-    """``start``, times ``factor`` again and again, up to ``end``."""
+        raise _invalid_sizes(text, "not a growing range of sizes")
     found = [start]
-    while found[-1] * factor <= end:
-        found.append(found[-1] * factor)
+    while found[-1] * int(factor) <= end:
+        found.append(found[-1] * int(factor))
     return found
 
 
 def _size(text: str, whole: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS:
-        raise _no_sizes(whole, f"{text.strip()!r} is not a size")
+        raise _invalid_sizes(whole, f"{text.strip()!r} is not a size")
     found = int(match[1]) * _UNITS[match[2]]
     if found < ITEMSIZE:
-        raise _no_sizes(whole, f"{text.strip()!r} is less than an element of {ITEMSIZE} bytes")
+        raise _invalid_sizes(whole, f"{text.strip()!r} is less than an element of {ITEMSIZE} bytes")
     return found
 
 
-def _no_sizes(text: str, found: str) -> UsageError:
+def _invalid_sizes(text: str, found: str) -> UsageError:
     return UsageError(f"the sizes {text!r}", found, "write 4B:64MiB, 1KiB:1MiB:4 or 4B,1KiB,1MB")
 
 
 def _point(
     operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, until: StoppingRule, clock: Clock
 ) -> SweepPoint:
-    """Turns until rank 0 has enough."""
+    """Measure in turns until rank 0 has enough values."""
     work, moved = operation.work(communicator, backend, ceil(nbytes / ITEMSIZE), 0.0)
     values: NDArray[np.float64] = np.zeros(0)
     started_ns, turns = clock.now_ns(), _FIRST
@@ -265,33 +261,33 @@ def _point(
         for _ in range(turns):
             communicator.barrier()
             own.append(time_ns(work, clock))
-        everybody = communicator.all_gather(np.array(own, np.int64))
-        values = np.concatenate([values, np.max(everybody, axis=0) * (1e-9 / operation.calls)])
+        all_ranks = communicator.all_gather(np.array(own, np.int64))
+        values = np.concatenate([values, np.max(all_ranks, axis=0) * (1e-9 / operation.calls)])
         found = find_warmup(values)
         progress = SampleSoFar(values[found.cut :], (clock.now_ns() - started_ns) * 1e-9)
         check = until.check(progress)
         wanted = 0 if check.met else min(until.more(progress), max(2, len(values) // 3), _MOST_AT_ONCE)
-        # Ranks spend other times, and must not part.
+        # Ranks measure different elapsed times but must agree on when to stop.
         turns = int(communicator.broadcast(np.array([wanted], np.int64))[0])
-    # Rank 0's words.
-    said = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
+    # All ranks report rank 0's reason.
+    reason = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
     return SweepPoint(
         operation.name,
         moved,
         tuple(values[found.cut :].tolist()),
         found.cut,
         found.reason,
-        bytes(communicator.broadcast(said)).decode(errors="replace").strip(),
+        bytes(communicator.broadcast(reason)).decode(errors="replace").strip(),
     )
 
 
 _LEAST_ERROR = 0.01
-"""Of a median: no point counts for more than one that is known to a hundredth, or a lucky one would decide alone."""
+"""Relative, of a median: no point counts as more precise than one percent, or a lucky one would decide alone."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """The time of an operation on ``nbytes`` bytes, in seconds, and its standard error."""
+    """The time of an operation on ``nbytes`` bytes, in seconds, with its standard error."""
 
     nbytes: float
     time_s: float
@@ -300,10 +296,10 @@ class Timed:
 
 @dataclass(frozen=True)
 class Fit:
-    """t = ``alpha_s`` + n · ``beta_s_b``: seconds, and seconds a byte, with their intervals.
+    """t = ``alpha_s`` + n · ``beta_s_b``: seconds, and seconds per byte, with their intervals.
 
-    ``misfit`` is √(χ² / degrees of freedom): how far the line misses the points, in their own errors; about 1 where it
-    holds. ``relative`` is the largest |measured / fitted − 1|. ``n`` is the number of points.
+    ``misfit`` is √(χ² / degrees of freedom): how far the line misses the points, in their own errors; about 1 if the
+    model holds. ``relative`` is the largest |measured / fitted − 1|. ``n`` is the number of points.
     """
 
     alpha_s: float
@@ -315,12 +311,12 @@ class Fit:
     n: int
 
     def time_s(self, nbytes: float) -> float:
-        """What the model says of a size, in seconds."""
+        """The model's time for a size, in seconds."""
         return self.alpha_s + nbytes * self.beta_s_b
 
     @property
     def bandwidth_b_s(self) -> float:
-        """1 / β: bytes a second of a message without end."""
+        """1 / β: the asymptotic bandwidth in bytes per second."""
         return 1.0 / self.beta_s_b if self.beta_s_b > 0 else math.inf
 
     @property
@@ -331,7 +327,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Round:
-    """``count`` messages one after another, each of ``share`` of the operation's bytes."""
+    """``count`` consecutive messages, each with ``share`` of the operation's bytes."""
 
     count: int
     share: float
@@ -342,16 +338,16 @@ class Round:
         return 1 / self.count, 1 / (self.count * self.share)
 
     def per_message(self, whole: Fit) -> tuple[float, float]:
-        """α (s) and β (s/B) of one of the messages."""
+        """α (s) and β (s/B) of a single message."""
         alpha, beta = self.parts
         return whole.alpha_s * alpha, whole.beta_s_b * beta
 
 
 def rounds_of(operation: str, size: int) -> Round | None:
-    """The messages that follow one another in the bandwidth-optimal algorithm of ``operation`` on ``size`` ranks.
+    """The consecutive messages of the bandwidth-optimal algorithm of ``operation`` on ``size`` ranks.
 
-    A ring for all-reduce, reduce-scatter and all-gather (Patarasuk & Yuan 2009), pairs for all-to-all. ``None`` for an
-    operation without such a one, and for a single rank. The additions of a reduction count as part of β.
+    A ring for all-reduce, reduce-scatter and all-gather (Patarasuk & Yuan 2009), pairs for all-to-all. ``None`` for
+    other operations and for a single rank. The additions of a reduction count as part of β.
     """
     if size < 2:
         return None
@@ -363,9 +359,9 @@ def rounds_of(operation: str, size: int) -> Round | None:
 
 
 def fit_points(estimates: Sequence[tuple[float, Estimate]]) -> list[Timed]:
-    """Sizes with medians as points: the standard error is what the interval's width says of a normal one.
+    """Points from sizes and medians; the standard error is that of a normal distribution with the interval's width.
 
-    A median without an interval (fewer than six values) counts as known to a tenth.
+    A median without an interval (fewer than six values) is assumed to have an error of ten percent.
     """
     found = []
     for nbytes, estimate in estimates:
@@ -377,18 +373,18 @@ def fit_points(estimates: Sequence[tuple[float, Estimate]]) -> list[Timed]:
 
 
 def fit(points: Sequence[Timed], level: float = 0.95) -> Fit:
-    """Weighted least squares on at least three points of at least two sizes, neither parameter below zero.
+    """Weighted least squares through at least three points of at least two sizes, with both parameters >= 0.
 
-    Intervals are Student's with n − 2 degrees of freedom, on errors widened by the misfit where that is above 1
-    (Birge's ratio), cut at zero. A parameter that would be negative is 0 and the other is fitted alone; their intervals
-    stay as wide as those of both together, around these values. Raises ``UsageError`` for fewer points.
+    Intervals are Student's with n − 2 degrees of freedom, for errors widened by the misfit if that is above 1 (Birge's
+    ratio), cut at zero. A parameter that would be negative is 0 and the other is fitted alone; their intervals keep the
+    width of the joint fit, around these values. Raises ``UsageError`` for fewer points.
     """
     sizes, times, errors = (np.array([getattr(each, name) for each in points]) for name in Timed.__dataclass_fields__)
     if len(points) < 3 or len(set(sizes.tolist())) < 2:
         raise UsageError(
-            f"a line through {len(points)} points", "it needs three points, of two sizes or more", "measure more sizes"
+            f"a line through {len(points)} points", "it needs three points of at least two sizes", "measure more sizes"
         )
-    # Columns of the same size, or the squares of bytes and seconds would drown one another.
+    # Columns on the same scale, for numerical stability.
     scale = float(sizes.max()) or 1.0
     design = np.stack([np.ones_like(sizes), sizes / scale], axis=1)
     solution, covariance = _weighted(design, times, errors, (True, True))
@@ -420,7 +416,7 @@ def fit(points: Sequence[Timed], level: float = 0.95) -> Fit:
 def _weighted(
     design: NDArray[np.float64], times: NDArray[np.float64], errors: NDArray[np.float64], free: tuple[bool, bool]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The solution with those parameters that are free, the others 0, and its covariance for these errors."""
+    """The solution with the free parameters, the others 0, and its covariance for these errors."""
     chosen = [at for at in (0, 1) if free[at]]
     weighted = design[:, chosen] / errors[:, None]
     inverse = np.linalg.inv(weighted.T @ weighted)

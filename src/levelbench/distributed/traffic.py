@@ -1,8 +1,7 @@
 """What a rank sends in each collective, by algorithm: closed forms, exact for every length, number of ranks and rank.
 
-They count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
-network, and a counting communicator over :mod:`levelbench.distributed.communicators.collectives` equals them to the
-byte.
+They count non-empty messages to other ranks. So the sum over ranks is what crosses the network, and equals what a
+counting communicator over :mod:`levelbench.distributed.communicators.collectives` counts, to the byte.
 
 Sources: Thakur, Rabenseifner & Gropp (2005), "Optimization of collective communication operations in MPICH", for
 binomial trees, recursive doubling and halving, Bruck's all-gather and the folding of ranks beyond a power of two;
@@ -35,9 +34,9 @@ ALGORITHMS = {
 
 @dataclass(frozen=True)
 class Algorithms:
-    """Which algorithm a communicator takes for each operation; ``UnknownNameError`` for one without a closed form.
+    """The algorithm that a communicator uses for each operation; ``UnknownNameError`` for one without a closed form.
 
-    A communicator says so by an attribute ``algorithms``; one without has the defaults.
+    A communicator declares them in its attribute ``algorithms``; without it, the defaults apply.
     """
 
     all_reduce: str = "ring"
@@ -50,15 +49,15 @@ class Algorithms:
     barrier: str = "dissemination"
 
     def __post_init__(self) -> None:
-        for operation, known in ALGORITHMS.items():
-            _known(operation, getattr(self, operation), known)
+        for operation in ALGORITHMS:
+            _require_known(operation, getattr(self, operation))
 
 
 @final
 class FoldedRank:
-    """A rank of a team that is folded to the largest power of two, 2 ** ``levels``: ``number`` is its own there.
+    """A rank of a team that is folded to the largest power of two, 2 ** ``levels``, with the new number ``number``.
 
-    Of the first 2 e ranks, e being those beyond that power, each even one hands its array to the odd one after it and
+    With e ranks beyond that power, each even one of the first 2 e ranks hands its array to the odd one after it and
     stands ``aside`` until it gets the result.
     """
 
@@ -67,13 +66,13 @@ class FoldedRank:
         self.size = 1 << self.levels
         self.extra = size - self.size
         self.paired = rank < 2 * self.extra
-        """Whether it stands aside or has one that does."""
+        """Whether this rank or its neighbour stands aside."""
         self.aside = self.paired and rank % 2 == 0
         self.other = rank ^ 1 if self.paired else rank
         self.number = rank // 2 if self.paired else rank - self.extra
 
     def rank_of(self, number: int) -> int:
-        """The rank that has this number among those that go on."""
+        """The rank with this number in the folded team."""
         return 2 * number + 1 if number < self.extra else number + self.extra
 
 
@@ -81,8 +80,8 @@ _NOTHING = Traffic(0, 0)
 
 
 def all_reduce(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
-    """Of ``elements`` in all. The ring sends 2 (p - 1) / p of them, where p divides their number."""
-    _known("all_reduce", algorithm, ALGORITHMS["all_reduce"])
+    """All-reduce of ``elements``. The ring sends 2 (p - 1) / p of them if p divides their number."""
+    _require_known("all_reduce", algorithm)
     if size == 1 or not elements:
         return _NOTHING
     if algorithm == "ring":
@@ -102,14 +101,14 @@ def all_reduce(elements: int, itemsize: int, size: int, rank: int, algorithm: st
 
 
 def reduce_scatter(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
-    """Of ``elements`` in all: each rank sends all pieces but the one that it keeps, whatever the algorithm."""
-    _known("reduce_scatter", algorithm, ALGORITHMS["reduce_scatter"])
-    return Traffic(0, 0) if size == 1 else _all_pieces_but(rank, elements, itemsize, size)
+    """Reduce-scatter of ``elements``: each rank sends all pieces but the one it keeps, whatever the algorithm."""
+    _require_known("reduce_scatter", algorithm)
+    return _NOTHING if size == 1 else _all_pieces_but(rank, elements, itemsize, size)
 
 
 def all_gather(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
-    """Of ``elements`` on each rank."""
-    _known("all_gather", algorithm, ALGORITHMS["all_gather"])
+    """All-gather of ``elements`` from each rank."""
+    _require_known("all_gather", algorithm)
     if not elements:
         return _NOTHING
     messages = (size - 1).bit_length() if algorithm == "bruck" else size - 1
@@ -119,8 +118,8 @@ def all_gather(elements: int, itemsize: int, size: int, rank: int, algorithm: st
 def broadcast(
     elements: int, itemsize: int, size: int, rank: int, root: int = 0, algorithm: str = "binomial"
 ) -> Traffic:
-    """Of ``elements`` in all."""
-    _known("broadcast", algorithm, ALGORITHMS["broadcast"])
+    """Broadcast of ``elements``."""
+    _require_known("broadcast", algorithm)
     if size == 1 or not elements:
         return _NOTHING
     place = (rank - root) % size
@@ -128,15 +127,15 @@ def broadcast(
         return Traffic(elements * itemsize, 1) * (0 if place else size - 1)
     if algorithm == "binomial":
         return Traffic(elements * itemsize, 1) * _children(place, size)
-    # The pieces of a subtree lie behind one another, and those beyond the last element are empty.
+    # The pieces of a subtree are contiguous, and those beyond the last element are empty.
     below = _bound(elements, size, place + subtree(place, size)) - _bound(elements, size, place + 1)
     handed_on = Traffic(below * itemsize, _children(place, min(elements, size)) if place < elements else 0)
     return handed_on + _ring_of_pieces(elements, itemsize, size, place)
 
 
 def gather(elements: int, itemsize: int, size: int, rank: int, root: int = 0, algorithm: str = "direct") -> Traffic:
-    """Of ``elements`` on each rank."""
-    _known("gather", algorithm, ALGORITHMS["gather"])
+    """Gather of ``elements`` from each rank."""
+    _require_known("gather", algorithm)
     if rank == root or not elements:
         return _NOTHING
     carried = subtree((rank - root) % size, size) if algorithm == "binomial" else 1
@@ -146,8 +145,8 @@ def gather(elements: int, itemsize: int, size: int, rank: int, root: int = 0, al
 def scatter(
     elements: int | Sequence[int], itemsize: int, size: int, rank: int, root: int = 0, algorithm: str = "direct"
 ) -> Traffic:
-    """Of ``elements`` to each rank, or of so many to each by rank, which only ``direct`` can do."""
-    _known("scatter", algorithm, ALGORITHMS["scatter"])
+    """Scatter of ``elements`` to each rank, or with ``direct`` of different numbers, listed by rank."""
+    _require_known("scatter", algorithm)
     if algorithm == "binomial":
         if not isinstance(elements, int):
             raise UsageError(
@@ -162,36 +161,36 @@ def scatter(
 def all_to_all(
     elements: int | Sequence[int], itemsize: int, size: int, rank: int, algorithm: str = "pairwise"
 ) -> Traffic:
-    """Of ``elements`` from each rank to each, or of so many to each by rank."""
-    _known("all_to_all", algorithm, ALGORITHMS["all_to_all"])
+    """All-to-all of ``elements`` between all ranks, or of different numbers, listed by receiver."""
+    _require_known("all_to_all", algorithm)
     return _to_others(elements, itemsize, size, rank)
 
 
 def barrier(size: int, rank: int, algorithm: str = "dissemination") -> Traffic:
-    """Messages of one byte."""
-    _known("barrier", algorithm, ALGORITHMS["barrier"])
+    """Barrier, with messages of one byte."""
+    _require_known("barrier", algorithm)
     if algorithm == "dissemination":
         return Traffic(1, 1) * (size - 1).bit_length()
     return Traffic(1, 1) * (size - 1 if rank == 0 else 1)
 
 
 def exchange(elements: int, itemsize: int, neighbours: int) -> Traffic:
-    """Of ``elements`` with each of so many neighbours, other than oneself."""
+    """Exchange of ``elements`` with each of ``neighbours`` other ranks."""
     return send(elements, itemsize) * neighbours if elements else _NOTHING
 
 
 def send(elements: int, itemsize: int) -> Traffic:
-    """One message, also of nothing: its arrival says something."""
+    """One message, which may be empty: its arrival is information too."""
     return Traffic(elements * itemsize, 1)
 
 
-def _known(operation: str, algorithm: str, known: Sequence[str]) -> None:
-    if algorithm not in known:
-        raise UnknownNameError(f"algorithm of {operation}", algorithm, known)
+def _require_known(operation: str, algorithm: str) -> None:
+    if algorithm not in ALGORITHMS[operation]:
+        raise UnknownNameError(f"algorithm of {operation}", algorithm, ALGORITHMS[operation])
 
 
 def _to_others(elements: int | Sequence[int], itemsize: int, size: int, rank: int) -> Traffic:
-    """To each other rank, as many elements to all or by rank."""
+    """Messages to each other rank; ``elements`` is one number for all, or a list by rank."""
     if isinstance(elements, int):
         return Traffic((size - 1) * elements * itemsize, size - 1) if elements else _NOTHING
     others = [each for to, each in enumerate(elements) if to != rank and each]
@@ -210,24 +209,24 @@ def _all_pieces_but(piece: int, elements: int, itemsize: int, size: int) -> Traf
 
 
 def _ring_of_pieces(elements: int, itemsize: int, size: int, rank: int) -> Traffic:
-    """The all-gather of the pieces of one array: the piece that is not passed on is the right neighbour's own."""
+    """All-gather of one array's pieces around a ring, which passes on all but the right neighbour's own."""
     return _all_pieces_but((rank + 1) % size, elements, itemsize, size)
 
 
 def subtree(place: int, size: int) -> int:
-    """How many ranks hang on a place of the binomial tree, itself included; the root's place is 0."""
+    """The number of ranks in the subtree at a place of the binomial tree, itself included; the root's place is 0."""
     return min(place & -place, size - place) if place else size
 
 
 def _children(place: int, size: int) -> int:
-    """How many a place of the binomial tree sends to: place + 1, place + 2, place + 4, ..."""
+    """The number of children of a place of the binomial tree: place + 1, place + 2, place + 4, ..."""
     return (subtree(place, size) - 1).bit_length()
 
 
 def _halving_doubling(elements: int, itemsize: int, folded: FoldedRank) -> Traffic:
-    """Rabenseifner's: all pieces but the own on the way down, the own block of 1, 2, 4, ... pieces on the way up.
+    """Rabenseifner's algorithm: all pieces but the own on the way down, the own block of 1, 2, 4, ... pieces up.
 
-    On the way down at distance d what goes away is the block of d pieces in which the partner's lies.
+    On the way down at distance d, the rank sends the block of d pieces that contains its partner's piece.
     """
     total = _NOTHING
     for level in range(folded.levels):

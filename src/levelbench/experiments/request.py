@@ -142,7 +142,7 @@ def _engine(text: str, communicator: object, ranks: int, device: str) -> tuple[s
 
 
 def _scaling(words: dict[str, Any]) -> tuple[str, str]:
-    from levelbench.distributed.scaling import LR_SCALES, SCALINGS
+    from levelbench.distributed.ranks import LR_SCALES, SCALINGS
 
     scaling, lr_scale = words["scaling"] or "strong", words["lr_scale"] or "none"
     if scaling not in SCALINGS:

@@ -8,7 +8,7 @@ from levelbench.distributed.probes.communicators import check_communicator
 
 @pytest.fixture
 def small(monkeypatch):
-    """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
+    """Shrink the large messages of the communicator check; test_threads.py checks with large ones."""
     monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
 
 

@@ -1,4 +1,4 @@
-"""Prints, as JSON, what was counted and what the loopback device of a network of one's own has sent, by operation."""
+"""Prints, as JSON, the counted bytes and those sent by the loopback device of a private network, by operation."""
 
 import json
 import subprocess

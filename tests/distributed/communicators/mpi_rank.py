@@ -1,4 +1,4 @@
-"""A rank of test_mpi.py, started by MPI: does what its first argument says, and writes down what came of it."""
+"""A rank of test_mpi.py, started by MPI: does what its first argument says and writes the result."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def check(communicator):
 
 
 def late(communicator):
-    """What a rank is told when nobody sends."""
+    """The error of a rank that waits in vain."""
     if communicator.rank == 0:
         communicator._timeout_s = 0.2
         try:
@@ -34,7 +34,7 @@ def late(communicator):
         except LevelbenchError as error:
             communicator._timeout_s = 60.0
             communicator.send(np.ones(1), 1, tag=6)
-            # MPI may not be left with a receive that nobody answers.
+            # MPI must not end with an unanswered receive.
             communicator.send(np.ones(1), 1, tag=7)
             return str(error)
     if communicator.rank == 1:
@@ -71,7 +71,7 @@ def abort(communicator):
 
 
 def misplaced(place):
-    """What a rank is told that MPI knows by another number."""
+    """The error of a rank whose place differs from MPI's."""
     wrong = RankPlace(place.rank, place.size + 1, place.local_rank, place.address, place.port, place.engine)
     try:
         open_communicator("mpi", wrong)
@@ -82,10 +82,10 @@ def misplaced(place):
 
 def main(what, folder):
     place = place_of(os.environ)
-    told = misplaced(place) if what == "check" else ""
+    message = misplaced(place) if what == "check" else ""
     communicator = open_communicator("mpi", place, 60.0)
     found = {"check": check, "count": count, "die": die, "abort": abort}[what](communicator)
-    (Path(folder) / f"result-{place.rank}.json").write_text(json.dumps({**found, "misplaced": told}))
+    (Path(folder) / f"result-{place.rank}.json").write_text(json.dumps({**found, "misplaced": message}))
     communicator.close()
 
 

@@ -69,7 +69,7 @@ def closed_form(operation, algorithm, size, rank, length, root):
 @pytest.mark.parametrize(("operation", "algorithm"), CHOICES)
 @settings(max_examples=10, deadline=None)
 @given(sizes, lengths, roots)
-def test_every_algorithm_gives_what_it_should_and_sends_what_its_closed_form_says(
+def test_every_algorithm_gives_the_right_result_and_sends_what_its_closed_form_says(
     operation, algorithm, size, length, root
 ):
     root %= size
@@ -103,7 +103,7 @@ def test_a_sum_has_the_same_bits_on_all_ranks_and_is_right_to_rounding(algorithm
 
 
 @pytest.mark.parametrize("algorithms", [Algorithms("halving-doubling"), TREES], ids=["usual", "trees"])
-def test_a_communicator_of_algorithms_does_what_its_contract_says(algorithms, keeps_its_contract):
+def test_a_communicator_of_algorithms_keeps_its_contract(algorithms, keeps_its_contract):
     keeps_its_contract(5, lambda each: Algorithmic(each, algorithms))
 
 
@@ -112,13 +112,13 @@ def test_random_delays_change_nothing(keeps_its_contract):
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_native_arrays_come_back_as_what_they_were(framework, keeps_its_contract):
+def test_native_arrays_come_back_as_the_same_type(framework, keeps_its_contract):
     pytest.importorskip(framework)
     keeps_its_contract(3, Algorithmic, [framework])
 
 
 @pytest.mark.parametrize("algorithms", [Algorithms(), TREES, *map(Algorithms, REDUCES[1:])], ids=str)
-def test_tensors_that_numpy_cannot_see_are_worked_on_where_they_are(algorithms, monkeypatch, keeps_its_contract):
+def test_tensors_that_numpy_cannot_view_are_processed_in_place(algorithms, monkeypatch, keeps_its_contract):
     torch = pytest.importorskip("torch")
 
     def blind(array):
@@ -130,7 +130,7 @@ def test_tensors_that_numpy_cannot_see_are_worked_on_where_they_are(algorithms, 
     keeps_its_contract(3, lambda each: Algorithmic(each, algorithms), ["torch"])
 
 
-def test_a_parameter_on_a_device_is_written_in_place_although_autograd_watches_it(monkeypatch):
+def test_a_parameter_on_a_device_is_written_in_place_despite_autograd(monkeypatch):
     torch = pytest.importorskip("torch")
 
     def blind(array):
@@ -151,7 +151,7 @@ def test_a_sum_that_overflows_is_infinite_without_a_warning(algorithm):
     assert all(np.isinf(each).all() for each in found)
 
 
-def test_a_message_that_is_waited_for_lets_a_sum_go_on_that_others_wait_for():
+def test_waiting_for_a_message_advances_a_sum_that_others_wait_for():
     def work(communicator):
         talk = Algorithmic(communicator)
         under_way = talk.start_all_reduce(np.ones(6))
@@ -165,7 +165,7 @@ def test_a_message_that_is_waited_for_lets_a_sum_go_on_that_others_wait_for():
     assert run_ranks(3, work) == [[3.0] * 6] * 3
 
 
-def test_an_exchange_lets_a_sum_go_on_that_others_wait_for():
+def test_an_exchange_advances_a_sum_that_others_wait_for():
     def work(communicator):
         talk = Algorithmic(communicator)
         under_way = talk.start_all_reduce(np.ones(6))
@@ -178,7 +178,7 @@ def test_an_exchange_lets_a_sum_go_on_that_others_wait_for():
     assert run_ranks(3, work) == [[3.0] * 6] * 3
 
 
-def test_the_tags_of_the_algorithms_are_not_the_users():
+def test_tags_of_the_algorithms_are_refused_for_users():
     with pytest.raises(UsageError, match=f"0 to {FIRST_TAG - 1}"):
         run_ranks(1, lambda each: Algorithmic(each).send(np.zeros(1), 0, FIRST_TAG))
 
@@ -192,7 +192,7 @@ def test_a_binomial_scatter_of_different_sizes_is_refused():
         run_ranks(2, work)
 
 
-def test_a_direct_scatter_takes_different_sizes():
+def test_a_direct_scatter_supports_different_sizes():
     def work(communicator):
         arrays = [np.full(rank, 1.0 * rank) for rank in range(3)] if communicator.rank == 0 else None
         return Algorithmic(communicator).scatter(arrays, np.zeros(communicator.rank)).tolist()

@@ -1,4 +1,4 @@
-"""What is counted is what crosses the network: as many bytes as the device says, but for the headers of TCP and IP."""
+"""Counted bytes are those that cross the network: as many as the device reports, without TCP and IP headers."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 
 def own_network():
-    """The command that starts another one in a network that nobody else uses; ``None`` where that is not allowed."""
+    """The command that starts another one in a private network; ``None`` if that is not allowed."""
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         return None
     command = ["unshare", "--net"]
@@ -24,7 +24,7 @@ def own_network():
 def test_counted_bytes_agree_with_the_network_meter_for_gloo_and_for_our_algorithms():
     command = own_network()
     if command is None:
-        pytest.skip("this user may not have a network of its own")
+        pytest.skip("this user may not create a private network")
     script = Path(__file__).with_name("metered.py")
     done = subprocess.run(
         [*command, sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False

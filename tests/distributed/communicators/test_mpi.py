@@ -21,7 +21,7 @@ has_mpi = pytest.mark.skipif(mpi.lacks() is not None, reason=str(mpi.lacks()))
 
 
 def run(what, ranks, folder, **environment):
-    """The failure of a job, or what each rank wrote down."""
+    """The failure of a job, and what each rank wrote."""
     command = [sys.executable, str(Path(__file__).with_name("mpi_rank.py")), what, str(folder)]
     with ENGINES["mpi"].start(command, ranks, folder, {"OMP_NUM_THREADS": "1", **environment}) as running:
         assert running.wait(120)
@@ -38,7 +38,7 @@ def test_mpi_is_a_communicator(ranks, tmp_path):
     for result in results:
         assert result["bad"] == []
         assert result["threads"] == "multiple"
-        # MPI has no halves: their sums are NumPy's.
+        # MPI has no 16-bit floats: NumPy computes their sums.
         total = [ranks * at + ranks * (ranks - 1) / 2 for at in range(5)]
         assert result["halves"] == {"float16": total, "bfloat16": total}
         assert f"MPI calls it rank {results.index(result)} of {ranks}" in result["misplaced"]
@@ -79,8 +79,8 @@ int MPI_Finalize(void) {
 
 @has_mpi
 def test_a_profiler_between_us_and_mpi_sees_our_calls(tmp_path):
-    beside = Path(sys.executable).parent
-    compiler = shutil.which("mpicc", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    here = Path(sys.executable).parent
+    compiler = shutil.which("mpicc", path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
     if compiler is None or shutil.which("gcc") is None:
         pytest.skip("there is no C compiler for MPI")
     (tmp_path / "profiler.c").write_text(PROFILER)
@@ -99,14 +99,14 @@ def test_without_mpi4py_the_message_says_what_to_install(monkeypatch):
         mpi.open_mpi(RankPlace(0, 1, 0, "127.0.0.1", 0, "mpi"), 1.0)
 
 
-def test_a_wait_ends_with_the_first_answer_or_the_time():
+def test_a_wait_ends_with_the_first_answer_or_the_timeout():
     answers = iter([None, None, "there"])
     assert until(lambda: next(answers), 1.0, FakeClock(tick_ns=1000)) == "there"
     with pytest.raises(Late):
         until(lambda: None, 1.0, FakeClock(tick_ns=300_000_000))
 
 
-def test_a_long_wait_sleeps_for_a_hundredth_of_what_it_waited(monkeypatch):
+def test_a_long_wait_sleeps_for_a_hundredth_of_the_time_waited(monkeypatch):
     naps = []
     monkeypatch.setattr("levelbench.distributed.communicators.mpi.sleep", naps.append)
     with pytest.raises(Late):
@@ -114,7 +114,7 @@ def test_a_long_wait_sleeps_for_a_hundredth_of_what_it_waited(monkeypatch):
     assert naps == pytest.approx([0.00002, 0.00003, 0.00004])
 
 
-def test_memory_is_the_arrays_own_where_it_can_be():
+def test_memory_is_shared_with_the_array_if_possible():
     array = np.ones((2, 3))
     memory = Memory(array)
     memory.host[:] = 2
@@ -124,7 +124,7 @@ def test_memory_is_the_arrays_own_where_it_can_be():
 
 
 @pytest.mark.parametrize("array", [np.ones((2, 3)).T, np.ones((4, 4))[::2, ::2]])
-def test_what_lies_apart_in_memory_is_copied_and_comes_back_in_place(array):
+def test_a_non_contiguous_array_is_copied_and_written_back(array):
     memory = Memory(array)
     assert memory.host.tolist() == [1.0] * array.size
     memory.host[:] = np.arange(array.size)
@@ -132,7 +132,7 @@ def test_what_lies_apart_in_memory_is_copied_and_comes_back_in_place(array):
     assert array.ravel().tolist() == list(range(array.size))
 
 
-def test_what_cannot_be_written_to_comes_back_as_another_of_its_kind():
+def test_a_read_only_array_gives_a_new_one():
     array = np.ones(3)
     array.flags.writeable = False
     memory = Memory(array)
@@ -142,7 +142,7 @@ def test_what_cannot_be_written_to_comes_back_as_another_of_its_kind():
     assert found.tolist() == [5.0] * 3
 
 
-def test_an_error_while_looking_is_named_as_one_while_waiting_is():
+def test_an_error_while_polling_is_named_like_one_while_waiting():
     @contextmanager
     def named():
         try:

@@ -18,19 +18,19 @@ def right(communicator):
     return following
 
 
-def test_it_does_all_that_its_contract_says_also_with_large_messages(keeps_its_contract):
+def test_it_keeps_its_contract_with_large_messages(keeps_its_contract):
     keeps_its_contract(2)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 @pytest.mark.usefixtures("small")
-def test_it_does_all_that_its_contract_says(size, keeps_its_contract):
+def test_it_keeps_its_contract(size, keeps_its_contract):
     keeps_its_contract(size)
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 @pytest.mark.usefixtures("small")
-def test_arrays_of_a_framework_come_back_as_its_own(framework, keeps_its_contract):
+def test_arrays_of_a_framework_come_back_as_the_same_type(framework, keeps_its_contract):
     pytest.importorskip(framework)
     keeps_its_contract(2, frameworks=[framework])
 
@@ -39,7 +39,7 @@ def test_results_come_back_by_rank():
     assert run_ranks(4, lambda communicator: communicator.rank) == [0, 1, 2, 3]
 
 
-def test_a_sum_is_taken_in_the_order_of_ranks():
+def test_a_sum_is_taken_in_rank_order():
     values = np.array([1e16, 1.0, -1e16, 1.0])
     found = run_ranks(4, lambda each: each.all_reduce(values[each.rank : each.rank + 1].copy())[0])
     assert found == [((values[0] + values[1]) + values[2]) + values[3]] * 4
@@ -74,7 +74,7 @@ def test_arrays_to_scatter_may_differ_in_size():
         (lambda communicator: communicator.broadcast(ones(2), 1), r"broadcast\(root=1"),
     ],
 )
-def test_calls_that_do_not_belong_together_are_an_error_that_names_both(other, words):
+def test_mismatched_calls_are_an_error_that_names_both(other, words):
     def work(communicator):
         return other(communicator) if communicator.rank else communicator.all_reduce(ones(2))
 
@@ -84,7 +84,7 @@ def test_calls_that_do_not_belong_together_are_an_error_that_names_both(other, w
     assert "collective number 1" in str(caught.value)
 
 
-def test_a_message_of_another_shape_than_expected_is_an_error_that_names_both():
+def test_a_message_of_the_wrong_shape_is_an_error_that_names_both():
     def work(communicator):
         return communicator.send(ones(3), 1) if communicator.rank == 0 else communicator.receive(ones(2), 0)
 
@@ -92,7 +92,7 @@ def test_a_message_of_another_shape_than_expected_is_an_error_that_names_both():
         run_ranks(2, work)
 
 
-def test_a_deadlock_is_told_at_once_with_where_each_rank_waits():
+def test_a_deadlock_is_reported_at_once_with_where_each_rank_waits():
     start = HOST.now_ns()
     with pytest.raises(CommunicationError) as caught:
         run_ranks(3, lambda each: each.receive(ones(1), right(each), each.rank), timeout_s=60)
@@ -101,12 +101,12 @@ def test_a_deadlock_is_told_at_once_with_where_each_rank_waits():
         assert f"rank {rank} in receive(source={(rank + 1) % 3}, tag={rank})" in str(caught.value)
 
 
-def test_a_rank_that_leaves_out_a_collective_is_told_as_gone():
+def test_a_rank_that_skips_a_collective_is_reported_as_gone():
     with pytest.raises(CommunicationError, match=r"waits for a rank that has left \(gone: 1\)"):
         run_ranks(2, lambda each: each.rank or each.barrier())
 
 
-def test_a_rank_that_waits_for_any_is_told_when_all_others_have_left():
+def test_a_rank_that_waits_for_any_gets_an_error_when_all_others_have_left():
     with pytest.raises(CommunicationError, match=r"receive_any\(tag=0\).*gone: 0, 2"):
         run_ranks(3, lambda each: each.receive_any(ones(1)) if each.rank == 1 else None)
 
@@ -123,7 +123,7 @@ def test_a_message_outlives_its_sender():
     assert run_ranks(2, work) == [1.0, 1.0]
 
 
-def test_a_helper_thread_of_a_rank_can_end_what_would_else_be_a_deadlock():
+def test_a_helper_thread_of_a_rank_can_resolve_a_deadlock():
     def work(communicator):
         def late():
             sleep(0.05)
@@ -138,7 +138,7 @@ def test_a_helper_thread_of_a_rank_can_end_what_would_else_be_a_deadlock():
     assert run_ranks(2, work) == [1.0, 1.0]
 
 
-def test_a_wait_ends_after_the_timeout_where_a_thread_might_still_have_helped():
+def test_a_wait_times_out_while_a_helper_thread_lives():
     over = threading.Event()
     helper = threading.Thread(target=over.wait)
 
@@ -182,7 +182,7 @@ def test_abort_ends_the_others():
         run_ranks(3, work)
 
 
-def test_a_rank_that_goes_on_after_another_has_failed_is_not_waited_for_for_ever():
+def test_a_rank_that_continues_after_a_failure_is_not_waited_for_for_ever():
     over = threading.Event()
 
     def work(communicator):
@@ -209,7 +209,7 @@ def test_a_negative_tag_is_refused():
         run_ranks(1, lambda each: each.send(ones(1), 0, -1))
 
 
-def test_an_exchange_of_two_does_not_need_the_third():
+def test_an_exchange_of_two_ranks_does_not_need_the_third():
     def work(communicator):
         if communicator.rank == 2:
             return None
@@ -218,7 +218,7 @@ def test_an_exchange_of_two_does_not_need_the_third():
     assert run_ranks(3, work) == [1.0, 0.0, None]
 
 
-def test_the_rank_that_goes_on_after_another_has_failed_is_named():
+def test_a_rank_that_continues_after_a_failure_is_named():
     over = threading.Event()
 
     def work(communicator):

@@ -32,7 +32,7 @@ def gloo_ranks(size, work: Callable, timeout_s=120.0):
         communicator = TorchCommunicator(
             dist.ProcessGroupGloo(store, rank, size, options), "gloo", torch.device("cpu"), timeout_s
         )
-        # One that is through, or has failed, before another is connected would break that one's connection.
+        # A rank that ends before another is connected would break that one's connection.
         connected.wait(120)
         try:
             results[rank] = work(communicator)
@@ -69,7 +69,7 @@ def test_a_sum_of_each_dtype_is_in_the_tensor_that_was_given(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16", "bool", "complex64", "float8_e4m3fn"])
-def test_what_gloo_cannot_add_it_still_moves(dtype):
+def test_gloo_transfers_dtypes_that_it_cannot_add(dtype):
     def work(communicator):
         tensor = torch.tensor([communicator.rank, 1.0, 0.0]).to(getattr(torch, dtype))
         gathered = communicator.all_gather(tensor)
@@ -85,7 +85,7 @@ def test_a_sum_that_gloo_lacks_is_refused():
         gloo_ranks(2, lambda communicator: communicator.all_reduce(torch.ones(2, dtype=torch.int16)))
 
 
-def test_a_tensor_that_lies_otherwise_in_memory_comes_back_in_place():
+def test_a_transposed_tensor_is_reduced_in_place():
     def work(communicator):
         tensor = torch.arange(6.0).view(2, 3).t()
         assert communicator.all_reduce(tensor) is tensor
@@ -96,7 +96,7 @@ def test_a_tensor_that_lies_otherwise_in_memory_comes_back_in_place():
     assert gloo_ranks(2, work) == [[[0.0, 6.0], [2.0, 8.0], [4.0, 10.0]]] * 2
 
 
-def test_numpy_and_jax_arrays_come_back_as_what_they_were():
+def test_numpy_and_jax_arrays_come_back_as_the_same_type():
     jax = pytest.importorskip("jax")
 
     def work(communicator):
@@ -118,7 +118,7 @@ def loopback_bytes():
     return next(int(line.split(":")[1].split()[0]) for line in lines if line.strip().startswith("lo:"))
 
 
-@pytest.mark.skipif(not Path("/proc/net/dev").exists(), reason="the system does not count what goes over the loopback")
+@pytest.mark.skipif(not Path("/proc/net/dev").exists(), reason="the system does not count loopback traffic")
 def test_what_gloo_sends_is_what_the_closed_forms_say():
     size, elements = 3, 1 << 17
     operations = {
@@ -142,18 +142,18 @@ def test_what_gloo_sends_is_what_the_closed_forms_say():
                 communicator.barrier()
                 sent.append(loopback_bytes() - before)
                 communicator.barrier()
-            # Whoever else talks on this machine only adds.
+            # Other traffic on this machine only adds to it.
             found[name] = min(sent)
         return found
 
     found = gloo_ranks(size, work)[0]
     for name in operations:
         predicted = sum(getattr(traffic, name)(elements, 4, size, rank).sent_bytes for rank in range(size))
-        # Packets have heads, and barriers are messages.
+        # Packets have headers, and barriers are messages.
         assert predicted <= found[name] <= 1.08 * predicted + 20_000, name
 
 
-def test_many_operations_under_way_end_in_any_order():
+def test_many_operations_in_progress_end_in_any_order():
     def work(communicator):
         other = 1 - communicator.rank
         sums = [communicator.start_all_reduce(torch.full((1000,), float(at))) for at in range(8)]
@@ -168,7 +168,7 @@ def test_many_operations_under_way_end_in_any_order():
     assert gloo_ranks(2, work) == [[3.0, 2.0, 1.0, 0.0, *(2.0 * at for at in reversed(range(8)))]] * 2
 
 
-def test_a_message_that_is_asked_about_says_when_it_is_there():
+def test_polling_a_receive_tells_when_it_is_done():
     def work(communicator):
         if communicator.rank == 0:
             handle = communicator.start_receive(torch.empty(2), 1)
@@ -184,7 +184,7 @@ def test_a_message_that_is_asked_about_says_when_it_is_there():
     assert gloo_ranks(2, work)[0] == [7.0, 7.0]
 
 
-def test_a_rank_that_does_not_come_is_an_error_that_names_the_operation():
+def test_waiting_for_a_missing_rank_is_an_error_that_names_the_operation():
     late = threading.Event()
 
     def work(communicator):
@@ -200,7 +200,7 @@ def test_a_rank_that_does_not_come_is_an_error_that_names_the_operation():
         gloo_ranks(2, work, timeout_s=2.0)
 
 
-def test_a_rank_that_aborts_ends_the_others_and_what_is_under_way():
+def test_a_rank_that_aborts_ends_the_others_and_their_operations():
     def work(communicator):
         if communicator.rank == 1:
             communicator.receive(torch.empty(1), 0)
@@ -216,7 +216,7 @@ def test_a_rank_that_aborts_ends_the_others_and_what_is_under_way():
     assert HOST.now_ns() - began < 5e9
 
 
-def test_a_rank_or_tag_that_is_not_there_is_refused():
+def test_an_invalid_rank_or_tag_is_refused():
     def work(communicator):
         with pytest.raises(UsageError, match="ranks 0 to 0"):
             communicator.send(torch.ones(1), 1)

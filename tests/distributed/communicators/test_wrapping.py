@@ -26,7 +26,7 @@ def arrivals(seed, most_s=0.01):
     return tuple(run_ranks(6, work, delays=Delays(seed, most_s))[0])
 
 
-def test_a_communicator_that_is_late_at_random_still_does_what_its_contract_says(keeps_its_contract):
+def test_a_delayed_communicator_keeps_its_contract(keeps_its_contract):
     keeps_its_contract(3, delays=Delays(seed=3, most_s=0.0002))
 
 
@@ -34,14 +34,14 @@ def test_the_order_of_arrival_varies_with_the_seed():
     assert len({arrivals(seed) for seed in range(4)}) > 1
 
 
-def test_a_slow_rank_makes_all_wait_in_a_collective():
+def test_a_slow_rank_delays_all_in_a_collective():
     start = HOST.now_ns()
     run_ranks(2, lambda each: [each.barrier() for _ in range(3)], delays=Delays(most_s=0, slow={1: 0.02}))
     assert HOST.now_ns() - start >= 3 * 0.02e9
 
 
 @pytest.mark.parametrize("operation", [1, 3])
-def test_a_rank_dies_in_place_of_the_operation_that_was_asked_for_and_the_others_hear_of_it(operation):
+def test_a_rank_dies_at_the_requested_operation_and_the_others_get_an_error(operation):
     done = [0, 0, 0]
 
     def work(communicator):
@@ -56,7 +56,7 @@ def test_a_rank_dies_in_place_of_the_operation_that_was_asked_for_and_the_others
     assert max(done) <= operation - 1
 
 
-def test_no_handler_of_errors_survives_a_death():
+def test_no_error_handler_survives_a_death():
     def work(communicator):
         for _ in range(3):
             try:
@@ -104,12 +104,12 @@ def calls(totals):
     return {operation: each.calls for operation, each in totals.by_operation().items()}
 
 
-def test_a_counted_communicator_does_what_its_contract_says(keeps_its_contract):
+def test_a_counting_communicator_keeps_its_contract(keeps_its_contract):
     keeps_its_contract(3, CountingCommunicator)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_what_a_library_declares_is_counted_as_what_our_algorithms_really_send(size):
+def test_declared_algorithms_count_what_our_algorithms_really_send(size):
     declared, sent = counted(lambda each: each, size), counted(Algorithmic, size)
     for one, other in zip(declared, sent, strict=True):
         assert (one.sent_bytes, one.messages, calls(one)) == (other.sent_bytes, other.messages, calls(other))
@@ -121,7 +121,7 @@ names = st.fixed_dictionaries({operation: st.sampled_from(known) for operation, 
 
 @settings(max_examples=12, deadline=None)
 @given(names, st.integers(1, 6))
-def test_that_holds_for_every_choice_of_algorithms(chosen, size):
+def test_every_choice_of_declared_algorithms_counts_what_is_really_sent(chosen, size):
     algorithms = Algorithms(**chosen)
 
     def declaring(communicator):
@@ -134,7 +134,7 @@ def test_that_holds_for_every_choice_of_algorithms(chosen, size):
     ]
 
 
-def test_counts_are_by_operation_and_payload_is_what_was_given():
+def test_counts_are_by_operation_and_include_the_payload():
     totals = counted(lambda each: each, 3)
     ring = traffic.all_reduce(7, 4, 3, 0) * 2
     found = totals[0].by_operation()["all_reduce"]
@@ -163,7 +163,7 @@ def test_counts_are_by_phase_and_taken_once():
     assert (second.sent_bytes, calls(second)) == (0, {})
 
 
-def test_time_is_that_of_the_call_and_of_the_wait_for_its_handle():
+def test_time_includes_the_call_and_the_wait_for_its_handle():
     def work(communicator):
         clock = FakeClock(tick_ns=[10, 30, 100, 170])
         talk = CountingCommunicator(communicator, clock=clock)

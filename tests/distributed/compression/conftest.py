@@ -35,7 +35,7 @@ EXCHANGES = {
 
 
 def opened(name):
-    """Takes NumPy's arrays to those of a framework, and back."""
+    """Converts NumPy arrays to those of a framework, and back."""
     if name != "numpy":
         pytest.importorskip(name, reason=f"{name} is not installed")
     backend = load_framework(name).open()
@@ -49,7 +49,7 @@ def framework(request):
 
 @pytest.fixture
 def jax_arrays():
-    """JAX compiles each function anew for each shape, so it has a few tests of its own."""
+    """JAX compiles each function for each shape, so it has a few tests of its own."""
     return opened("jax")
 
 

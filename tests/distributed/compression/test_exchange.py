@@ -1,4 +1,4 @@
-"""Exchanges: all ranks get the same bits, nothing is lost, and what is sent is what was foretold."""
+"""Exchanges: all ranks get the same bits, nothing is lost, and traffic is as declared."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def gradient_of(rank, size=53, dtype=np.float32):
 
 
 def exchanged(exchange, ranks, array=np.array, host=np.array, **options):
-    """Total, what is left, and what was sent, by rank."""
+    """The total, what is left, and what was sent, by rank."""
 
     def work(communicator):
         counting = CountingCommunicator(communicator)
@@ -65,23 +65,23 @@ def test_all_ranks_get_the_same_bits_and_nothing_is_lost(exchange, ranks):
     assert len({total.tobytes() for total in totals}) == 1
     put_in = sum(gradient_of(rank, dtype=np.float64) for rank in range(ranks))
     found = totals[0] + sum(left for _, left, _ in results)
-    # A communicator that adds in 16 bits rounds, which nobody sees.
+    # A communicator that adds in 16 bits rounds, and the residual does not contain that.
     lossy = isinstance(exchange, Reduced) and isinstance(exchange.compressor, CastCompressor)
     np.testing.assert_allclose(found, put_in, atol=5e-3 if lossy else 1e-14 * ranks)
 
 
 @pytest.mark.parametrize("name", ["top-k", "top-k doubling", "random-k", "threshold", "qsgd", "sign", "bf16"])
-def test_it_takes_any_frameworks_arrays(exchanges, framework, name):
+def test_exchanges_work_with_any_frameworks_arrays(exchanges, framework, name):
     ours = exchanged(exchanges[name], 3, framework.array, framework.host)
     numpys = exchanged(exchanges[name], 3)
     assert len({total.tobytes() for total, _, _ in ours}) == 1
-    # An element between two of QSGD's levels may go to the other one, where norms differ in their last bit.
+    # An element between two QSGD levels may be rounded differently if norms differ in the last bit.
     far = np.abs(ours[0][0] - numpys[0][0]) > 1e-5
     assert far.sum() <= (2 if name == "qsgd" else 0)
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_with_nothing_left_out_it_is_an_all_reduce(name):
+def test_a_lossless_exchange_is_an_all_reduce(name):
     exchange, tolerance = WHOLE[name]
     for total, _, _ in exchanged(exchange, 3):
         np.testing.assert_allclose(
@@ -92,7 +92,7 @@ def test_with_nothing_left_out_it_is_an_all_reduce(name):
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("size", [1, 8, 53])
-def test_what_is_sent_is_what_was_foretold(name, ranks, size):
+def test_an_exchange_sends_what_it_declares(name, ranks, size):
     exchange = WHOLE[name][0]
     for rank, (_, _, sent) in enumerate(exchanged(exchange, ranks, size=size)):
         expected = exchange.traffic(size, 4, ranks, rank)
@@ -111,7 +111,7 @@ def test_a_sum_in_half_precision_is_never_infinite_and_feedback_keeps_the_rest(r
     np.testing.assert_allclose(found, ranks * np.array([60000.0, -1e9, 1.0]), rtol=1e-3)
 
 
-def test_the_majority_wins_and_a_tie_is_nothing():
+def test_the_majority_wins_and_a_tie_is_zero():
     signs = np.array([[1, 1, -1], [1, -1, -1], [2, -9, 1]], np.float32)
 
     def work(communicator):
@@ -132,7 +132,7 @@ def test_a_rank_of_zeros_has_no_vote():
     np.testing.assert_array_equal(run_ranks(2, work)[0], [-1, 1])
 
 
-def test_where_nothing_reaches_the_threshold_only_counts_are_sent():
+def test_only_counts_are_sent_if_nothing_reaches_the_threshold():
     exchange = GatheredAnyLength(ThresholdCompressor(100.0, False), 0.05)
     for total, left, sent in exchanged(exchange, 3):
         assert not total.any()
@@ -153,7 +153,7 @@ def test_values_at_one_place_are_added():
     np.testing.assert_array_equal(found.values, [2, 9, 4])
 
 
-def test_a_stream_becomes_dense_where_that_takes_no_more_bytes():
+def test_a_stream_becomes_dense_if_that_takes_no_more_bytes():
     first, second = stream([0, 1, 2], [1, 1, 1]), stream([3, 4, 5], [1, 1, 1])
     assert merged(first, stream([3, 4], [1, 1]), LIKE).places is not None  # 5 of 8 bytes, 12 of 4
     assert merged(first, second, LIKE).places is None
@@ -161,7 +161,7 @@ def test_a_stream_becomes_dense_where_that_takes_no_more_bytes():
 
 
 @pytest.mark.parametrize("dense", [0, 1])
-def test_a_dense_and_a_sparse_one_make_a_dense_one(dense):
+def test_a_dense_and_a_sparse_stream_make_a_dense_one(dense):
     pair = [stream([2, 3], [1, 2]), stream([3, 4], [10, 20])]
     pair[dense] = SparseStream(pair[dense].dense(LIKE))
     np.testing.assert_array_equal(merged(*pair, LIKE).values, [0, 0, 1, 12, 20, *[0] * 7])
@@ -169,7 +169,7 @@ def test_a_dense_and_a_sparse_one_make_a_dense_one(dense):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8])
 @pytest.mark.parametrize("own", [5, 60])
-def test_random_places_send_what_was_foretold(ranks, own):
+def test_random_places_send_about_the_expected_traffic(ranks, own):
     size, steps = 200, 8
     exchange = Doubled(TopKCompressor(own / size))
 
@@ -187,13 +187,13 @@ def test_random_places_send_what_was_foretold(ranks, own):
     expected = sum(compressor.decompress(compressor.compress(each, Key()), each) for each in kept)
     for rank, (total, sent) in enumerate(run_ranks(ranks, work)):
         np.testing.assert_allclose(total, expected, atol=1e-6)
-        foretold = exchange.traffic(size, 4, ranks, rank) * steps
-        assert sent.messages == foretold.messages, rank
-        assert sent.sent_bytes == pytest.approx(foretold.sent_bytes, rel=0.06), rank
+        declared = exchange.traffic(size, 4, ranks, rank) * steps
+        assert sent.messages == declared.messages, rank
+        assert sent.sent_bytes == pytest.approx(declared.sent_bytes, rel=0.06), rank
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_delays_lead_to_no_deadlock_and_no_other_bits(seed):
+def test_delays_cause_no_deadlock_and_change_no_bit(seed):
     def work(communicator):
         flat = np.random.default_rng(communicator.rank).standard_normal(30).astype(np.float32)
         return Doubled(TopKCompressor(0.2))(communicator, flat, Key())[0].tobytes()
@@ -232,7 +232,7 @@ def test_nothing_is_ever_lost(exchanges, name, ranks, steps, size, seed):
     np.testing.assert_allclose(found, whole, rtol=0, atol=1e-11)
 
 
-def test_without_it_what_is_left_out_is_gone(exchanges):
+def test_without_feedback_the_rest_is_discarded(exchanges):
     (applied, residual), *_ = after(exchanges["top-k"], 2, 3, 40, 0, enabled=False)
     assert residual is None
     whole = sum(gradient(0, rank, step, 40) for rank in range(2) for step in range(1, 4))

@@ -1,4 +1,4 @@
-"""Small programs that ranks run, of the standard library alone so that they start at once, and what starts them."""
+"""Small programs for ranks, which only use the standard library so that they start quickly, and what starts them."""
 
 import subprocess
 import sys
@@ -10,10 +10,10 @@ from levelbench.distributed.launching.environment import marked
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
-# Ranks that hold together as those of a training do: each has a connection to rank 0, which sends a byte now and then;
-# silence or an end of file is a lost rank, and whoever loses one ends with code 75, as ranks of levelbench do. They
-# print their environment first. Arguments: the folder where rank 0 tells its port, the rank that fails, how, and after
-# how many rounds.
+# Ranks that depend on each other like those of a training: each has a connection to rank 0, which regularly sends a
+# byte. Silence or an end of file means a lost rank, after which a rank ends with code 75, like ranks of levelbench.
+# They print their environment first. Arguments: the folder where rank 0 writes its port, the rank that fails, how, and
+# after how many rounds.
 TEAM = r"""
 import json, os, pathlib, select, signal, socket, subprocess, sys, time
 print(json.dumps(dict(os.environ)), flush=True)
@@ -55,7 +55,7 @@ for step in range(10_000):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a command with an engine; at the end of the test nothing of it is left."""
+    """Start a command with an engine; nothing of it is left at the end of the test."""
     jobs = []
 
     def begin(engine, command, ranks, environment=None, folder=tmp_path, **options):
@@ -73,13 +73,13 @@ def start(tmp_path):
 
 @pytest.fixture
 def python():
-    """The words before a program."""
+    """The command line before a program."""
     return PYTHON
 
 
 @pytest.fixture(scope="session")
 def team():
-    """The command of ranks that hold together until ``victim`` fails, with their meeting in a folder."""
+    """The command of ranks that depend on each other until ``victim`` fails; they meet through a folder."""
 
     def words(folder, victim, how, rounds):
         return [*PYTHON, TEAM, str(folder), str(victim), how, str(rounds)]
@@ -87,7 +87,7 @@ def team():
     return words
 
 
-# Answers 25 single bytes, then takes a stretch of bytes and answers with their digest.
+# Echoes 25 single bytes, then receives bytes and answers with their digest.
 SERVER = """
 import hashlib, socket, sys
 listener = socket.create_server(("", 5000))
@@ -104,7 +104,7 @@ while size:
 talk.sendall(digest.digest())
 """
 
-# Prints the shortest round trip in seconds, the seconds that the stretch took, and whether it came over whole.
+# Prints the shortest round trip and the time of the transfer in seconds, and whether it arrived intact.
 CLIENT = """
 import hashlib, random, socket, sys, time
 talk = socket.create_connection((sys.argv[1], 5000), 20)
@@ -131,7 +131,7 @@ def namespaces_here():
 
 @pytest.fixture
 def talk():
-    """Round trip in s, seconds for so many bytes from one host to another, and whether they came over whole."""
+    """Round trip and transfer time between two hosts in seconds, and whether the bytes arrived intact."""
 
     def measure(hosts, source, target, nbytes):
         server = subprocess.Popen(hosts.command(target, [*PYTHON, SERVER, str(nbytes)]), stdout=subprocess.PIPE)

@@ -19,7 +19,7 @@ ALL = ["process", pytest.param("torchrun", marks=pytest.mark.slow), "mpi", "slur
 
 @pytest.fixture(params=ALL, scope="module")
 def job(request, team, tmp_path_factory):
-    """The name of an engine and a job of two ranks that it started, of which rank 1 was killed."""
+    """The name of an engine, and a job of two ranks that it started, of which rank 1 was killed."""
     engine, folder = request.param, tmp_path_factory.mktemp(request.param)
     if ENGINES[engine].lacks():
         pytest.skip(ENGINES[engine].lacks())
@@ -33,7 +33,7 @@ def job(request, team, tmp_path_factory):
     return engine, running
 
 
-def test_each_rank_is_told_its_place_and_nothing_of_its_launchers_own(job):
+def test_each_rank_gets_its_own_place_and_not_its_launchers(job):
     engine, running = job
     seen = [json.loads(running.log(rank).read_text().splitlines()[0]) for rank in range(2)]
     assert [each["LEVELBENCH_RANK"] for each in seen] == [each["RANK"] for each in seen] == ["0", "1"]
@@ -44,24 +44,24 @@ def test_each_rank_is_told_its_place_and_nothing_of_its_launchers_own(job):
     assert not any("PMI_FOREIGN" in each for each in seen)
 
 
-def test_all_ranks_know_one_place_to_meet_at(job):
+def test_all_ranks_get_the_same_rendezvous(job):
     seen = [json.loads(job[1].log(rank).read_text().splitlines()[0]) for rank in range(2)]
     assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in seen}) == 1
     assert int(seen[0]["MASTER_PORT"]) > 0
 
 
-def test_a_rank_that_is_killed_is_named_with_the_last_that_it_printed(job):
+def test_a_killed_rank_is_named_with_its_last_output(job):
     failure = job[1].failure()
     assert failure.reason == "rank 1 was killed by SIGKILL"
     assert failure.lines[-1] == "rank 1 fails by SIGKILL"
 
 
-def test_nothing_is_left_of_a_job_one_of_whose_ranks_was_killed(job):
+def test_nothing_is_left_of_a_job_with_a_killed_rank(job):
     assert marked(job[1].job) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_option_that_an_engine_does_not_have_is_refused(engine, tmp_path):
+def test_an_unknown_option_is_refused(engine, tmp_path):
     with pytest.raises(UsageError, match="option 'nodez' of the engine"):
         ENGINES[engine].start(["true"], 1, tmp_path, {}, nodez=2)
 
@@ -70,7 +70,7 @@ def test_an_option_that_an_engine_does_not_have_is_refused(engine, tmp_path):
     ("engine", "option"), [("torchrun", "nodes"), ("slurm", "timeout_min"), ("hosts", "hosts"), ("slurm", "nodes")]
 )
 @pytest.mark.parametrize("value", ["two", -1, 1.5])
-def test_an_option_that_is_no_number_is_refused(engine, option, value, tmp_path):
+def test_an_option_that_is_not_a_number_is_refused(engine, option, value, tmp_path):
     with pytest.raises(UsageError, match=f"{option}={value} of the engine {engine!r}"):
         ENGINES[engine].check(2, {option: value})
 
@@ -81,7 +81,7 @@ def test_an_option_that_is_no_number_is_refused(engine, option, value, tmp_path)
         ("process", 0, {}, "at least one"),
         ("process", 2, {"nodes": 1}, "it has none"),
         ("torchrun", 2, {"nodes": 3}, "2 ranks on 3 nodes"),
-        ("torchrun", 2, {"nodes": 2}, "nothing says where their launchers meet"),
+        ("torchrun", 2, {"nodes": 2}, "no rendezvous for their launchers"),
         ("torchrun", 2, {"max_restarts": -1}, "not a whole number of at least 0"),
         ("torchrun", 2, {"restarts": 1}, "option 'restarts'"),
         ("slurm", 2, {"nodes": 3}, "2 ranks on 3 nodes"),
@@ -91,7 +91,7 @@ def test_an_option_that_is_no_number_is_refused(engine, option, value, tmp_path)
         ("mpi", 2, {"machines": "m1,,m2"}, "has no name"),
     ],
 )
-def test_what_an_engine_cannot_start_is_known_before_anything_is_started(engine, ranks, options, found):
+def test_an_impossible_job_is_refused_before_anything_starts(engine, ranks, options, found):
     with pytest.raises(UsageError, match=found):
         ENGINES[engine].check(ranks, options)
 
@@ -106,7 +106,7 @@ def test_what_an_engine_cannot_start_is_known_before_anything_is_started(engine,
         ("mpi", {"machines": "m1,m2"}),
     ],
 )
-def test_what_an_engine_can_start_passes(engine, options):
+def test_a_possible_job_passes_the_check(engine, options):
     ENGINES[engine].check(4, options)
 
 
@@ -116,14 +116,14 @@ def test_a_job_without_a_command_or_a_rank_is_refused(command, ranks, tmp_path):
         ENGINES["process"].start(command, ranks, tmp_path, {})
 
 
-def test_a_program_that_is_not_there_fails_and_is_named(start):
+def test_a_missing_program_fails_and_is_named(start):
     running = start("process", ["/nowhere/at-all"], 2)
     assert running.wait(120)
     assert running.failure().code == 127
     assert "/nowhere/at-all cannot be started" in running.failure().lines[-1]
 
 
-def test_an_mpi_launcher_that_is_not_there_is_missing(tmp_path):
+def test_a_missing_mpi_launcher_is_reported(tmp_path):
     with pytest.raises(MissingError, match="there is no program '/nowhere/mpiexec'"):
         ENGINES["mpi"].start(["true"], 1, tmp_path, {}, launcher="/nowhere/mpiexec")
 
@@ -135,11 +135,11 @@ def test_an_mpi_launcher_that_is_not_there_is_missing(tmp_path):
         ("/a/srun", "slurm 24", ["/a/srun", "--ntasks", "4", "--kill-on-bad-exit=1", "--nodelist", "m1,m2"]),
     ],
 )
-def test_an_mpi_launcher_is_spoken_to_in_its_own_words(launcher, version, words):
+def test_each_mpi_launcher_gets_its_own_arguments(launcher, version, words):
     assert launcher_words(launcher, version, 4, "m1,m2", {}) == words
 
 
-def test_open_mpi_is_told_to_accept_root_and_few_cores_and_which_variables_to_pass_on(monkeypatch):
+def test_open_mpi_accepts_root_and_few_cores_and_passes_variables_on(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 0)
     words = launcher_words("/a/mpirun", "mpirun (Open MPI) 4.1.4", 4, "m1", {"LEVELBENCH_JOB": "x", "HOME": "/"})
     assert words[1] == "--allow-run-as-root"
@@ -155,7 +155,7 @@ def test_a_job_that_is_killed_has_not_failed_by_itself(start):
     assert running.failure() is None
 
 
-def test_a_rank_that_ignores_being_asked_is_ended_all_the_same(start, python):
+def test_a_rank_that_ignores_sigterm_is_killed(start, python):
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('in', flush=True)"
     running = start("process", [*python, f"{stubborn}; time.sleep(100)"], 1)
     while not running.log(0).exists() or "in" not in running.log(0).read_text():
@@ -176,7 +176,7 @@ running.wait(100)
 
 
 @pytest.mark.parametrize("engine", ["process", "mpi"])
-def test_a_launching_process_that_is_killed_leaves_nothing_behind(engine, tmp_path):
+def test_a_killed_launching_process_leaves_nothing_behind(engine, tmp_path):
     if ENGINES[engine].lacks():
         pytest.skip(ENGINES[engine].lacks())
     words = [sys.executable, "-c", LAUNCHING, engine, str(tmp_path)]
@@ -199,12 +199,12 @@ def wait_until(true, timeout_s=120.0):
 
 RANKS = 3
 WAYS = ["SIGKILL", "SIGKILL", "SIGSEGV", "SIGSTOP", "exit", "exception"]
-# With those above they are 20.
+# Together with those above, they are 20.
 STARTED_BY = ["process"] * 10 + ["hosts"] * 2 + ["mpi"] * 3
 
 
 def draw(number):
-    """A way to die for each number, the same each time."""
+    """A way to die for each number, reproducibly."""
     source = random.Random(number)
     return source.randrange(RANKS), WAYS[number % len(WAYS)], source.randrange(1, 40)
 
@@ -226,7 +226,7 @@ def test_a_rank_that_dies_is_named_and_nothing_is_left(start, team, tmp_path, nu
     assert marked(running.job) == []
 
 
-def test_a_keeper_that_is_killed_takes_its_rank_along_and_is_told_of(start):
+def test_a_killed_supervisor_takes_its_rank_along_and_is_reported(start):
     running = start("process", ["sleep", "100"], 1)
     running._processes[0].kill()
     assert running.wait(120)

@@ -39,7 +39,7 @@ def test_a_place_is_read_from_each_launchers_variables(environment, place):
     assert place_of(environment) == place
 
 
-def test_what_started_the_ranks_inside_an_allocation_goes_before_it():
+def test_a_launcher_inside_an_allocation_takes_precedence():
     allocation = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}
     assert place_of({**allocation, **TORCHRUN}) == place_of(TORCHRUN)
 
@@ -57,7 +57,7 @@ def test_what_started_the_ranks_inside_an_allocation_goes_before_it():
         )
     )
 )
-def test_the_variables_of_a_place_name_that_place(place):
+def test_the_variables_of_a_place_are_read_back_as_that_place(place):
     assert place_of(variables_of(place)) == place
 
 
@@ -78,19 +78,19 @@ def test_an_impossible_place_is_refused(environment, found):
 
 
 @pytest.mark.parametrize("place", [TORCHRUN, {"PMI_RANK": "0", "PMI_FD": "7"}, {"TORCHELASTIC_RUN_ID": "x"}])
-def test_a_place_is_not_handed_on(place):
+def test_a_place_is_not_passed_on(place):
     assert without_place({**place, "PATH": "/bin", "SLURM_JOB_ID": "1"}) == {"PATH": "/bin", "SLURM_JOB_ID": "1"}
 
 
 @pytest.mark.parametrize(("ranks", "threads"), [(1, "8"), (2, "4"), (3, "2"), (8, "1"), (64, "1")])
-def test_ranks_share_the_cores_and_have_one_at_least(monkeypatch, ranks, threads):
+def test_ranks_share_the_cores_and_have_at_least_one(monkeypatch, ranks, threads):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     made = environment_of_ranks({}, "process", ranks, cores=8)
     assert [made[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")] == [threads] * 3
 
 
-def test_threads_that_the_user_set_stay(monkeypatch):
+def test_the_users_number_of_threads_is_kept(monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     made = environment_of_ranks({"OMP_NUM_THREADS": "5"}, "process", 8, cores=8)
     assert (made["OMP_NUM_THREADS"], made["OPENBLAS_NUM_THREADS"]) == ("5", "5")

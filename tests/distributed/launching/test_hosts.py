@@ -1,4 +1,4 @@
-"""Ranks on hosts: an all-reduce among four, of which one is lost."""
+"""Ranks on hosts: an all-reduce among four, one of which is lost."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 
 TIMEOUT_S = 3
 
-# Counts what large all-reduces send, beside the kernel; then all-reduces until one fails, each time of other numbers,
-# and says so where a sum is wrong.
+# Compares what large all-reduces send with the kernel's count; then all-reduces different numbers until one fails, and
+# reports wrong sums.
 RANK = f"""
 import json, os, sys
 from pathlib import Path
@@ -52,7 +52,7 @@ for step in range(100_000):
 
 
 class Job:
-    """What happened to four ranks on four hosts while their network got worse."""
+    """Four ranks on four hosts while their network gets worse."""
 
     def __init__(self, folder):
         with Hosts(4, Link(delay="500us")) as hosts:
@@ -68,11 +68,11 @@ class Job:
 
     @staticmethod
     def count(log):
-        """Bytes of a rank by its communicator and by the kernel."""
+        """A rank's bytes according to its communicator and the kernel."""
         return json.loads(next(line for line in log.splitlines() if line.startswith("counted")).removeprefix("counted"))
 
     def steps(self, least):
-        """The steps that all ranks have made, once they are so many; fewer where they stop."""
+        """Wait until all ranks have made this many steps; returns fewer if they stop."""
         for _ in range(600):
             logs = [self.running.log(rank) for rank in range(4)]
             made = [log.read_text().count("step") if log.exists() else 0 for log in logs]
@@ -94,11 +94,11 @@ def test_four_hosts_sum_over_gloo(job):
 
 
 @pytest.mark.slow
-def test_the_bytes_that_are_counted_are_those_that_the_kernel_sends_within_headers(job):
+def test_counted_bytes_agree_with_the_kernel_up_to_headers(job):
     for counted, wire in job.counted:
         # A ring's 2 (p - 1) / p of three arrays.
         assert counted == 3 * 2 * 3 / 4 * 1_600_000
-        # What others send in return is acknowledged: full packets with full headers would be 4.6 %, and as many again.
+        # Received bytes are acknowledged: full packets with full headers would be 4.6 %, and as much again.
         assert counted < wire < 1.1 * counted
 
 

@@ -12,12 +12,12 @@ from levelbench.errors import CommunicationError, MissingError, UsageError
 pytestmark = pytest.mark.usefixtures("namespaces_here")
 
 
-def test_a_link_is_read_in_the_words_of_tc():
+def test_a_link_is_parsed_in_units_of_tc():
     link = Link("2.5gbit", "200us", "0.5%")
     assert (link.bits_per_s, link.delay_s, link.loss_share) == (2.5e9, pytest.approx(2e-4), 0.005)
 
 
-def test_a_link_without_words_has_no_limit():
+def test_an_empty_link_has_no_limit():
     assert (Link().bits_per_s, Link().delay_s, Link().loss_share) == (None, 0, 0)
 
 
@@ -30,10 +30,10 @@ def test_a_link_without_words_has_no_limit():
         (("", "5"), "its unit must be one of us, ms, s"),
         (("10",), "its unit must be"),
         (("", "", "1"), "its unit must be one of %"),
-        (("", "", "101%"), "no more than 100%"),
+        (("", "", "101%"), "at most 100%"),
     ],
 )
-def test_a_link_that_cannot_be_is_refused(words, found):
+def test_an_impossible_link_is_refused(words, found):
     with pytest.raises(UsageError, match=found):
         Link(*words)
 
@@ -63,23 +63,23 @@ def there():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_a_host_sends_comes_over_whole(talk, method):
+def test_transfers_between_hosts_arrive_intact(talk, method):
     with Hosts(2, method=method) as hosts:
         assert talk(hosts, 0, 1, 1 << 20)[2]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_link_is_no_faster_than_its_rate_and_hardly_slower(talk, method):
+def test_a_link_has_about_its_rate_and_not_more(talk, method):
     with Hosts(2, Link("20mbit"), method) as hosts:
         _, seconds, whole = talk(hosts, 0, 1, 1 << 20)
     rate = 8 * (1 << 20) / seconds
     assert whole
-    # Frames are 5 % more than what they carry, and a burst of 1 ms passes at once. Below it is a busy machine's fault.
+    # Frames have 5 % overhead, and a burst of 1 ms passes at once. A busy machine may be slower.
     assert 10e6 < rate < 20.5e6
     assert hosts.link(0).method == {"kernel": "tbf", "relay": "relay+tbf"}[method]
 
 
-def test_a_slow_link_is_slow_to_its_host_too(talk):
+def test_a_slow_link_is_slow_in_both_directions(talk):
     with Hosts(3) as hosts:
         hosts.set_link(2, Link("10mbit"))
         to_slow = talk(hosts, 0, 2, 1 << 19)[1]
@@ -94,7 +94,7 @@ def test_a_round_trip_takes_both_hosts_delays(talk):
     assert 14e-3 <= trip < 26e-3
 
 
-def test_lost_packets_slow_and_do_not_corrupt(talk):
+def test_lost_packets_delay_but_do_not_corrupt(talk):
     with Hosts(2, Link(delay="2ms")) as hosts:
         clean_s = min(talk(hosts, 0, 1, 1 << 19)[1] for _ in range(2))
         hosts.set_link(0, Link(delay="2ms", loss="30%"))
@@ -104,7 +104,7 @@ def test_lost_packets_slow_and_do_not_corrupt(talk):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_lost_host_is_seen_as_such_and_can_be_found_again(method):
+def test_a_disconnected_host_is_detected_and_can_be_reconnected(method):
     with Hosts(3, method=method) as hosts:
         assert hosts.unreachable() == []
         hosts.down(1)
@@ -130,21 +130,21 @@ def test_nothing_is_left_at_the_end(method):
     assert there() == []
 
 
-def test_nothing_is_left_where_the_link_cannot_be_made(monkeypatch):
+def test_nothing_is_left_if_the_link_is_impossible(monkeypatch):
     monkeypatch.setattr(namespaces, "tc", lambda *words, must=True: False)
     with pytest.raises(UsageError, match="no netem"), Hosts(2, Link(delay="1ms"), "kernel"):
         pass
     assert there() == []
 
 
-def test_nothing_is_left_where_the_switch_cannot_be_made(monkeypatch):
+def test_nothing_is_left_if_the_switch_fails(monkeypatch):
     making = namespaces.ip
 
     def no_bridge(name, *lines):
         making(name, *("no such word" if "bridge" in line else line for line in lines))
 
     monkeypatch.setattr(namespaces, "ip", no_bridge)
-    with pytest.raises(CommunicationError, match=r"no such word .*it answered: Object"), Hosts(1):
+    with pytest.raises(CommunicationError, match=r"no such word .*it printed: Object"), Hosts(1):
         pass
     assert there() == []
 
@@ -161,7 +161,7 @@ with Hosts(2, method="relay") as hosts:
 def test_what_a_killed_owner_left_is_removed_by_the_next():
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
         names = owner.stdout.readline().split()
-        # Not while it lives.
+        # Not while it is alive.
         assert not set(names) & set(namespaces.remove_stale())
         owner.send_signal(signal.SIGKILL)
     with Hosts(1):
@@ -187,24 +187,24 @@ except KeyboardInterrupt:
 """
 
 
-def test_nothing_is_left_where_a_second_interrupt_comes_while_the_first_is_put_in_order():
+def test_nothing_is_left_after_a_second_interrupt_during_cleanup():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
     assert len(done.stdout.split()) == 2
     assert not {path.name for path in namespaces.FOLDER.iterdir()} & set(done.stdout.split())
 
 
 @pytest.mark.parametrize("count", [0, 201])
-def test_a_number_of_hosts_that_a_network_cannot_have_is_refused(count):
+def test_an_impossible_number_of_hosts_is_refused(count):
     with pytest.raises(UsageError, match="1 to 200"):
         Hosts(count)
 
 
-def test_a_host_that_is_not_there_is_refused():
+def test_an_unknown_host_is_refused():
     with Hosts(1) as hosts, pytest.raises(UsageError, match="hosts 0 to 0"):
         hosts.down(1)
 
 
-def test_hosts_that_are_not_there_yet_cannot_be_changed():
+def test_hosts_cannot_be_changed_before_they_exist():
     with pytest.raises(UsageError, match="do not exist yet"):
         Hosts(1).set_link(0, Link())
 

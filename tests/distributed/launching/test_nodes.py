@@ -1,4 +1,4 @@
-"""torchrun on several nodes: one job, started once on each; and a whole node that is lost."""
+"""torchrun on several nodes: one job, started once on each, and the loss of a whole node."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def there(hosts, at):
 
 
 def kill_host(hosts, at):
-    """All that runs there, as if its power were gone, but for packets that are still answered."""
+    """Everything that runs there, as in a power failure, except that packets are still answered."""
     while left := there(hosts, at):
         for each in left:
             with suppress(ProcessLookupError):
@@ -58,7 +58,7 @@ def once(ready, seconds=200):
 
 
 @pytest.mark.slow
-def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other_is_lost_whole(tmp_path, team):
+def test_torchrun_joins_two_nodes_and_one_ends_soon_after_the_loss_of_the_other(tmp_path, team):
     for engine in ("torchrun", "hosts"):
         if ENGINES[engine].lacks():
             pytest.skip(ENGINES[engine].lacks())
@@ -67,8 +67,8 @@ def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other
         words = [[sys.executable, "-c", NODE, str(tmp_path / str(at)), hosts.addresses[at]] for at in range(2)]
         nodes = []
         for at, each in enumerate(words):
-            with (tmp_path / f"said-{at}").open("wb") as said:
-                nodes.append(subprocess.Popen(hosts.command(at, [*each, *team(tmp_path, -1, "", 0)]), stdout=said))
+            with (tmp_path / f"output-{at}").open("wb") as output:
+                nodes.append(subprocess.Popen(hosts.command(at, [*each, *team(tmp_path, -1, "", 0)]), stdout=output))
         try:
             once(lambda: all(log.exists() and "is in" in log.read_text() for log in logs))
             kill_host(hosts, 1)
@@ -78,9 +78,9 @@ def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other
             for each in nodes:
                 each.kill()
                 each.wait()
-    # The launcher of torchrun would wait ten minutes for the other node.
+    # torchrun's launcher would wait ten minutes for the other node.
     assert (
-        "ended with code 75, and its launcher waited 1 s in vain for other nodes" in (tmp_path / "said-0").read_text()
+        "ended with code 75, and its launcher waited 1 s in vain for other nodes" in (tmp_path / "output-0").read_text()
     )
     seen = [json.loads(log.read_text().splitlines()[0]) for log in logs]
     assert [(each["LEVELBENCH_RANK"], each["LEVELBENCH_LOCAL_RANK"]) for each in seen] == [
@@ -90,7 +90,7 @@ def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other
     assert {each["MASTER_ADDR"] for each in seen} == {"10.77.0.1"}
 
 
-# A launcher of two ranks on two nodes, of which the other never comes: each argument is one start of the rank here,
+# A launcher of two ranks on two nodes, the other of which never appears: each argument is a start of the rank here,
 # with the seconds after which it ends and its exit code; then it waits for ever.
 LAUNCHER = """
 import json, os, subprocess, sys, time
@@ -105,7 +105,7 @@ time.sleep(60)
 
 @pytest.fixture
 def node(tmp_path, python):
-    """A node whose launcher starts its rank so many times."""
+    """A node whose launcher starts its rank several times."""
     jobs = []
 
     def begin(*starts, restarts=True):
@@ -145,7 +145,7 @@ def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch
     assert not node((0, 0)).wait(1.0)
 
 
-def test_what_a_rank_lost_is_looked_for_on_another_node(tmp_path, python):
+def test_a_lost_peer_is_attributed_to_another_node(tmp_path, python):
     environment = environment_of_ranks({}, "torchrun", 1)
     kept = SupervisedJob(tmp_path, 2, environment[JOB], launcher=True, whole=False)
     program = "import subprocess, sys; subprocess.run(sys.argv[1:]); raise SystemExit(1)"
@@ -156,9 +156,9 @@ def test_what_a_rank_lost_is_looked_for_on_another_node(tmp_path, python):
     assert running.failure().reason == "rank 0 ended with code 75, what it lost is on another node"
 
 
-def test_a_number_of_nodes_that_may_change_is_refused(monkeypatch):
+def test_a_variable_number_of_nodes_is_refused(monkeypatch):
     monkeypatch.setenv("PET_NNODES", "1:2")
     monkeypatch.setenv("PET_RDZV_ENDPOINT", "node1:29400")
-    with pytest.raises(UsageError, match="it would be a run of fewer ranks"):
+    with pytest.raises(UsageError, match="there would be fewer ranks"):
         ENGINES["torchrun"].check(4, {})
     ENGINES["torchrun"].check(4, {"nodes": 2})

@@ -16,11 +16,11 @@ def relay(*ports):
 
 
 def received(switch, until_ns):
-    """Who has got a frame by then, frame by frame."""
+    """The receivers of frames by then, frame by frame."""
     return [target for target, _ in switch.due(until_ns)]
 
 
-def test_a_frame_goes_to_the_host_it_names_and_to_no_other():
+def test_a_frame_only_goes_to_its_destination():
     switch = relay({}, {}, {})
     switch.take(0, frame(2), 0)
     assert received(switch, 0) == [2]
@@ -33,13 +33,13 @@ def test_a_broadcast_goes_to_all_others():
 
 
 @pytest.mark.parametrize("to", [b"\x02\x4c\x42\x00\x00\x07", b"\x02\x00\x00\x00\x00\x01"])
-def test_a_frame_to_nobody_goes_nowhere(to):
+def test_a_frame_without_a_known_destination_is_dropped(to):
     switch = relay({}, {})
     switch.take(0, b"\0" * 10 + to + b"\0" * 60, 0)
     assert received(switch, 10**12) == []
 
 
-def test_a_frame_is_late_by_its_senders_delay():
+def test_a_frame_is_delayed_by_its_senders_delay():
     switch = relay({"delay_ns": 5 * MS}, {"delay_ns": 70 * MS})
     switch.take(0, frame(1), 0)
     assert switch.next_ns() == 5 * MS
@@ -47,11 +47,11 @@ def test_a_frame_is_late_by_its_senders_delay():
     assert received(switch, 5 * MS) == [1]
 
 
-def test_a_receiver_makes_up_for_5_ms_in_which_the_relay_slept():
+def test_a_receiver_makes_up_for_5_ms_of_relay_delay():
     switch = relay({}, {"bits_per_s": 8e6})
     for _ in range(10):
         switch.take(0, frame(1), 100 * MS)
-    # Five frames of 1 ms at once, though none before it came; then one each millisecond.
+    # Five frames of 1 ms at once, although none came before; then one per millisecond.
     assert [len(received(switch, 100 * MS - 1)), len(received(switch, 100 * MS))] == [0, 5]
     assert len(received(switch, 103 * MS)) == 3
 
@@ -68,12 +68,12 @@ def test_a_frame_that_finds_the_receivers_queue_full_is_lost():
     switch = relay({}, {"bits_per_s": 8e6})
     for _ in range(1000):
         switch.take(0, frame(1), 0)
-    # 0.2 s of 1 MB/s are less than the least queue, 256 KiB, and one is being received.
+    # 0.2 s at 1 MB/s is less than the minimum queue, 256 KiB, and one frame is being received.
     assert len(received(switch, 10**12)) == (1 << 18) // 1000 + 1
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1, 1.0])
-def test_as_many_frames_are_lost_as_were_asked_for(loss):
+def test_frames_are_lost_at_the_requested_rate(loss):
     switch = relay({"loss": loss}, {})
     for _ in range(10_000):
         switch.take(0, frame(1), 0)
@@ -83,7 +83,7 @@ def test_as_many_frames_are_lost_as_were_asked_for(loss):
 
 
 @pytest.mark.parametrize("down", [0, 1])
-def test_nothing_comes_from_a_lost_host_or_gets_to_it(down):
+def test_nothing_leaves_or_reaches_a_disconnected_host(down):
     settings = [{}, {}]
     settings[down] = {"up": False}
     switch = relay(*settings)

@@ -10,7 +10,7 @@ def ended(rank, time_ns, *, code=None, number=None):
     return ExitReport(rank, code, number, False, False, time_ns)
 
 
-def told(rank, time_ns, *, stopped=False):
+def asked_to_end(rank, time_ns, *, stopped=False):
     return ExitReport(rank, None, signal.SIGTERM, True, stopped, time_ns)
 
 
@@ -20,27 +20,27 @@ def first(folder, reports, ranks=3, **over):
     return first_failure(folder, ranks, **over)
 
 
-def test_a_job_whose_ranks_all_end_well_has_not_failed(tmp_path):
+def test_a_successful_job_has_no_failure(tmp_path):
     assert first(tmp_path, [ended(rank, rank, code=0) for rank in range(3)]) is None
 
 
-def test_the_first_to_fail_is_named_and_not_those_that_died_of_it(tmp_path):
-    failure = first(tmp_path, [ended(0, 7, code=1), ended(1, 5, number=signal.SIGKILL), told(2, 9)])
+def test_the_first_failure_is_named_and_not_its_consequences(tmp_path):
+    failure = first(tmp_path, [ended(0, 7, code=1), ended(1, 5, number=signal.SIGKILL), asked_to_end(2, 9)])
     assert (failure.rank, failure.signal) == (1, signal.SIGKILL)
 
 
-def test_a_rank_that_lost_another_is_not_named_even_where_it_ended_first(tmp_path):
+def test_a_rank_that_lost_another_is_not_named_even_if_it_ended_first(tmp_path):
     failure = first(tmp_path, [ended(0, 1, code=PEER_LOST), ended(1, 1, code=PEER_LOST), ended(2, 5, code=3)])
     assert (failure.rank, failure.code) == (2, 3)
 
 
-def test_a_stopped_rank_is_named_where_the_others_lost_it(tmp_path):
-    reports = [ended(0, 1, code=PEER_LOST), told(1, 5), told(2, 5, stopped=True)]
+def test_a_stopped_rank_is_named_if_the_others_lost_it(tmp_path):
+    reports = [ended(0, 1, code=PEER_LOST), asked_to_end(1, 5), asked_to_end(2, 5, stopped=True)]
     assert first(tmp_path, reports).reason == "rank 2 did not answer, stopped"
 
 
-def test_the_one_rank_that_hung_is_named_where_the_others_lost_it(tmp_path):
-    failure = first(tmp_path, [ended(0, 1, code=PEER_LOST), told(1, 5), ended(2, 1, code=PEER_LOST)])
+def test_the_only_hung_rank_is_named_if_the_others_lost_it(tmp_path):
+    failure = first(tmp_path, [ended(0, 1, code=PEER_LOST), asked_to_end(1, 5), ended(2, 1, code=PEER_LOST)])
     assert failure.reason == "rank 1 did not answer, while the others waited for it"
 
 

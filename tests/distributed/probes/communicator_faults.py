@@ -1,4 +1,4 @@
-"""Communicators with one fault each, made of one that is right, and the checks that must find it."""
+"""Communicators with one fault each, based on a correct one, and the checks that must find it."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ FAULTS = {}
 
 
 def plant(*checks):
-    """Registers a communicator with a fault, and the checks of which one at least must find it."""
+    """Register a faulty communicator and the checks of which at least one must find the fault."""
 
     def keep(kind):
         FAULTS[kind.__name__] = (kind, checks)
@@ -22,7 +22,7 @@ def plant(*checks):
 
 
 class Now(WrappingCommunicator):
-    """Non-blocking operations are the blocking ones, so that a fault in one is a fault in both."""
+    """Non-blocking operations call the blocking ones, so that a fault in one is a fault in both."""
 
     def start_all_reduce(self, array, op="sum"):
         return Done(self.all_reduce(array, op))
@@ -280,7 +280,7 @@ class MixesUpTheResultsOfTwoHandles(WrappingCommunicator):
         return super().start_broadcast(array, root)
 
     def start_send(self, array, to, tag=0):
-        # One buffer for whatever is under way.
+        # One buffer for everything in progress.
         if self.last is not None and self.last.shape == array.shape and tag == 2:
             self.last[...] = array
             array = self.last

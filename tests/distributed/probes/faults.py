@@ -1,4 +1,4 @@
-"""Schemes with one fault each, of those that are made in practice."""
+"""Schemes with one fault each, as they occur in practice."""
 
 from time import sleep
 
@@ -27,7 +27,7 @@ class BroadcastFromTheLast(PlainStepper):
 
 
 class RootDropped(PlainStepper):
-    """As the parameter server of Deep500 does."""
+    """Like the parameter server of Deep500."""
 
     def reduced(self, name, gradient, step):
         share = 0.0 if self.rank == 0 else self.share
@@ -40,7 +40,7 @@ class SumForMean(PlainStepper):
 
 
 class MeanOfRanks(PlainStepper):
-    """Right as long as all parts are of one size."""
+    """Correct as long as all parts have the same size."""
 
     def reduced(self, name, gradient, step):
         return self.communicator.all_reduce(gradient, "mean")
@@ -52,7 +52,7 @@ class MeanTwice(PlainStepper):
 
 
 class OneHopTooFew(PlainStepper):
-    """A ring that passes gradients on p - 2 times in place of p - 1."""
+    """A ring that passes gradients on p - 2 times instead of p - 1."""
 
     hops = -2
 
@@ -68,7 +68,7 @@ class OneHopTooFew(PlainStepper):
 
 
 class SendsBeforeItReceives(OneHopTooFew):
-    """A ring that hangs as soon as sends are not buffered; it adds up in another order on each rank, too."""
+    """A ring that hangs if sends are not buffered; it also adds in another order on each rank."""
 
     hops = -1
 
@@ -94,7 +94,7 @@ class StaleBuffer(PlainStepper):
 
 
 class KeepsTheGradient(PlainStepper):
-    """Reads a gradient when its step is long over."""
+    """Reads a gradient long after its step."""
 
     def __init__(self, worker):
         super().__init__(worker)
@@ -157,7 +157,7 @@ class OrderByRank(PlainStepper):
 
 
 class AveragesModels(PlainStepper):
-    """The same as one process with plain gradient descent and even parts alone."""
+    """Equal to one process only with plain gradient descent and even parts."""
 
     def step(self, gradients, step, factor):
         self.worker.switch(Phase.UPDATE)
@@ -170,7 +170,7 @@ class AveragesModels(PlainStepper):
 
 
 class OwnOrderOfSums(PlainStepper):
-    """Equal to rounding, and not bit by bit."""
+    """Equal to rounding, but not bit by bit."""
 
     def reduced(self, name, gradient, step):
         parts = self.communicator.all_gather(gradient * self.share)
@@ -236,7 +236,7 @@ class NeverEnds(PlainStepper):
 
 
 class AsksForEver(PlainStepper):
-    """Rank 1 asks whether a message is there that nobody sends."""
+    """Rank 1 polls for a message that is never sent."""
 
     def reduced(self, name, gradient, step):
         if self.rank == 1 and step == 3:

@@ -1,4 +1,4 @@
-"""Steppers that go on from a checkpoint, and such as forget something on the way."""
+"""Steppers that resume from a checkpoint, and some that forget something."""
 
 import numpy as np
 from tests.distributed.probes.plain import PlainStepper
@@ -8,7 +8,7 @@ from levelbench.training.optimizers.arrays import copy, zeros_like
 
 
 class Feeds(BaseStepper):
-    """Sends three quarters of what there is, and keeps the rest for the next step."""
+    """Sends three quarters of the gradient and keeps the rest for the next step."""
 
     kept = True
 
@@ -58,7 +58,7 @@ class OnlyTheFirstKeepsIt(Feeds):
 
 
 class GoesOnFromAnothersState(Feeds):
-    """Goes on from what the next rank has kept."""
+    """Resumes from the state of the next rank."""
 
     def restore(self, state):
         every = {name: self.communicator.all_gather(np.atleast_1d(each)) for name, each in state.items()}
@@ -67,7 +67,7 @@ class GoesOnFromAnothersState(Feeds):
 
 
 class ForgetsHowFarTheRoundIs(BaseStepper):
-    """Averages its models at every third step, counted from where it started."""
+    """Averages the models at every third step, counted from its start."""
 
     kept = True
 
@@ -110,7 +110,7 @@ class HasNoState(PlainStepper):
 
 
 class TakesInWhatIsUnderWay(Feeds):
-    """Holds an update back until the next step; a state has it in the parameters, which are kept after it."""
+    """Delays an update to the next step; state() applies it to the parameters, which are saved afterwards."""
 
     kept = True
 

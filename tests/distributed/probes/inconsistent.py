@@ -1,4 +1,4 @@
-"""Schemes that need not be one process, with one fault each."""
+"""Schemes that do not claim to equal one process, with one fault each."""
 
 from tests.distributed.probes.plain import PlainStepper
 
@@ -6,7 +6,7 @@ from levelbench.measure.timeline import Phase
 
 
 class Lopsided(PlainStepper):
-    """Neighbours on a line that should be a ring: rank 0 and the last one mix with one neighbour alone."""
+    """Neighbours on a line instead of a ring: rank 0 and the last one mix with a single neighbour."""
 
     def step(self, gradients, step, factor):
         self.worker.switch(Phase.UPDATE)
@@ -35,7 +35,7 @@ class AveragesAlike(PlainStepper):
 
 
 class LosesARank(PlainStepper):
-    """Sends only what is large, keeps the rest for later, and leaves out what rank 1 sends."""
+    """Sends only large elements, keeps the rest for later, and leaves out what rank 1 sends."""
 
     def __init__(self, worker):
         super().__init__(worker)
@@ -54,7 +54,7 @@ class Climbs(Lopsided):
 
 
 class OffByOneNeighbour(Lopsided):
-    """Mixes with the next two ranks in place of the one before and the one after: they do not know of it."""
+    """Mixes with the next two ranks instead of the previous and next one, which do not expect it."""
 
     def step(self, gradients, step, factor):
         self.worker.switch(Phase.UPDATE)

@@ -1,4 +1,4 @@
-"""Schemes that talk past the communicator, as a framework's own do: one that is right, and faults in its state."""
+"""Schemes that bypass the communicator, like a framework's own: a correct one, and faults in its state."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +10,7 @@ from levelbench.distributed.scheme import Scheme, Traffic
 
 @dataclass(frozen=True)
 class Native(Scheme):
-    """Stands for a yardstick: nobody counts what it sends, so it is tried on ranks that are processes."""
+    """Stands for a framework's scheme: its traffic is not counted, so it is checked on processes."""
 
     name: ClassVar[str] = "native"
     source: ClassVar[str] = "none"

@@ -1,4 +1,4 @@
-"""A scheme that is right, written out plainly, so that each fault is one method of it done wrong."""
+"""A correct scheme, written so that each fault overrides one method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class PlainStepper(SchemeStepper):
 
 @dataclass(frozen=True)
 class Plain(Scheme):
-    """One all-reduce a parameter."""
+    """One all-reduce per parameter."""
 
     name: ClassVar[str] = "plain"
     source: ClassVar[str] = "Li et al. 2020"
@@ -62,5 +62,5 @@ class Plain(Scheme):
 
 
 def scheme_of(kind, **claims):
-    """A scheme whose stepper is of this kind."""
+    """A scheme with this stepper."""
     return dataclass(frozen=True)(type(kind.__name__, (Plain,), {"stepper": kind, **claims}))()

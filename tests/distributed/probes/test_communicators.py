@@ -1,4 +1,4 @@
-"""The checks of a communicator find planted faults, each of which is made of a communicator that is right."""
+"""The checks of a communicator find planted faults, each in an otherwise correct communicator."""
 
 import pytest
 from tests.distributed.probes.communicator_faults import FAULTS, Now, SharesTheMemoryOfTheRoot, SumsWronglyOnOneRank
@@ -9,7 +9,7 @@ from levelbench.distributed.probes.communicators import check_communicator
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Asks less often whether a handle is done, and takes smaller messages for large ones."""
+    """Poll handles less often, and shrink the large messages."""
     monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
     monkeypatch.setattr("levelbench.distributed.probes.communicators._POLLS", 20)
 
@@ -24,7 +24,7 @@ def test_a_planted_fault_is_found_and_named(name):
     assert failed & set(checks), failed
 
 
-def test_a_finding_says_which_rank_found_what_in_which_case():
+def test_a_finding_tells_which_rank_found_what_in_which_case():
     found = run_ranks(3, lambda communicator: check_communicator(SumsWronglyOnOneRank(communicator)))
     first = next(each for each in found[1] if each.status == "failed")
     assert first.probe == "all-reduce"
@@ -34,7 +34,7 @@ def test_a_finding_says_which_rank_found_what_in_which_case():
     assert not [each for each in found[0] if each.probe == "all-reduce" and each.status == "failed"]
 
 
-def test_a_rank_that_meets_an_error_ends_the_check_on_all_ranks_and_says_what_was_not_tried():
+def test_an_error_on_one_rank_ends_the_check_on_all_ranks_with_the_rest_not_tried():
     class Breaks(Now):
         def scatter(self, arrays, like, root=0):
             if self.rank == 1:
@@ -44,8 +44,8 @@ def test_a_rank_that_meets_an_error_ends_the_check_on_all_ranks_and_says_what_wa
     found = run_ranks(3, lambda communicator: check_communicator(Breaks(communicator)))
     for rank, findings in enumerate(found):
         ended = next(at for at, each in enumerate(findings) if each.status != "passed")
-        # Only the root waits in a gather, so the others may hear of it one check earlier.
+        # Only the root waits in a gather, so the others may get the error one check earlier.
         assert findings[ended].probe in (("scatter",) if rank == 1 else ("gather", "scatter"))
         assert ("KeyError: 'broken'" if rank == 1 else "rank 1 aborted") in findings[ended].found
         assert {each.status for each in findings[ended + 1 :]} == {"not tried"}
-        assert findings[-1].found == f"rank {rank} ended at the check {findings[ended].probe!r}"
+        assert findings[-1].found == f"rank {rank} stopped at the check {findings[ended].probe!r}"

@@ -1,4 +1,4 @@
-"""Checkpoints of schemes that talk past the communicator: tried on real processes."""
+"""Checkpoints of schemes that bypass the communicator, on real processes."""
 
 import pytest
 from tests.distributed.probes.native import (
@@ -14,7 +14,7 @@ from levelbench.distributed.probes.schemes import check_scheme
 from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel
 
 TRIED = [Native, RestoresNothing, RestoresOfAnother, SaysNothingOfItsState]
-"""Together, as processes take seconds to start."""
+"""All together, because processes take seconds to start."""
 
 
 @pytest.fixture(scope="module")
@@ -30,33 +30,33 @@ def tried():
 @pytest.mark.parametrize(
     ("kind", "status", "words"),
     [
-        (Native, "passed", "2 ranks (processes): fresh ones go on to the same bits"),
-        (RestoresNothing, "failed", "in fresh ranks that go on after step 5"),
-        (RestoresOfAnother, "failed", "in fresh ranks that go on after step 5"),
-        (SaysNothingOfItsState, "noted", "does not say that its state holds all"),
+        (Native, "passed", "2 ranks (processes): fresh ones resume with the same bits"),
+        (RestoresNothing, "failed", "in fresh ranks resumed after step 5"),
+        (RestoresOfAnother, "failed", "in fresh ranks resumed after step 5"),
+        (SaysNothingOfItsState, "noted", "does not declare that its state is complete"),
     ],
 )
-def test_state_that_is_not_restored_or_is_another_ranks_is_found(tried, kind, status, words):
+def test_state_that_is_not_restored_or_from_another_rank_is_found(tried, kind, status, words):
     assert tried[kind].status == status
     assert words in tried[kind].found
 
 
-def test_the_check_of_such_a_scheme_tries_its_checkpoints_and_nothing_that_needs_threads(monkeypatch):
+def test_the_check_of_such_a_scheme_only_tries_its_checkpoints(monkeypatch):
     asked = []
 
     def found(wanted, ranks):
         asked.append((wanted, ranks))
-        return [[Resumption()], [Resumption(wrong="step 6: another loss")]]
+        return [[Resumption()], [Resumption(wrong="step 6: different loss")]]
 
     monkeypatch.setattr(processes, "resumptions", found)
     report = check_scheme(Native(), ranks=(3, 2), seed=4, only=("checkpoints",))
     ((wanted, ranks),) = asked
     assert (ranks, wanted.framework, wanted.communicator, wanted.seed) == (2, "numpy", "gloo", 4)
     (finding,) = report.failed
-    assert finding.found == "2 ranks (processes), rank 1, step 6: another loss"
+    assert finding.found == "2 ranks (processes), rank 1, step 6: different loss"
 
 
-def test_what_ends_the_ranks_is_told(monkeypatch):
+def test_the_failure_of_the_ranks_is_reported(monkeypatch):
     monkeypatch.setattr(processes, "resumptions", lambda wanted, ranks: "2 ranks (processes), rank 0 ended with code 1")
     (finding,) = check_scheme(Native(), only=("checkpoints",)).failed
     assert "rank 0 ended with code 1" in finding.found

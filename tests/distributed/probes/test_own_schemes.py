@@ -1,4 +1,4 @@
-"""Every scheme that is installed passes its own check."""
+"""Every installed scheme passes its own check."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from levelbench.distributed.probes.schemes import check_scheme
 
 
 def schemes():
-    """A name for each class that runs in threads: those of a framework bring their own processes."""
+    """A name for each class that runs in threads; those of a framework have their own processes."""
     names = {point.value: name for name, point in plugins.names("scheme").items() if ".frameworks." not in point.value}
     return sorted(names.values())
 
 
 @pytest.mark.parametrize("name", schemes())
-def test_a_scheme_that_is_installed_passes(name, monkeypatch):
+def test_an_installed_scheme_passes(name, monkeypatch):
     monkeypatch.setattr(learning, "ATTEMPTS", ((0.1, 50), (0.02, 400)))
     monkeypatch.setattr(learning, "LONG", 100)
     report = check_scheme(named_scheme(name), ranks=(3,), steps=8)

@@ -9,7 +9,7 @@ from levelbench.training.samplers import Epoch, Partitioned, Sequential, Shuffle
 
 @dataclass(frozen=True)
 class _Part(Partitioned):
-    """Right as it stands; each fault below changes what a rank has."""
+    """Correct; each fault below changes a rank's part."""
 
 
 class ShuffledByRank(_Part):
@@ -23,7 +23,7 @@ class SameEverywhere(_Part):
 
 
 class DropsTheRest(_Part):
-    """All ranks have the same number of examples, and what is left over is left out."""
+    """All ranks have the same number of examples, and the remainder is dropped."""
 
     def epoch(self, split, seed, epoch):
         whole = self.sampler.epoch(split, seed, epoch)
@@ -33,7 +33,7 @@ class DropsTheRest(_Part):
 
 
 class BlockOfTheEpoch(_Part):
-    """Each rank its own stretch of the order: all examples, but step t is not batch t."""
+    """Each rank has a contiguous part of the epoch: all examples, but step t is not batch t."""
 
     def epoch(self, split, seed, epoch):
         whole = self.sampler.epoch(split, seed, epoch)
@@ -46,7 +46,7 @@ class BlockOfTheEpoch(_Part):
 
 
 class RestToTheLast(_Part):
-    """The last rank takes what is left over of each batch."""
+    """The last rank takes the remainder of each batch."""
 
     def epoch(self, split, seed, epoch):
         whole = self.sampler.epoch(split, seed, epoch)
@@ -64,14 +64,14 @@ def test_partitioned_covers_every_epoch():
 @pytest.mark.parametrize(
     ("cut", "words"),
     [
-        (ShuffledByRank, "are visited too seldom"),
-        (SameEverywhere, "0 of 53 examples are visited too seldom, and 53 too often"),
-        (DropsTheRest, "are visited too seldom, and 0 too often"),
+        (ShuffledByRank, "are visited too rarely"),
+        (SameEverywhere, "0 of 53 examples are visited too rarely, and 53 too often"),
+        (DropsTheRest, "are visited too rarely, and 0 too often"),
         (BlockOfTheEpoch, "step 1 of all ranks together is not batch 1"),
-        (RestToTheLast, "not as even as can be"),
+        (RestToTheLast, "not as even as possible"),
     ],
 )
-def test_a_wrong_part_is_named(cut, words):
+def test_a_wrong_partition_is_named(cut, words):
     def part(sampler, rank, ranks):
         return cut(sampler=sampler, rank=rank, ranks=ranks)
 

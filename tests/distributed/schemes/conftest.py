@@ -1,4 +1,4 @@
-"""The same steps on the same global batches, by one process and by ranks that are threads."""
+"""The same steps on the same global batches, by one process and by ranks in threads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,8 +23,7 @@ from levelbench.training.input import make_loader
 from levelbench.training.samplers import Partitioned
 
 SIZES = (7, 7, 5, 7, 2)
-"""Of the global batches, over and over: neither 2 nor 3 workers divide them, and of the last one 3 workers do not all
-have an example."""
+"""Sizes of the global batches, repeatedly: not divisible by 2 or 3 workers, and too few for 3 in the last one."""
 
 
 def made_network(kind: str) -> Network:
@@ -78,11 +77,11 @@ def together(
     clock=HOST,
     **options,
 ):
-    """What each rank ends with: parameters, ledger, phases."""
+    """The final parameters, ledger and phases of each rank."""
 
     def work(communicator):
         backend = load_framework(framework).open()
-        # Another start on each rank: the scheme has to make them one.
+        # Different initial parameters on each rank: the scheme must make them equal.
         executor = backend.executor(network, network.initialise(communicator.rank))
         phases = []
         worker = Worker(wrap(communicator), backend, executor, optimizer, 0, phases.append, clock=clock)
@@ -117,20 +116,20 @@ def train(stepper, backend, given, rank, workers):
 
 
 def distance(found, expected):
-    """The largest relative distance of an array from its counterpart."""
+    """The largest relative distance between corresponding arrays."""
     assert found.keys() == expected.keys()
     return max(np.linalg.norm(found[name] - expected[name]) / np.linalg.norm(expected[name]) for name in expected)
 
 
 class Still:
-    """A clock that stands still, as a simulated one does while a rank computes."""
+    """A clock that stands still, like a simulated one while a rank computes."""
 
     def now_ns(self):
         return 5
 
 
 def accuracy(scheme, ranks, hidden, epochs):
-    """Of the validation digits, by what rank 0 evaluates after so many epochs on ranks that are threads."""
+    """Accuracy on the validation digits of what rank 0 evaluates after some epochs on ranks in threads."""
     dataset, sampler = datasets.digits.load(), Shuffled(64)
     network = zoo.mlp(64, hidden, 10).with_loss().training()
 
@@ -174,7 +173,7 @@ def training():
 
 
 class Toy(Executor):
-    """Parameters and nothing to compute: tests give the gradients."""
+    """Parameters without a computation: tests supply the gradients."""
 
     network = None
     mode = "eager"
@@ -194,7 +193,7 @@ class Toy(Executor):
 
 @dataclass
 class End:
-    """Where a rank was after the last step."""
+    """The state of a rank after the last step."""
 
     parameters: dict[str, Any]
     averaged: dict[str, Any] | None
@@ -203,18 +202,18 @@ class End:
 
 
 def start(rank):
-    """Parameters of two shapes, other ones on each rank, so that a missing broadcast would be seen."""
+    """Parameters of two shapes, different on each rank to reveal a missing broadcast."""
     return {"w": np.linspace(1, 2, 6).reshape(2, 3) + rank, "b": np.array([0.5, -0.5]) - rank}
 
 
 def towards(rank, parameters, step):
-    """The gradient of ½‖x - target‖² with a target of the rank's own."""
+    """The gradient of ½‖x - target‖² with the rank's own target."""
     return {name: each - (rank + 1) for name, each in parameters.items()}
 
 
 @dataclass(frozen=True)
 class Play:
-    """Trains with a scheme on ranks that are threads, and answers with where each came to."""
+    """Train with a scheme on ranks in threads; returns the final state of each."""
 
     gradient: Callable[..., dict[str, Any]] = towards
 
@@ -232,7 +231,7 @@ class Play:
         after=None,
         clock=HOST,
     ):
-        """``meet``: after how many steps all meet; ``after(rank, step, stepper)`` is called after each step."""
+        """``meet``: the number of steps between meetings; ``after(rank, step, stepper)`` is called after each step."""
         gradient, optimizer = gradient or self.gradient, optimizer or SGD(0.1)
 
         def work(communicator):
@@ -242,7 +241,7 @@ class Play:
             averaged = None
             for first in range(1, steps + 1, meet or steps):
                 last = min(steps, first + (meet or steps) - 1)
-                # Servers are called more often than all meet: workers are in the next stretch before others end this.
+                # More serve calls than meetings: some workers start the next stretch before others end this one.
                 for step in range(first, last + 1, 2) if rank >= workers else ():
                     stepper.serve(step, min(step + 1, last), lambda step: 1.0)
                 for step in range(first, last + 1) if rank < workers else ():
@@ -268,5 +267,5 @@ def play():
 
 @pytest.fixture
 def begun():
-    """The parameters that all ranks begin with: rank 0's."""
+    """The initial parameters of all ranks: rank 0's."""
     return start(0)

@@ -1,4 +1,4 @@
-"""PowerSGD and half precision against the communication hooks of PyTorch's DistributedDataParallel, step by step."""
+"""PowerSGD and half precision, compared with PyTorch's communication hooks for DDP step by step."""
 
 from types import SimpleNamespace
 
@@ -31,7 +31,7 @@ def gradient(step):
 
 
 def hooked(register):
-    """What PyTorch's hook makes of each step's gradient."""
+    """What PyTorch's hook turns each step's gradient into."""
 
     class Product(torch.nn.Module):
         def __init__(self):
@@ -52,7 +52,7 @@ def hooked(register):
 
 
 def ours(scheme, prepare=lambda stepper: None):
-    """What the scheme makes of them, seen in what SGD of rate 1 subtracts."""
+    """What the scheme turns them into, measured by what SGD with rate 1 subtracts."""
 
     def work(communicator):
         weight = torch.zeros(SHAPE)
@@ -70,7 +70,7 @@ def ours(scheme, prepare=lambda stepper: None):
 
 
 @pytest.mark.parametrize("rank", [1, 3])
-def test_power_sgd_with_its_start_and_feedback_is_pytorchs(group, rank):
+def test_power_sgd_with_pytorchs_start_equals_pytorchs_hook(group, rank):
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hooks
 
     state = hooks.PowerSGDState(
@@ -84,13 +84,13 @@ def test_power_sgd_with_its_start_and_feedback_is_pytorchs(group, rank):
 
     found = ours(PowerSGD(rank=rank, dense_steps=2), start_as_pytorch)
     for step, (mine, theirs) in enumerate(zip(found, expected, strict=True), 1):
-        # What is subtracted from a sum of steps is known to the rounding of the sum.
+        # Differences of a sum over steps are exact to the rounding of the sum.
         torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-5, msg=f"step {step}")
     assert (expected[-1] - gradient(STEPS)).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_a_gradient_in_half_precision_is_pytorchs(group, narrow):
+def test_half_precision_equals_pytorchs_hook(group, narrow):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     expected = hooked(lambda model: model.register_comm_hook(None, default_hooks.fp16_compress_hook))

@@ -1,4 +1,4 @@
-"""Synchronous all-reduce computes what one process does, and overlaps where gradients come one by one."""
+"""Synchronous all-reduce equals one process, and overlaps if gradients come one by one."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from levelbench.training import EMA, Adam, Clip, Momentum
 
 FRAMEWORKS = ["numpy", "torch"]
 SMALL = AllReduce(bucket_mb=200 / 2**20)
-"""Buckets of 200 bytes: several a network."""
+"""Buckets of 200 bytes: several per network."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_in_float64_they_are_equal_to_rounding(training, framework):
 
 
 @pytest.mark.parametrize("optimizer", [Clip(Momentum(0.05, 0.9), 0.1), EMA(Adam(1e-3), 0.9)], ids=["clip", "average"])
-def test_optimizers_that_look_at_all_parameters_or_average_them_are_equal_too(training, optimizer):
+def test_optimizers_that_combine_or_average_parameters_are_equal_too(training, optimizer):
     network = training.network("mlp")
     expected = training.alone("numpy", network, optimizer, 20)
     for rank in training.together("numpy", network, optimizer, 20, SMALL, 3):
@@ -80,7 +80,7 @@ def test_neither_buckets_nor_overlap_nor_delays_change_a_bit(training, framework
             np.testing.assert_array_equal(found[name], array)
 
 
-def test_over_gloo_many_buckets_under_way_equal_one_process(training):
+def test_over_gloo_many_buckets_in_progress_equal_one_process(training):
     pytest.importorskip("torch")
     from tests.distributed.communicators.test_torch import gloo_ranks
 
@@ -106,7 +106,7 @@ def test_the_overlap_of_each_step_is_noted_as_a_share(training):
     assert all(0 <= value <= 1 for value in values)
 
 
-def test_what_is_timed_is_timed_by_the_workers_clock(training):
+def test_times_come_from_the_workers_clock(training):
     noted = training.together("numpy", training.network("mlp"), Momentum(0.1), 2, SMALL, 2, clock=training.Still())[
         0
     ].noted
@@ -124,11 +124,11 @@ def test_gradients_that_come_twice_before_a_step_are_refused(training):
     torch_backward_twice(training, lambda executor, stepper, batch: _backward(executor, batch), "came twice")
 
 
-def test_other_gradients_than_those_under_way_are_refused(training):
+def test_gradients_other_than_those_in_progress_are_refused(training):
     def step(executor, stepper, batch):
         stepper.step({name: each.clone() for name, each in executor.parameters.items()}, 1, 1.0)
 
-    torch_backward_twice(training, step, "is another")
+    torch_backward_twice(training, step, "differs")
 
 
 def test_a_share_that_changes_after_the_backward_pass_is_refused(training):
@@ -146,7 +146,7 @@ def _backward(executor, batch):
 
 
 def torch_backward_twice(training, then, message, once=True):
-    """One rank of two is enough: what it does wrong it is told before it waits."""
+    """One rank of two is enough: its error is raised before it waits."""
     pytest.importorskip("torch")
     from levelbench.distributed.communicators.threads import run_ranks
     from levelbench.distributed.scheme import Worker
@@ -171,7 +171,7 @@ def torch_backward_twice(training, then, message, once=True):
 @pytest.mark.parametrize(
     ("framework", "algorithm"), [("torch", ""), *(("numpy", each) for each in ("", *ALGORITHMS["all_reduce"]))]
 )
-def test_what_ranks_send_is_what_the_scheme_declares(training, framework, algorithm):
+def test_ranks_send_what_the_scheme_declares(training, framework, algorithm):
     network, scheme = training.network("cnn"), AllReduce(bucket_mb=200 / 2**20, algorithm=algorithm)
     shapes = {each.name: each.shape for each in network.parameters if each.trainable}
     counters = {}
@@ -181,7 +181,7 @@ def test_what_ranks_send_is_what_the_scheme_declares(training, framework, algori
         return counters[communicator.rank]
 
     found = {}
-    # The difference of two runs leaves out what the common start sends.
+    # The difference of two runs excludes what the common start sends.
     for steps in (2, 5):
         training.together(framework, network, Momentum(0.1), steps, scheme, 3, wrap=counted)
         for rank, counter in counters.items():
@@ -193,7 +193,7 @@ def test_what_ranks_send_is_what_the_scheme_declares(training, framework, algori
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS["all_reduce"])
-def test_every_algorithm_of_our_own_equals_one_process(training, algorithm):
+def test_each_of_our_algorithms_equals_one_process(training, algorithm):
     network = training.network("mlp")
     expected = training.alone("torch", network, Momentum(0.05, 0.9), 10)
     scheme = AllReduce(bucket_mb=200 / 2**20, algorithm=algorithm)
@@ -201,12 +201,12 @@ def test_every_algorithm_of_our_own_equals_one_process(training, algorithm):
         assert training.distance(rank.parameters, expected) <= 1e-6
 
 
-def test_an_algorithm_that_nobody_has_is_refused():
+def test_an_unknown_algorithm_is_refused():
     with pytest.raises(UnknownNameError, match="ring"):
         AllReduce(algorithm="rign")
 
 
-def test_a_bucket_must_hold_something():
+def test_a_bucket_size_must_be_positive():
     with pytest.raises(DefinitionError, match="not positive"):
         AllReduce(bucket_mb=0)
 
@@ -238,7 +238,7 @@ def test_a_bucket_is_closed_as_soon_as_it_reaches_its_limit(given, most):
 
 
 @given(arrays, st.integers(1, 60))
-def test_buckets_come_in_the_order_in_which_they_are_complete(given, most):
+def test_buckets_are_in_the_order_of_completion(given, most):
     last = [int(bucket[-1]) for bucket in assign(named(given), most)]
     assert last == sorted(last)
 
@@ -255,7 +255,7 @@ def test_gradients_are_ready_from_the_last_layer_to_the_first():
 
 
 def reduced(work, names=("a", "b", "c"), buckets=(("c",), ("b", "a"))):
-    """What ``work(reducer, gradients, rank)`` answers on two ranks, whose gradients are 1s and 2s."""
+    """The results of ``work(reducer, gradients, rank)`` on two ranks, whose gradients are 1s and 2s."""
     shapes = {"a": (2, 3), "b": (), "c": (4,)}
 
     def rank_work(communicator):
@@ -274,7 +274,7 @@ def test_gradients_are_added_with_their_shares():
         assert all((array == 0.75 * 1 + 0.25 * 2).all() for array in each.values())
 
 
-def test_ranks_may_announce_in_any_order_or_not_at_all():
+def test_gradients_may_become_ready_in_any_order_or_not_at_all():
     def work(reducer, gradients, rank):
         for name in ("a", "c", "b") if rank == 0 else ():
             reducer.ready(name, gradients[name], 0.5)
@@ -284,7 +284,7 @@ def test_ranks_may_announce_in_any_order_or_not_at_all():
         assert all((array == 1.5).all() for array in each.values())
 
 
-def test_gradients_are_left_as_they_are():
+def test_gradients_are_not_changed():
     def work(reducer, gradients, rank):
         reducer.ready("c", gradients["c"], 0.5)
         reducer.finish(gradients, 0.5)
@@ -305,7 +305,7 @@ def test_a_parameter_without_gradient_on_one_rank_counts_as_zero_there():
         assert (each["a"] == 3).all()
 
 
-def test_what_is_not_used_any_more_may_be_overwritten():
+def test_gradients_may_be_overwritten_after_use():
     def work(reducer, gradients, rank):
         first = {name: array.copy() for name, array in reducer.finish(gradients, 0.5).items()}
         for array in gradients.values():
@@ -319,7 +319,7 @@ def test_what_is_not_used_any_more_may_be_overwritten():
 
 
 @pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float16", "float32")])
-def test_mixed_dtypes_keep_theirs(dtypes):
+def test_mixed_dtypes_are_preserved(dtypes):
     def work(communicator):
         parameters = {f"{name}{dtype}": np.zeros(3, dtype) for name in "ab" for dtype in dtypes}
         buckets = assign([(name, each.dtype, each.nbytes) for name, each in parameters.items()], 1e6)

@@ -1,4 +1,4 @@
-"""Schemes with compressed gradients: ranks hold the same bits, nothing left out is all-reduce, and they converge."""
+"""Schemes with compressed gradients: ranks hold the same bits, lossless ones equal all-reduce, and they converge."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -76,15 +76,15 @@ def test_with_nothing_left_out_it_equals_one_process(training, scheme, tolerance
         assert training.distance(result.parameters, expected) < tolerance
 
 
-def test_a_ratio_of_one_and_momentum_correction_is_momentum_outside_of_it(training):
+def test_with_a_ratio_of_one_momentum_correction_is_plain_sgd(training):
     network = training.network("float64")
-    # With all sent every velocity is forgotten: plain SGD.
+    # If everything is sent, every velocity is reset: plain SGD.
     expected = training.alone("numpy", network, SGD(0.1), 10)
     for result in training.together("numpy", network, SGD(0.1), 10, SparseTopK(ratio=1.0, momentum=0.9), 2):
         assert training.distance(result.parameters, expected) < 1e-12
 
 
-def test_momentum_is_corrected_as_deep_gradient_compression_does_it():
+def test_momentum_correction_is_that_of_deep_gradient_compression():
     size, ratio, momentum = 20, 0.25, 0.9
     gradients = np.random.default_rng(0).standard_normal((6, size))
 
@@ -108,7 +108,7 @@ def test_momentum_is_corrected_as_deep_gradient_compression_does_it():
 
 
 def sent_a_step(training, scheme, ranks, framework="numpy"):
-    """Bytes, messages by rank, of one step."""
+    """Bytes and messages of one step, by rank."""
     counts = []
     for steps in (0, 1):
         counting = {}
@@ -126,7 +126,7 @@ def sent_a_step(training, scheme, ranks, framework="numpy"):
 @pytest.mark.parametrize(
     "name", sorted(set(SCHEMES) - {"threshold", "top-k doubling", "top-k momentum", "power-sgd cold"})
 )
-def test_what_a_step_sends_is_what_the_scheme_says(training, name):
+def test_a_step_sends_what_the_scheme_declares(training, name):
     ranks = 3
     shapes = {each: value.shape for each, value in training.network("mlp").initialise(0).items()}
     found = sent_a_step(training, SCHEMES[name], ranks)
@@ -134,7 +134,7 @@ def test_what_a_step_sends_is_what_the_scheme_says(training, name):
     np.testing.assert_array_equal(found, [(each.sent_bytes, each.messages) for each in expected])
 
 
-def test_what_was_saved_and_what_is_left_are_noted(training):
+def test_compression_ratio_and_residual_norm_are_noted(training):
     network = training.network("mlp")
     noted = training.together("numpy", network, SGD(0.1), 5, SparseTopK(ratio=0.1), 2)[0].noted
     size = sum(value.size for value in network.initialise(0).values())
@@ -142,7 +142,7 @@ def test_what_was_saved_and_what_is_left_are_noted(training):
     assert noted["residual_norm"][1][0] > 0
     without = training.together("numpy", network, SGD(0.1), 5, SparseTopK(error_feedback=False), 2)[0].noted
     assert "residual_norm" not in without
-    # How much a threshold lets through is seen in what is sent.
+    # How much passes a threshold shows in what is sent.
     assert "compression_ratio" not in training.together("numpy", network, SGD(0.1), 5, Threshold(), 2)[0].noted
 
 
@@ -152,7 +152,7 @@ def test_compression_is_part_of_communication_and_the_update_is_not(training):
 
 
 @pytest.mark.parametrize("scheme", [SparseTopK(ratio=0.5), QSGD(), FP16()], ids=str)
-def test_gradients_of_16_bits_are_widened_and_the_update_is_of_their_own_type(scheme):
+def test_16_bit_gradients_are_widened_and_updated_in_their_own_type(scheme):
     def work(communicator):
         counting = CountingCommunicator(communicator)
         executor = SimpleNamespace(parameters={"weight": np.zeros(10, np.float16)}, buffers={})
@@ -168,7 +168,7 @@ def test_gradients_of_16_bits_are_widened_and_the_update_is_of_their_own_type(sc
         assert sent == scheme.traffic({"weight": (10,)}, 2, 2, 0).sent_bytes
 
 
-def test_the_share_that_is_kept_falls_to_its_ratio_over_the_warmup():
+def test_the_share_falls_to_its_ratio_during_the_warmup():
     scheme = SparseTopK(ratio=0.01, warmup_steps=4)
     ratios = [scheme.exchange(step).compressor.ratio for step in range(1, 7)]
     np.testing.assert_allclose(ratios, [1, 0.01**0.25, 0.1, 0.01**0.75, 0.01, 0.01])
@@ -190,7 +190,7 @@ def test_the_share_that_is_kept_falls_to_its_ratio_over_the_warmup():
         lambda: PowerSGD(rank=0),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(make):
+def test_impossible_settings_are_refused(make):
     with pytest.raises(DefinitionError):
         make()
 
@@ -200,7 +200,7 @@ def test_a_sum_in_bfloat16_is_refused_on_numpy(training):
         training.together("numpy", training.network("mlp"), SGD(0.1), 1, BF16(narrow=True), 2)
 
 
-def test_digits_are_learnt_nearly_as_well_as_with_whole_gradients(training):
+def test_digits_are_learnt_nearly_as_well_as_with_full_gradients(training):
     whole = training.accuracy(AllReduce(), 3, 32, 4)
     assert whole > 0.95
     for scheme in (

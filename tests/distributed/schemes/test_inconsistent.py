@@ -13,7 +13,7 @@ from levelbench.operators.frameworks import load_framework
 from levelbench.training import SGD, Momentum
 
 EPOCHS, RANKS, LEAST = 6, 4, 0.93
-"""One process reaches 0.958 to 0.967 on the validation split (three seeds); a scheme may lose three points to that."""
+"""One process reaches 0.958 to 0.967 on the validation split (three seeds); a scheme may lose three points."""
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def late(seed):
 
 
 @pytest.mark.parametrize("scheme", FREE, ids=repr)
-def test_nobody_waits_for_ever_whatever_is_late(play, scheme):
+def test_no_rank_waits_for_ever_with_late_messages(play, scheme):
     for seed in range(8):
         ends = play(scheme, 4, 4, delays=late(seed), meet=3, optimizer=Momentum(0.1, 0.5))
         assert all(np.isfinite(end.parameters["w"]).all() for end in ends)
 
 
 @pytest.mark.parametrize("scheme", LOCKSTEP, ids=repr)
-def test_what_is_late_changes_nothing_where_all_go_in_lockstep(play, scheme):
+def test_late_messages_change_nothing_in_lockstep(play, scheme):
     punctual = play(scheme, 4, 4, meet=3)
     for seed in range(8):
         ends = play(scheme, 4, 4, delays=late(seed), meet=3)
@@ -85,12 +85,12 @@ SCHEMES = [
 
 
 def trained(scheme, framework, size, network):
-    """What is evaluated after a few steps with gradients that depend on the rank and the step alone."""
+    """The evaluated weights after a few steps with gradients that depend only on rank and step."""
 
     def work(communicator):
         backend, workers, rank = load_framework(framework).open("cpu"), scheme.workers(size), communicator.rank
         executor = backend.executor(network, network.initialise(rank))
-        # In any order of arrival, plain SGD comes to the same sum.
+        # Plain SGD gives the same sum for any order of arrival.
         optimizer = Momentum(0.1, 0.9) if scheme.lockstep else SGD(0.1)
         stepper = scheme.start(Worker(communicator, backend, executor, optimizer))
         if rank >= workers:
@@ -117,12 +117,12 @@ def agrees_with_numpy(scheme, framework, size, network):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
-def test_on_pytorch_a_scheme_does_what_it_does_on_numpy(scheme):
+def test_a_scheme_does_the_same_on_pytorch_as_on_numpy(scheme):
     pytest.importorskip("torch")
     agrees_with_numpy(scheme, "torch", TEAM, zoo.mlp(3, 2, 2))
 
 
-def test_on_jax_an_anchor_outlives_the_parameters_whose_memory_the_optimizer_takes():
+def test_on_jax_an_anchor_survives_the_donation_of_parameters():
     pytest.importorskip("jax")
-    # One rank and few shapes: JAX compiles each function for each shape, on each of the threads that want it first.
+    # One rank and few shapes: JAX compiles each function for each shape, on each thread that needs it first.
     agrees_with_numpy(DiLoCo(period=2), "jax", 1, zoo.mlp(1, 1, 1))

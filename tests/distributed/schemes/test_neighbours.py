@@ -13,7 +13,7 @@ EVERY = pytest.mark.parametrize(("name", "size"), [(name, size) for name in GRAP
 
 
 def mixing_matrix(graph, step=0):
-    """W of a step; row i is what rank i takes."""
+    """W of a step; row i has the weights of rank i."""
     result = np.zeros((graph.size, graph.size))
     for rank in range(graph.size):
         for source, weight in graph.sources(rank, step).items():
@@ -23,7 +23,7 @@ def mixing_matrix(graph, step=0):
 
 
 def contraction(graph):
-    """|W_last ... W_1 - 11'/p|: of a symmetric W the second largest absolute value of an eigenvalue."""
+    """|W_last ... W_1 - 11'/p|: for a symmetric W, the second largest absolute eigenvalue."""
     product = np.eye(graph.size)
     for step in range(graph.rounds):
         product = mixing_matrix(graph, step) @ product
@@ -31,7 +31,7 @@ def contraction(graph):
 
 
 @EVERY
-def test_what_a_rank_takes_and_what_is_taken_of_it_adds_up_to_one(name, size):
+def test_rows_and_columns_of_the_mixing_matrix_sum_to_one(name, size):
     graph = make_graph(name, size)
     for step in range(graph.rounds):
         matrix = mixing_matrix(graph, step)
@@ -41,7 +41,7 @@ def test_what_a_rank_takes_and_what_is_taken_of_it_adds_up_to_one(name, size):
 
 
 @EVERY
-def test_a_rank_sends_to_exactly_those_who_take_from_it(name, size):
+def test_targets_and_sources_match(name, size):
     graph = make_graph(name, size)
     for step in range(graph.rounds):
         sent = {(rank, to) for rank in range(size) for to in graph.targets(rank, step)}
@@ -50,18 +50,18 @@ def test_a_rank_sends_to_exactly_those_who_take_from_it(name, size):
 
 
 @EVERY
-def test_ranks_come_to_agree(name, size):
+def test_ranks_reach_agreement(name, size):
     assert contraction(make_graph(name, size)) < 1
 
 
 @pytest.mark.parametrize("size", SIZES[2:])
-def test_the_contraction_of_a_ring_is_that_of_its_eigenvalues(size):
+def test_the_contraction_of_a_ring_follows_from_its_eigenvalues(size):
     eigenvalues = (1 + 2 * np.cos(2 * np.pi * np.arange(1, size) / size)) / 3
     assert contraction(make_graph("ring", size)) == pytest.approx(np.abs(eigenvalues).max(), abs=1e-14)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (3, 4), (4, 4), (3, 7), (5, 6)])
-def test_the_contraction_of_a_torus_is_that_of_its_eigenvalues(rows, columns):
+def test_the_contraction_of_a_torus_follows_from_its_eigenvalues(rows, columns):
     row = np.cos(2 * np.pi * np.arange(rows) / rows)[:, None]
     column = np.cos(2 * np.pi * np.arange(columns) / columns)
     eigenvalues = np.sort(np.abs(1 + 2 * row + 2 * column).ravel()) / 5
@@ -76,7 +76,7 @@ def test_the_contraction_of_the_exponential_graph_is_that_of_ying_et_al(size):
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
-def test_one_peer_at_a_time_agrees_exactly_after_a_period_of_a_power_of_two(size):
+def test_one_peer_agrees_exactly_after_a_period_for_powers_of_two(size):
     graph = make_graph("one-peer", size)
     assert graph.rounds == np.log2(size)
     assert contraction(graph) == pytest.approx(0, abs=1e-14)
@@ -106,22 +106,22 @@ def test_a_random_graph_gives_each_rank_its_degree_of_neighbours(size, degree, s
     assert contraction(graph) < 1
 
 
-def test_a_random_graph_is_that_of_its_seed():
+def test_a_random_graph_follows_from_its_seed():
     assert make_graph("random", 20, seed=1) == make_graph("random", 20, seed=1) != make_graph("random", 20, seed=2)
 
 
 @pytest.mark.parametrize(("size", "degree"), [(7, 3), (9, 2)])
-def test_a_random_graph_that_there_is_none_of_is_refused(size, degree):
+def test_an_impossible_random_graph_is_refused(size, degree):
     with pytest.raises(UsageError, match="Choose degree=4"):
         make_graph("random", size, degree=degree)
 
 
-def test_a_graph_that_nobody_knows_is_refused():
+def test_an_unknown_graph_is_refused():
     with pytest.raises(UnknownNameError, match="ring"):
         make_graph("rings", 4)
 
 
-def test_a_rank_among_thousands_is_asked_without_a_matrix():
+def test_a_rank_among_thousands_needs_no_matrix():
     graph = make_graph("exponential", 1 << 20)
     assert len(graph.sources(5)) == 20
     assert graph.own(5) == pytest.approx(1 / 21)
@@ -131,7 +131,7 @@ LR = 0.1
 
 
 def models(ends, name="w"):
-    """All workers' models, shape (ranks, elements)."""
+    """The models of all workers, shape (ranks, elements)."""
     return np.array([end.parameters[name].ravel() for end in ends])
 
 
@@ -160,7 +160,7 @@ def test_on_a_quadratic_workers_agree_at_the_rate_of_the_second_eigenvalue(play,
     apart = {}
 
     def gradient(rank, parameters, step):
-        # The first step sets the workers apart along the eigenvector; then all have one target.
+        # The first step separates the workers along the eigenvector; then all have the same target.
         return {name: each - 1 if step > 1 else np.full_like(each, wave[rank]) for name, each in parameters.items()}
 
     def after(rank, step, stepper):
@@ -184,23 +184,23 @@ def test_on_the_complete_graph_mixing_after_the_update_is_model_averaging(play):
 
 
 @pytest.mark.parametrize("graph", ["ring", "one-peer"])
-def test_messages_that_travel_during_the_gradient_bring_the_same_bits(play, graph):
+def test_overlap_does_not_change_a_bit(play, graph):
     early, late = (play(Neighbours(graph=graph, overlap=overlap), 5, 7, meet=3) for overlap in (True, False))
     assert (models(early) == models(late)).all()
 
 
-def test_a_worker_alone_steps_as_one_process(play, begun):
+def test_a_single_worker_equals_one_process(play, begun):
     (end,) = play(Neighbours(), 1, 4)
     np.testing.assert_allclose(end.parameters["b"], 1 + 0.9**4 * (begun["b"] - 1), rtol=1e-13)
 
 
-def test_settings_that_cannot_be_meant_are_refused():
+def test_impossible_settings_are_refused():
     with pytest.raises(UnknownNameError, match="torus"):
         Neighbours(graph="tours")
     with pytest.raises(DefinitionError, match="before, after"):
         Neighbours(mix="during")
 
 
-def test_what_is_timed_is_timed_by_the_workers_clock(play, training):
+def test_times_come_from_the_workers_clock(play, training):
     ends = play(Neighbours(), 3, 3, clock=training.Still())
     assert [end.notes["overlap"] for end in ends] == [[1, 1]] * 3

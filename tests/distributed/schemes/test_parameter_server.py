@@ -1,4 +1,4 @@
-"""The consistent parameter server computes what one process does, with its parameters dealt out over servers."""
+"""The consistent parameter server equals one process, with parameters distributed over servers."""
 
 import threading
 
@@ -58,7 +58,7 @@ def test_workers_hold_the_same_bits_whatever_arrives_first(training):
 
 
 @pytest.mark.parametrize("scheme", [ParameterServer(), TWO], ids=["one", "two"])
-def test_averages_that_servers_keep_reach_the_workers_when_all_meet(training, scheme):
+def test_servers_averages_reach_the_workers_at_a_meeting(training, scheme):
     network = training.network("mlp")
     expected = training.alone("numpy", network, EMA(Momentum(0.05, 0.9), 0.9), 12)
     found = training.together("numpy", network, EMA(Momentum(0.05, 0.9), 0.9), 12, scheme, 4)
@@ -71,7 +71,7 @@ def test_averages_that_servers_keep_reach_the_workers_when_all_meet(training, sc
     [Clip(Momentum(0.05, 0.9), 0.1), Groups(Momentum(0.05, 0.9), {"*.bias": SGD(0.1)})],
     ids=["clip", "groups"],
 )
-def test_one_server_takes_optimizers_that_look_at_all_parameters(training, optimizer):
+def test_one_server_accepts_optimizers_that_combine_parameters(training, optimizer):
     network = training.network("mlp")
     expected = training.alone("numpy", network, optimizer, 12)
     for rank in training.together("numpy", network, optimizer, 12, ParameterServer(), 3)[:2]:
@@ -80,14 +80,14 @@ def test_one_server_takes_optimizers_that_look_at_all_parameters(training, optim
 
 @pytest.mark.parametrize("optimizer", [Clip(SGD(0.1), 1.0), EMA(Clip(SGD(0.1), 1.0), 0.9), Groups(SGD(0.1), {})])
 def test_several_servers_refuse_them(optimizer):
-    with pytest.raises(UnsupportedError, match="looks at all parameters"):
+    with pytest.raises(UnsupportedError, match="combines all parameters"):
         require_separable(optimizer, "two servers")
 
 
 @pytest.mark.parametrize(
     "optimizer", [Adam(1e-3), Decay(EMA(ClipValue(SGD(0.1)), 0.9)), Native("torch.optim.SGD", lr=1)]
 )
-def test_several_servers_take_others(optimizer):
+def test_several_servers_accept_others(optimizer):
     require_separable(optimizer, "two servers")
 
 
@@ -100,13 +100,13 @@ def test_more_servers_than_parameters_leave_some_idle(training):
 
 def test_a_server_without_parameters_needs_no_optimizer(training):
     pytest.importorskip("torch")
-    # PyTorch's own refuse to work on nothing.
+    # PyTorch's own optimizers refuse an empty list.
     found = training.together("torch", training.network("mlp"), Native("torch.optim.SGD", lr=0.1), 2, FIVE, 6)[0]
     expected = training.alone("torch", training.network("mlp"), SGD(0.1), 2)
     assert training.distance(found.parameters, expected) <= 1e-6
 
 
-def test_somebody_has_to_train_and_somebody_to_serve():
+def test_there_must_be_workers_and_servers():
     assert TWO.workers(5) == 3
     with pytest.raises(UsageError, match="leaves none to train"):
         TWO.workers(2)
@@ -115,7 +115,7 @@ def test_somebody_has_to_train_and_somebody_to_serve():
 
 
 @given(st.lists(st.integers(0, 100), max_size=20), st.integers(1, 5))
-def test_shards_hold_each_name_once_and_are_as_even_as_the_largest_allows(sizes, servers):
+def test_shards_hold_each_name_once_and_are_balanced(sizes, servers):
     named = {str(at): size for at, size in enumerate(sizes)}
     dealt = shards(named, servers)
     assert sorted(name for names in dealt for name in names) == sorted(named)
@@ -123,7 +123,7 @@ def test_shards_hold_each_name_once_and_are_as_even_as_the_largest_allows(sizes,
     assert max(held) - min(held) <= max(sizes, default=0)
 
 
-def test_what_ranks_send_is_what_the_scheme_declares(training):
+def test_ranks_send_what_the_scheme_declares(training):
     network = training.network("mlp")
     shapes = {each.name: each.shape for each in network.parameters}
     sent = np.zeros(5)
@@ -169,13 +169,13 @@ LR = 0.1
 
 
 class RoundRobin:
-    """Lets workers push one after another: 0, 1, ..., 0, 1, ..."""
+    """Makes workers push in turn: 0, 1, ..., 0, 1, ..."""
 
     def __init__(self, workers):
         self._turn, self._workers, self._changed = 0, workers, threading.Condition()
 
     def gradient(self, rank, parameters, step):
-        """Of the parameters that the worker has, once it is its turn."""
+        """The gradient of the worker's parameters, once it is its turn."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._turn == (step - 1) * self._workers + rank, timeout=20)
         return {name: each - (rank + 1) for name, each in parameters.items()}
@@ -192,7 +192,7 @@ def in_turn(play, scheme, workers, steps, **settings):
 
 
 def delayed(model, workers, steps, aware=False):
-    """One update after another, each by a gradient of the model as its worker read it."""
+    """Sequential updates, each by a gradient of the model as its worker read it."""
     read = [model] * workers
     staleness = 0
     for step in range(steps):
@@ -204,7 +204,7 @@ def delayed(model, workers, steps, aware=False):
 
 
 @pytest.mark.parametrize("kind", SERVED)
-def test_one_worker_is_one_process_and_nothing_is_stale(play, begun, kind):
+def test_a_single_worker_equals_one_process_without_staleness(play, begun, kind):
     worker, _ = play(kind(), 2, 10, meet=4)
     for name, value in begun.items():
         np.testing.assert_allclose(worker.parameters[name], 1 + 0.9**10 * (value - 1), rtol=1e-13)
@@ -214,7 +214,7 @@ def test_one_worker_is_one_process_and_nothing_is_stale(play, begun, kind):
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
-def test_taking_turns_each_gradient_has_missed_those_of_all_others(play, workers):
+def test_in_turns_staleness_is_the_number_of_other_workers(play, workers):
     ends = in_turn(play, AsynchronousParameterServer(), workers, 6)
     for rank in range(workers):
         assert ends[rank].notes["staleness"] == [rank, *[workers - 1] * 5]
@@ -222,7 +222,7 @@ def test_taking_turns_each_gradient_has_missed_those_of_all_others(play, workers
 
 @pytest.mark.parametrize("aware", [False, True])
 @pytest.mark.parametrize("servers", [1, 2])
-def test_each_gradient_is_an_update_of_its_own_at_a_share_of_the_rate(play, begun, aware, servers):
+def test_each_gradient_is_a_separate_update_at_a_share_of_the_rate(play, begun, aware, servers):
     scheme = AsynchronousParameterServer(servers=servers, staleness_aware=aware)
     ends = in_turn(play, scheme, 3, 5, meet=2)
     for name, value in begun.items():
@@ -230,12 +230,12 @@ def test_each_gradient_is_an_update_of_its_own_at_a_share_of_the_rate(play, begu
     assert len(ends[0].notes["staleness"]) == 5 * servers
 
 
-def test_evaluated_are_the_servers_parameters_and_workers_differ_from_them(play):
+def test_the_servers_parameters_are_evaluated_and_workers_differ(play):
     ends = in_turn(play, AsynchronousParameterServer(), 3, 4)
     for rank in range(3):
         for name in ("w", "b"):
             np.testing.assert_array_equal(ends[rank].averaged[name], ends[3].parameters[name])
-    # The last to be answered has read them all.
+    # The worker that is answered last has read them all.
     assert ends[2].notes["divergence"] == [0]
     assert ends[0].notes["divergence"][0] > ends[1].notes["divergence"][0] > 0
 
@@ -253,7 +253,7 @@ def test_an_optimizer_that_averages_does_so_on_the_server(play, begun):
 
 @pytest.mark.parametrize("stale", [0, 1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_nobody_is_further_ahead_or_staler_than_the_bound_says(play, stale, seed):
+def test_lag_and_staleness_stay_within_the_bound(play, stale, seed):
     workers = 3
     delays = Delays(seed, 0.0005, slow={seed % workers: 0.001})
     ends = play(StaleSynchronous(stale=stale), workers + 1, 12, delays=delays)
@@ -262,7 +262,7 @@ def test_nobody_is_further_ahead_or_staler_than_the_bound_says(play, stale, seed
     assert max(max(each["staleness"]) for each in notes) <= (workers - 1) * (2 * stale + 1)
 
 
-def test_the_bound_is_what_holds_fast_workers_back(play):
+def test_only_the_bound_limits_fast_workers(play):
     delays = Delays(0, 0.0, slow={0: 0.002})
     bounded, free = (
         play(scheme, 4, 15, delays=delays) for scheme in (StaleSynchronous(stale=2), AsynchronousParameterServer())
@@ -271,7 +271,7 @@ def test_the_bound_is_what_holds_fast_workers_back(play):
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-def test_with_a_bound_of_none_plain_sgd_is_one_process(play, begun, servers):
+def test_with_a_bound_of_zero_plain_sgd_equals_one_process(play, begun, servers):
     shares = [0.5, 0.3, 0.2]
     ends = play(StaleSynchronous(stale=0, servers=servers), 3 + servers, 12, shares=shares, delays=Delays(2, 0.0003))
     target = 0.5 * 1 + 0.3 * 2 + 0.2 * 3
@@ -282,30 +282,30 @@ def test_with_a_bound_of_none_plain_sgd_is_one_process(play, begun, servers):
 
 
 @pytest.mark.parametrize("kind", SERVED)
-def test_too_few_ranks_for_a_worker_beside_the_servers_are_refused(kind):
+def test_too_few_ranks_for_a_worker_are_refused(kind):
     with pytest.raises(UsageError, match="Start 3 ranks"):
         kind(servers=2).workers(2)
 
 
-def test_an_optimizer_that_looks_at_all_parameters_together_needs_one_server(play):
+def test_an_optimizer_that_combines_parameters_needs_one_server(play):
     play(AsynchronousParameterServer(), 2, 1, optimizer=Clip(Adam(0.1), 1.0))
     with pytest.raises(UnsupportedError, match="Clip"):
         play(AsynchronousParameterServer(servers=2), 3, 1, optimizer=Clip(Adam(0.1), 1.0))
 
 
-def test_a_server_without_parameters_serves_nobody(play, begun):
+def test_a_server_without_parameters_is_idle(play, begun):
     ends = play(AsynchronousParameterServer(servers=3), 4, 5, meet=2)
     np.testing.assert_allclose(ends[0].averaged["w"], 1 + 0.9**5 * (begun["w"] - 1), rtol=1e-13)
 
 
 @pytest.mark.parametrize("kind", SERVED)
-def test_a_server_without_parameters_keeps_nobody_waiting_for_averages(play, begun, kind):
+def test_a_server_without_parameters_does_not_block_averages(play, begun, kind):
     ends = play(kind(servers=3), 4, 5, meet=2, optimizer=EMA(SGD(LR), 0.0))
     np.testing.assert_allclose(ends[0].averaged["w"], 1 + 0.9**5 * (begun["w"] - 1), rtol=1e-13)
 
 
 @given(st.lists(st.integers(0, 4), max_size=60))
-def test_the_slowest_is_the_one_with_the_fewest_steps_after_each(pushes):
+def test_the_slowest_worker_has_the_fewest_steps(pushes):
     counts, made = StepCounts([0] * 5), [0] * 5
     for worker in pushes:
         made[worker] += 1
@@ -313,7 +313,7 @@ def test_the_slowest_is_the_one_with_the_fewest_steps_after_each(pushes):
         assert (counts.made, counts.slowest) == (made, min(made))
 
 
-def test_it_goes_on_from_what_was_kept():
+def test_step_counts_resume_from_saved_ones():
     counts = StepCounts([3, 1, 2])
     assert counts.slowest == 1
     counts.count(1)

@@ -11,7 +11,7 @@ SHARES = [0.5, 0.3, 0.2]
 
 
 def one_process(parameters, steps, update):
-    """What a process does whose gradient is that of the whole batch: each part's towards rank + 1, by its share."""
+    """One process with the gradient of the whole batch: each part pulls towards rank + 1, weighted by its share."""
     target = sum(share * (rank + 1) for rank, share in enumerate(SHARES))
     state = {name: np.zeros_like(each) for name, each in parameters.items()}
     for _ in range(steps):
@@ -21,7 +21,7 @@ def one_process(parameters, steps, update):
 
 
 @pytest.mark.parametrize("scheme", [ModelAveraging(), LocalSGD(period=1), LocalSGD(period=9, post_local=20)])
-def test_averaging_after_each_step_of_plain_sgd_is_one_process(play, begun, scheme):
+def test_averaging_after_each_step_of_plain_sgd_equals_one_process(play, begun, scheme):
     ends = play(scheme, 3, 20, shares=SHARES)
     alone = one_process(begun, 20, lambda x, g, v: (x - 0.1 * g, v))
     for end in ends:
@@ -29,13 +29,13 @@ def test_averaging_after_each_step_of_plain_sgd_is_one_process(play, begun, sche
             np.testing.assert_allclose(end.parameters[name], alone[name], rtol=1e-13)
 
 
-def test_averaging_after_each_step_of_momentum_is_one_process_as_both_are_linear(play, begun):
+def test_averaging_after_each_step_of_momentum_equals_one_process(play, begun):
     ends = play(ModelAveraging(), 3, 20, shares=SHARES, optimizer=Momentum(0.1, 0.9))
     alone = one_process(begun, 20, lambda x, g, v: (x - 0.1 * (0.9 * v + g), 0.9 * v + g))
     np.testing.assert_allclose(ends[1].parameters["w"], alone["w"], rtol=1e-12)
 
 
-def test_the_optimizers_state_is_a_workers_own_unless_it_is_averaged_too(play):
+def test_optimizer_state_stays_local_unless_averaged(play):
     def first_moments(scheme):
         ends = play(scheme, 3, 6, optimizer=Adam(0.1))
         return [end.stepper.inner.state() for end in ends]
@@ -48,14 +48,14 @@ def test_the_optimizers_state_is_a_workers_own_unless_it_is_averaged_too(play):
     assert {name: each.shape for name, each in shared[0].items()} == {name: np.shape(means[name]) for name in means}
 
 
-def test_between_two_averages_each_model_goes_its_own_way(play, begun):
+def test_models_differ_between_two_averages(play, begun):
     ends = play(ModelAveraging(every=4), 3, 3)
     for rank, end in enumerate(ends):
         expected = (rank + 1) + 0.9**3 * (begun["w"] - (rank + 1))
         np.testing.assert_allclose(end.parameters["w"], expected, rtol=1e-13)
 
 
-def test_evaluated_is_the_mean_of_all_models_on_every_worker(play):
+def test_every_worker_evaluates_the_mean_of_all_models(play):
     ends = play(ModelAveraging(every=4), 3, 6)
     for name in ("w", "b"):
         mean = np.mean([end.parameters[name] for end in ends], axis=0)
@@ -77,7 +77,7 @@ def test_models_are_averaged_in_every_nth_step(play):
     assert ends[0].notes["period"] == [3, 3]
 
 
-def test_how_far_the_models_are_apart_is_noted_when_they_meet(play):
+def test_divergence_is_noted_at_meetings(play):
     ends = play(ModelAveraging(every=4), 2, 6, meet=3)
     values = [np.concatenate([each.ravel() for each in end.parameters.values()]) for end in ends]
     mean = np.mean(values, axis=0)
@@ -85,7 +85,7 @@ def test_how_far_the_models_are_apart_is_noted_when_they_meet(play):
     assert ends[0].notes["divergence"][0] > 0
 
 
-def test_how_far_a_worker_has_drifted_in_a_round_is_noted(play, begun):
+def test_drift_is_noted_in_each_round(play, begun):
     ends = play(ModelAveraging(every=3), 2, 6)
     flat = np.concatenate([begun["w"].ravel(), begun["b"]])
     models = [target + 0.9**3 * (flat - target) for target in (1, 2)]
@@ -120,13 +120,13 @@ def test_a_period_below_one_is_refused(kind, settings):
         kind(**settings)
 
 
-def test_the_rate_of_a_round_is_that_of_its_beginning(play):
+def test_the_length_of_a_round_follows_from_its_initial_rate(play):
     # The schedule's factor is 1 here, so a round at rate 0.1 with growth 0.25 takes 6 steps.
     ends = play(LocalSGD(period=2, growth=0.25), 2, 12, optimizer=SGD(0.1))
     assert ends[0].notes["period"] == [6, 6]
 
 
-def test_a_whole_outer_step_without_momentum_is_local_sgd(play):
+def test_a_full_outer_step_without_momentum_is_local_sgd(play):
     outer = play(DiLoCo(period=4, outer_lr=1.0, outer_momentum=0.0), 3, 10)
     local = play(LocalSGD(period=4), 3, 10)
     for one, other in zip(outer, local, strict=True):
@@ -136,7 +136,7 @@ def test_a_whole_outer_step_without_momentum_is_local_sgd(play):
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_the_outer_optimizer_takes_the_mean_movement_for_a_gradient(play, begun, nesterov):
+def test_the_outer_optimizer_uses_the_mean_movement_as_gradient(play, begun, nesterov):
     ends = play(DiLoCo(period=3, outer_lr=0.7, outer_momentum=0.9, nesterov=nesterov), 2, 12)
     model, velocity = begun["w"], 0.0
     for _ in range(4):
@@ -147,7 +147,7 @@ def test_the_outer_optimizer_takes_the_mean_movement_for_a_gradient(play, begun,
     np.testing.assert_allclose(ends[0].parameters["w"], model, rtol=1e-12)
 
 
-def test_after_a_round_all_workers_hold_the_same_bits_and_go_on_with_states_of_their_own(play):
+def test_after_a_round_workers_hold_the_same_bits_and_keep_their_own_state(play):
     ends = play(DiLoCo(period=3), 3, 6, optimizer=Adam(0.1))
     for end in ends[1:]:
         assert (end.parameters["w"] == ends[0].parameters["w"]).all()
@@ -157,6 +157,6 @@ def test_after_a_round_all_workers_hold_the_same_bits_and_go_on_with_states_of_t
 
 
 @pytest.mark.parametrize("settings", [{"period": 0}, {"outer_lr": 0.0}, {"outer_momentum": 1.0}])
-def test_settings_that_cannot_be_meant_are_refused(settings):
+def test_impossible_settings_are_refused(settings):
     with pytest.raises(DefinitionError):
         DiLoCo(**settings)

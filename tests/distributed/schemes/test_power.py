@@ -1,4 +1,4 @@
-"""PowerSGD: the paper's iteration, against its definition and PyTorch's hook."""
+"""PowerSGD: the paper's iteration, compared with its definition and PyTorch's hook."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SHAPES = {"matrix": (12, 9), "vector": (5,), "kernel": (6, 2, 3, 3)}
 
 
 class Executor:
-    """Live parameters, zeros to begin with, so that SGD of rate 1 holds minus the sum of what was applied."""
+    """Live parameters, initially zero, so that with SGD of rate 1 they are minus the sum of updates."""
 
     def __init__(self, dtype=np.float64):
         self.parameters = {name: np.zeros(shape, dtype) for name, shape in SHAPES.items()}
@@ -32,7 +32,7 @@ def gradients(rank, step, rank_of_matrix=None):
 
 
 def applied(scheme, ranks, steps, **options):
-    """The sum of all updates and this rank's residuals, by rank."""
+    """The sum of all updates, and the residuals, by rank."""
 
     def work(communicator):
         executor = Executor()
@@ -51,7 +51,7 @@ def whole(ranks, steps, **options):
     return {name: sum(each[name] for each in parts) / ranks for name in SHAPES}
 
 
-def test_what_was_applied_and_what_is_left_make_up_all_gradients():
+def test_updates_and_residuals_sum_to_all_gradients():
     results = applied(PowerSGD(rank=2), 3, 6)
     for name, expected in whole(3, 6).items():
         found = results[0][0][name] + sum(left[name].reshape(expected.shape) for _, left in results if name in left)
@@ -60,15 +60,15 @@ def test_what_was_applied_and_what_is_left_make_up_all_gradients():
 
 
 @pytest.mark.parametrize(("rank", "exact"), [(2, False), (3, True), (4, True)])
-def test_a_matrix_of_no_higher_rank_is_exact(rank, exact):
+def test_a_matrix_of_lower_rank_is_exact(rank, exact):
     scheme = PowerSGD(rank=rank, least_ratio=0.0, error_feedback=False)
     found = applied(scheme, 2, 1, rank_of_matrix=3)[0][0]["matrix"]
     expected = whole(2, 1, rank_of_matrix=3)["matrix"]
     assert (np.abs(found - expected).max() < 1e-12) == exact
 
 
-def test_a_warm_start_comes_to_the_best_approximation():
-    """The same matrix again and again, without feedback: the iteration's limit is the truncated decomposition."""
+def test_a_warm_start_converges_to_the_best_approximation():
+    """With a constant matrix and no feedback, the iteration's limit is the truncated decomposition."""
     matrix = np.random.default_rng(0).standard_normal((12, 9))
     left, values, right = np.linalg.svd(matrix)
     best = (left[:, :2] * values[:2]) @ right[:2]
@@ -88,7 +88,7 @@ def test_a_warm_start_comes_to_the_best_approximation():
     assert errors[True] < 1e-6 < 1e-2 < errors[False]
 
 
-def test_gradients_of_16_bits_are_refused():
+def test_16_bit_gradients_are_refused():
     def work(communicator):
         return PowerSGD().start(Worker(communicator, load_framework("numpy").open(), Executor(np.float16), SGD(1.0)))
 

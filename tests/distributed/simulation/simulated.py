@@ -21,9 +21,9 @@ def run_simulated(
     scale: float = 1.0,
     algorithm: str = "auto",
 ) -> list[T]:
-    """``work`` on ``size`` simulated ranks; the results by rank.
+    """Run ``work`` on ``size`` simulated ranks; the results in rank order.
 
-    The first exception of a rank ends all; a deadlock is a ``CommunicationError`` that says where each rank waits.
+    The first exception of a rank ends the run; a deadlock is a ``CommunicationError`` that says where each rank waits.
     """
     cluster = Cluster(size, network, scale=scale, algorithm=algorithm)
     return cluster.scheduler.run([partial(work, LocalCommunicator(cluster, rank)) for rank in range(size)])

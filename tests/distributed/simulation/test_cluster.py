@@ -28,13 +28,13 @@ def test_it_keeps_the_contract_of_a_communicator(size):
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_native_arrays_come_back_as_what_they_were(framework):
+def test_native_arrays_come_back_as_the_same_type(framework):
     pytest.importorskip(framework)
     for findings in run_simulated(2, lambda each: check_communicator(each, (framework,)), FLAT):
         assert not [each for each in findings if each.status == "failed"]
 
 
-def test_a_message_takes_latency_and_its_bytes():
+def test_a_message_takes_latency_plus_its_bytes():
     def rank(communicator):
         if communicator.rank == 0:
             communicator.send(parcel(), 1)
@@ -45,7 +45,7 @@ def test_a_message_takes_latency_and_its_bytes():
     assert run_simulated(2, rank, FLAT) == pytest.approx([TOOK, ALPHA + TOOK])
 
 
-def test_messages_of_one_rank_leave_one_after_another():
+def test_messages_of_one_rank_are_sent_one_after_another():
     def rank(communicator):
         if communicator.rank == 0:
             for handle in [communicator.start_send(parcel(), each) for each in (1, 2, 3)]:
@@ -57,7 +57,7 @@ def test_messages_of_one_rank_leave_one_after_another():
     assert run_simulated(4, rank, FLAT) == pytest.approx([3 * TOOK, *(ALPHA + at * TOOK for at in (1, 2, 3))])
 
 
-def test_many_who_send_to_one_wait_for_each_other():
+def test_many_senders_to_one_receiver_wait_for_each_other():
     def rank(communicator):
         if communicator.rank:
             communicator.send(parcel(), 0)
@@ -78,7 +78,7 @@ def test_many_who_send_to_one_wait_for_each_other():
     ],
     ids=["a cable of a ring", "the link of a subtree", "the link of a host"],
 )
-def test_messages_that_cross_one_link_follow_one_another(network, pairs):
+def test_messages_over_the_same_link_follow_one_another(network, pairs):
     def rank(communicator):
         if communicator.rank in pairs:
             communicator.send(parcel(), pairs[communicator.rank])
@@ -91,7 +91,7 @@ def test_messages_that_cross_one_link_follow_one_another(network, pairs):
     assert [ended[each] for each in pairs.values()] == pytest.approx([ALPHA + TOOK, ALPHA + 2 * TOOK])
 
 
-def test_who_sends_first_in_virtual_time_arrives_first():
+def test_messages_arrive_in_the_order_of_virtual_time():
     def rank(communicator):
         if communicator.rank:
             communicator.meeting.spend(1.0 / communicator.rank)
@@ -102,7 +102,7 @@ def test_who_sends_first_in_virtual_time_arrives_first():
     assert run_simulated(4, rank, FLAT)[0] == [3, 2, 1]
 
 
-def test_a_collective_ends_for_all_when_the_last_has_come_and_it_is_over():
+def test_a_collective_ends_for_all_ranks_its_own_time_after_the_last_has_entered():
     def rank(communicator):
         communicator.meeting.spend(0.5 * communicator.rank)
         communicator.barrier()
@@ -111,7 +111,7 @@ def test_a_collective_ends_for_all_when_the_last_has_come_and_it_is_over():
     assert run_simulated(4, rank, FLAT) == pytest.approx([1.5 + 2 * ALPHA] * 4)
 
 
-def test_collectives_that_are_under_way_follow_one_another():
+def test_collectives_in_progress_follow_one_another():
     def rank(communicator):
         handles = [communicator.start_all_reduce(parcel()) for _ in range(3)]
         for handle in handles:
@@ -121,7 +121,7 @@ def test_collectives_that_are_under_way_follow_one_another():
     assert run_simulated(2, rank, FLAT, algorithm="ring") == pytest.approx([3 * 2 * (ALPHA + TOOK / 2)] * 2)
 
 
-def test_what_is_computed_while_a_collective_is_under_way_costs_nothing_more():
+def test_a_collective_is_hidden_behind_computation():
     def rank(communicator):
         handle = communicator.start_all_reduce(parcel())
         communicator.meeting.spend(1.0)
@@ -176,7 +176,7 @@ def test_a_deadlock_says_where_each_rank_waits():
         run_simulated(3, rank, FLAT)
 
 
-def test_a_message_nobody_sends_is_a_deadlock_though_others_have_ended():
+def test_waiting_for_a_message_after_all_others_have_ended_is_a_deadlock():
     def rank(communicator):
         if communicator.rank == 0:
             communicator.receive_any(parcel())
@@ -185,7 +185,7 @@ def test_a_message_nobody_sends_is_a_deadlock_though_others_have_ended():
         run_simulated(3, rank, FLAT)
 
 
-def test_different_collectives_name_both():
+def test_an_error_for_different_collectives_names_both():
     def rank(communicator):
         if communicator.rank == 1:
             communicator.barrier()
@@ -214,7 +214,7 @@ def test_an_error_of_one_rank_ends_the_others_and_is_raised():
     assert "rank 1 failed" in ended[0]
 
 
-def test_a_rank_that_looks_for_what_never_comes_is_told():
+def test_polling_for_a_message_that_never_arrives_is_an_error():
     def rank(communicator):
         handle = communicator.start_receive(parcel(), 1 - communicator.rank)
         while not handle.done():
@@ -224,7 +224,7 @@ def test_a_rank_that_looks_for_what_never_comes_is_told():
         run_simulated(2, rank, FLAT)
 
 
-def test_a_rank_that_waits_by_looking_gets_on():
+def test_a_polling_rank_makes_progress():
     def rank(communicator):
         if communicator.rank:
             communicator.meeting.spend(1.0)
@@ -240,8 +240,8 @@ def test_a_rank_that_waits_by_looking_gets_on():
     assert 1.0 < now_s < 1.06
 
 
-@pytest.mark.parametrize("anybody", [False, True])
-def test_a_message_that_was_received_is_kept_nowhere(anybody):
+@pytest.mark.parametrize("any_source", [False, True])
+def test_received_messages_are_not_kept(any_source):
     kept = []
 
     def work(communicator):
@@ -252,7 +252,7 @@ def test_a_message_that_was_received_is_kept_nowhere(anybody):
         communicator.barrier()
         if communicator.rank == 1:
             for _ in range(3):
-                _ = communicator.receive_any(array) if anybody else communicator.receive(array, 0)
+                _ = communicator.receive_any(array) if any_source else communicator.receive(array, 0)
             boxes = communicator.meeting.boxes.values()
             kept.extend(each for box in boxes for each in (*box.arrivals, *box.by_source[0]))
 

@@ -24,14 +24,14 @@ def messages_s(size, network, work):
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 @pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling", "halving-doubling"])
-def test_an_all_reduce_in_closed_form_is_the_one_of_its_messages(size, algorithm):
+def test_the_closed_form_of_all_reduce_is_exact(size, algorithm):
     array = np.ones(128 * size, np.float32)
     took = messages_s(size, FLAT, lambda each: Algorithmic(each, algorithm).all_reduce(array.copy()))
     assert took == pytest.approx(collective_s(FLAT, "all_reduce", array.nbytes * 1e3, size, algorithm), rel=1e-9)
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 8])
-def test_a_ring_is_the_formula_of_hockneys_model(size):
+def test_a_ring_follows_hockneys_model(size):
     nbytes = 7e6
     expected = 2 * (size - 1) * (ALPHA + nbytes / size / BETA)
     assert collective_s(FLAT, "all_reduce", nbytes, size, "ring") == pytest.approx(expected)
@@ -39,14 +39,14 @@ def test_a_ring_is_the_formula_of_hockneys_model(size):
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 @pytest.mark.parametrize("operation", ["reduce_scatter", "all_gather"])
-def test_half_a_ring_is_the_one_of_its_messages(size, operation):
+def test_the_closed_form_of_half_a_ring_is_exact(size, operation):
     array = np.ones(64 * size, np.float32)
     took = messages_s(size, FLAT, lambda each: getattr(Algorithmic(each, "ring"), operation)(array.copy()))
     assert took == pytest.approx(collective_s(FLAT, operation, array.nbytes * 1e3, size), rel=1e-9)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
-def test_a_broadcast_tree_is_never_later_than_its_rounds_one_by_one(size):
+def test_the_closed_form_of_a_broadcast_tree_is_exact(size):
     array = np.ones(1000, np.float32)
     took = messages_s(size, FLAT, lambda each: Algorithmic(each).broadcast(array.copy()))
     assert took == pytest.approx(collective_s(FLAT, "broadcast", array.nbytes * 1e3, size), rel=1e-9)
@@ -65,7 +65,7 @@ def test_a_broadcast_tree_is_never_later_than_its_rounds_one_by_one(size):
 @pytest.mark.parametrize(
     ("algorithm", "most"), [("ring", 1.001), ("recursive-doubling", 1.1), ("halving-doubling", 1.7)]
 )
-def test_where_links_are_shared_closed_forms_are_right_to_first_order(settings, algorithm, most):
+def test_on_shared_links_closed_forms_are_right_to_first_order(settings, algorithm, most):
     network = Interconnect(ALPHA, BETA, **settings)
     array = np.ones(2048, np.float32)
     took = messages_s(16, network, lambda each: Algorithmic(each, algorithm).all_reduce(array.copy()))
@@ -80,7 +80,7 @@ def test_on_hosts_the_sum_of_rounds_bounds_the_messages_from_above():
     assert 0.7 * bound < took <= bound * (1 + 1e-9)
 
 
-def test_hierarchical_sends_each_byte_out_of_a_host_as_a_ring_of_hosts_does():
+def test_hierarchical_sends_as_much_between_hosts_as_a_ring_of_hosts():
     network = Interconnect(0.0, BETA, per_host=8, local_beta=1e30)
     expected = 2 * 3 / 4 * 100e6 / BETA
     assert collective_s(network, "all_reduce", 100e6, 32, "hierarchical") == pytest.approx(expected)
@@ -93,7 +93,7 @@ def test_auto_is_the_fastest(nbytes, size):
     assert collective_s(FLAT, "all_reduce", nbytes, size) == min(times)
 
 
-def test_small_arrays_want_few_rounds_and_large_ones_few_bytes():
+def test_small_arrays_need_few_rounds_and_large_ones_few_bytes():
     small, large = (
         [collective_s(FLAT, "all_reduce", nbytes, 1024, each) for each in ("recursive-doubling", "ring")]
         for nbytes in (8, 1e9)
@@ -103,20 +103,20 @@ def test_small_arrays_want_few_rounds_and_large_ones_few_bytes():
 
 
 @pytest.mark.parametrize("operation", ["all_reduce", "broadcast", "barrier", "all_to_all", "gather", "scatter"])
-def test_one_rank_waits_for_nobody(operation):
+def test_a_single_rank_does_not_wait(operation):
     assert collective_s(FLAT, operation, 1e6, 1) == 0.0
 
 
 @pytest.mark.parametrize("operation", ["gather", "scatter"])
-def test_what_a_root_receives_or_sends_is_all_but_its_own(operation):
+def test_a_root_receives_or_sends_everything_but_its_own_part(operation):
     assert collective_s(FLAT, operation, 1e6, 8) == pytest.approx(3 * ALPHA + 7e6 / BETA)
 
 
-def test_all_to_all_goes_through_all_distances():
+def test_all_to_all_takes_one_message_for_each_distance():
     assert collective_s(FLAT, "all_to_all", 1e6, 5) == pytest.approx(4 * (ALPHA + 1e6 / BETA))
 
 
-def test_an_unknown_algorithm_names_those_there_are():
+def test_an_unknown_algorithm_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="ring"):
         collective_s(FLAT, "all_reduce", 1.0, 4, "rings")
 
@@ -125,7 +125,7 @@ def test_an_unknown_algorithm_names_those_there_are():
     ("network", "meeting"),
     [("flat", 1), ("fat-tree", 1), ("ring", 6), ("torus", 6), ("tree", 6), ("tree,radix=64", 1)],
 )
-def test_levels_of_a_pipelined_tree_meet_where_links_are_shared_inside(network, meeting):
+def test_levels_of_a_pipelined_tree_compete_for_shared_inner_links(network, meeting):
     parsed = parse(f"alpha=0us,beta=1GB/s,topology={network}")
     seconds = collective_s(parsed, "all_reduce", 1e6, 64, "double-tree")
     assert seconds == pytest.approx(2 * meeting * 1e6 / 1e9)

@@ -1,4 +1,4 @@
-"""What is trained, as the simulator sees it: a model made small, and the times of its steps."""
+"""The simulator's model of training: stand-ins for large models, and step times."""
 
 import numpy as np
 import pytest
@@ -27,26 +27,26 @@ def test_a_stand_in_keeps_the_bytes_and_the_order_of_the_model(parts):
     assert sum(small.weights.values()) == pytest.approx(1)
 
 
-def test_a_small_model_stands_for_itself():
+def test_a_small_model_is_its_own_stand_in():
     model = ModelShape({"weight": (3, 4), "bias": (4,)}, itemsize=2)
     small = stand_in(model)
     assert small.shapes == model.parameters
     assert small.scale == 0.5
 
 
-def test_measured_steps_are_drawn_again():
+def test_measured_steps_are_resampled():
     compute = Compute.measured((0.1, 0.2, 0.4), batch=8)
     assert set(compute.draw(0, 50, seed=1)) == {0.1, 0.2, 0.4}
     assert compute.at(16).mean_s == pytest.approx(2 * compute.mean_s)
 
 
-def test_spread_steps_have_the_mean_and_the_spread_that_were_asked_for():
+def test_drawn_steps_have_the_requested_mean_and_spread():
     drawn = Compute(0.1, 0.03).draw_all(200, 200, seed=0)
     assert drawn.mean() == pytest.approx(0.1, rel=0.01)
     assert drawn.std() == pytest.approx(0.03, rel=0.03)
 
 
-def test_draws_of_an_interval_fall_into_it_as_often_as_it_says():
+def test_draws_from_an_interval_have_its_nominal_coverage():
     generator = np.random.default_rng(0)
     interval = Calibrated(1.0, 0.7, 1.2)
     drawn = np.array([interval.draw(generator) for _ in range(20_000)])
@@ -55,7 +55,7 @@ def test_draws_of_an_interval_fall_into_it_as_often_as_it_says():
 
 
 @pytest.mark.parametrize("ends", [(1.1, 1.2), (0.5, 0.9), (0.0, 2.0), (-1.0, 2.0)])
-def test_an_interval_that_does_not_hold_its_value_or_reaches_zero_is_refused(ends):
+def test_an_interval_without_its_value_or_down_to_zero_is_refused(ends):
     with pytest.raises(UsageError, match="low <= value <= high"):
         Calibrated(1.0, *ends)
 
@@ -66,7 +66,7 @@ def test_a_draw_is_the_same_for_the_same_seed_and_number():
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_what_is_not_uncertain_is_not_drawn():
+def test_exact_parameters_are_not_drawn():
     compute, network = Compute(0.1, 0.01), Interconnect(1e-6, 1e9)
     assert Uncertain().draw(compute, network, 0, 0) == (compute, network)
 
@@ -78,7 +78,7 @@ def test_a_drawn_computation_keeps_its_relative_spread():
 
 
 @pytest.mark.parametrize("related", [False, True])
-def test_the_interval_of_a_mean_holds_it_as_often_as_it_says(related):
+def test_the_interval_of_a_mean_has_its_nominal_coverage(related):
     generator, held = np.random.default_rng(1), 0
     for _ in range(300):
         steps = generator.normal(0.1, 0.01, 400)
@@ -89,12 +89,12 @@ def test_the_interval_of_a_mean_holds_it_as_often_as_it_says(related):
     assert held / 300 > 0.85
 
 
-def test_one_step_shows_no_spread():
+def test_a_single_step_is_refused():
     with pytest.raises(UsageError, match="at least 30"):
         of_samples((0.1,))
 
 
-def test_a_link_is_read_from_a_fitted_all_reduce():
+def test_a_link_follows_from_a_fitted_all_reduce():
     ring = Round(6, 1 / 4)
     points = [Timed(n, 6 * (2e-6 + n / 4 / 1e9), 1e-7) for n in (1e3, 1e5, 1e6, 1e7)]
     alpha, beta = link_of(fit(points), ring)
@@ -104,13 +104,13 @@ def test_a_link_is_read_from_a_fitted_all_reduce():
     assert beta.low <= 1e9 <= beta.high
 
 
-def test_a_fit_without_latency_gives_a_small_one():
+def test_a_fit_without_latency_gives_a_small_latency():
     points = [Timed(n, n / 1e9, 1e-4) for n in (1e3, 1e5, 1e6, 1e7)]
     alpha, _ = link_of(fit(points))
     assert 0 < alpha.low <= alpha.value <= alpha.high
 
 
-def test_a_latency_that_was_not_seen_may_be_as_large_as_its_interval_says():
+def test_a_fitted_latency_of_zero_keeps_the_upper_end_of_its_interval():
     found = fit([Timed(n, n / 1e9 - 1e-5, 1e-5) for n in (1e5, 1e6, 1e7, 2e7)])
     assert found.alpha_s == 0.0
     alpha, _ = link_of(found, Round(6, 1 / 4))

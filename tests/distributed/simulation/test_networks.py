@@ -19,7 +19,7 @@ def test_a_round_between_neighbours_is_not_contended(topology):
 
 
 @pytest.mark.parametrize(("distance", "load"), [(1, 1), (4, 4), (32, 32), (60, 4)])
-def test_on_a_ring_a_cable_carries_as_many_messages_as_they_go_far(distance, load):
+def test_on_a_ring_the_load_of_a_cable_is_the_distance(distance, load):
     ring = network(topology="ring", hop_s=1e-6)
     assert ring.round_s(distance, 1e6, 64) == pytest.approx(ALPHA + (load - 1) * 1e-6 + load * MEGABYTE)
 
@@ -64,7 +64,7 @@ def test_a_torus_of_another_size_is_refused():
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.data())
-def test_a_way_through_a_torus_joins_its_ends_by_the_fewest_cables(dimensions, data):
+def test_a_path_through_a_torus_is_a_shortest_one(dimensions, data):
     size = 1
     for each in dimensions:
         size *= each
@@ -97,12 +97,12 @@ def test_bandwidths_in_bits_and_bytes(text, expected):
 
 
 @pytest.mark.parametrize("text", ["2", "us", "-2us", "2 minutes", "", "2us3", "nanus", "2us\n3"])
-def test_a_time_that_is_none_is_refused(text):
+def test_an_invalid_time_is_refused(text):
     with pytest.raises(UsageError, match="unit"):
         duration_s(text, "alpha")
 
 
-def test_a_network_is_what_its_line_says():
+def test_a_network_is_parsed_from_its_settings():
     network = parse("alpha=2us, beta=25GB/s, topology=torus, dimensions=8x4, hop=1us")
     assert network == Interconnect(2e-6, 25e9, "torus", hop_s=1e-6, dimensions=(8, 4))
 
@@ -129,7 +129,7 @@ def test_hosts_are_a_flat_network_with_several_ranks_each():
         ("alpha=1us,beta=1GB/s,topology=torus,dimensions=4x0", "whole number above zero"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_the_reason(text, says):
+def test_contradictory_settings_are_refused_with_the_reason(text, says):
     with pytest.raises(UsageError, match=says):
         parse(text)
 

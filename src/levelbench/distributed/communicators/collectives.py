@@ -1,12 +1,12 @@
-"""Collective operations made of messages alone: the same algorithms over threads, sockets, MPI and simulated links.
+"""Collective operations built from messages: the same algorithms over threads, sockets, MPI and simulated links.
 
-An algorithm is a generator. It yields each message that it needs and is sent what arrived, so its driver decides
-whether to wait or to go on with something else: one text is both the blocking and the non-blocking operation.
+An algorithm is a generator that yields each message it needs and is sent what arrived. Its driver decides whether to
+wait or to do something else in between, so one implementation serves as both the blocking and the non-blocking form.
 
-Sums may differ between algorithms and numbers of ranks, as floating-point addition is not associative, but never
+Sums may differ between algorithms and rank counts, since floating-point addition is not associative, but never
 between ranks. Either each element is summed on one rank and copied to the others (ring, halving-doubling, tree,
-direct), or two ranks that hold the same bits within their groups swap and add: one forms x + y and the other y + x,
-which are the same bits in IEEE 754 (recursive doubling; which of two NaNs survives is open).
+direct), or two ranks whose groups hold the same bits swap and add: one forms x + y and the other y + x, which are the
+same bits in IEEE 754 (recursive doubling; which of two NaNs survives is unspecified).
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from levelbench.training.optimizers.arrays import namespace
 T = TypeVar("T")
 
 Steps = Generator[Handle, Array, T]
-"""An algorithm under way, which answers with a ``T``."""
+"""A running algorithm that returns a ``T``."""
 
 Flat = Any
-"""A contiguous, writable array of one dimension whose slices are views: NumPy's, or PyTorch's on a device."""
+"""A contiguous, writable, one-dimensional array whose slices are views: NumPy's, or PyTorch's on a device."""
 
 
 @final
 class TrafficTally:
-    """What was sent so far."""
+    """What has been sent so far."""
 
     def __init__(self) -> None:
         self.sent_bytes = 0
         self.messages = 0
 
     def note(self, nbytes: int) -> None:
-        """One more message."""
+        """Count a message."""
         self.sent_bytes += nbytes
         self.messages += 1
 
 
 @final
 class Channel:
-    """The way of this rank to the others, for the messages of one collective, which have a tag of their own."""
+    """Sends and receives this rank's messages of one collective, under its own tag."""
 
     def __init__(self, communicator: Communicator, tag: int, tally: TrafficTally) -> None:
         self._communicator, self._tag, self._tally = communicator, tag, tally
         self.rank, self.size = communicator.rank, communicator.size
 
     def send(self, flat: Flat, to: int) -> Handle:
-        """Under way when it returns. Nothing is no message: the receiver knows its length as well."""
+        """Start to send. An empty array sends no message, as the receiver knows its length too."""
         if not len(flat):
             return Done(flat)
         self._tally.note(flat.nbytes)
         return self._communicator.start_send(flat, to, self._tag)
 
     def receive(self, into: Flat, source: int) -> Handle:
-        """Into this array."""
+        """Start to receive into an array."""
         return self._communicator.start_receive(into, source, self._tag) if len(into) else Done(into)
 
     def swap(self, outgoing: Flat, to: int, into: Flat, source: int) -> Steps[None]:
@@ -74,35 +74,36 @@ class Channel:
         yield going
 
 
-def every(handles: Iterable[Handle]) -> Steps[None]:
-    """Wait for each."""
+def wait_all(handles: Iterable[Handle]) -> Steps[None]:
+    """Wait for each handle."""
     for handle in handles:
-        # Not ``yield from handles``: a list cannot be sent what arrived.
+        # Not ``yield from handles``: a list has no send().
         _ = yield handle
 
 
 def cut(flat: Flat, count: int) -> list[Flat]:
-    """Views of its pieces."""
+    """Views of ``count`` pieces of the array."""
     return [flat[start:stop] for start, stop in pairwise(pieces(len(flat), count))]
 
 
 def space(like: Flat, length: int) -> Flat:
-    """A new array of that length, of the dtype and device of ``like``."""
+    """A new array of this length with the dtype and device of ``like``."""
     if isinstance(like, np.ndarray):
         return np.empty(length, like.dtype)
     return namespace(like).empty(length, dtype=like.dtype, device=like.device)
 
 
 def divide(flat: Flat, divisor: int | None) -> None:
-    """In place; ``None`` divides by nothing."""
+    """Divide in place, unless ``divisor`` is ``None``."""
     if divisor is not None:
         flat /= flat.dtype.type(divisor) if isinstance(flat, np.ndarray) else divisor
 
 
-def opened(array: Array, *, change: bool = False) -> Flat:
-    """Its elements as one flat array: with ``change`` its own memory where possible, which may be written to.
+def to_flat(array: Array, *, change: bool = False) -> Flat:
+    """The elements as one flat array.
 
-    Without, it must not be written to. An array on a device stays there.
+    With ``change``, it is writable, and shares the array's memory if possible. Without, do not write to it. An array on
+    a device stays there.
     """
     try:
         seen = view(array)
@@ -112,8 +113,8 @@ def opened(array: Array, *, change: bool = False) -> Flat:
     return flat.copy() if change and not flat.flags.writeable else flat
 
 
-def closed(flat: Flat, like: Array, *, shape: tuple[int, ...] | None = None, change: bool = False) -> Array:
-    """The flat array as a native one like ``like``: with ``change`` in it where it can be, else new, of this shape."""
+def from_flat(flat: Flat, like: Array, *, shape: tuple[int, ...] | None = None, change: bool = False) -> Array:
+    """Convert back to an array like ``like``: into ``like`` itself with ``change`` if possible, else a new array."""
     shape = tuple(like.shape) if shape is None else shape
     if isinstance(flat, np.ndarray):
         shaped = flat.reshape(shape)
@@ -132,21 +133,21 @@ def _parent(place: int) -> int:
 
 
 def _distances(place: int, size: int) -> list[int]:
-    """How far away those are that hang directly on a place, ascending: 1, 2, 4, ..."""
+    """The distances from a place to its direct children, ascending: 1, 2, 4, ..."""
     return [1 << level for level in range((subtree(place, size) - 1).bit_length())]
 
 
 def _down(link: Channel, root: int, block: Callable[[int], Flat]) -> Steps[None]:
-    """Down a binomial tree, the largest subtree first; ``block`` is what goes to a place for all that hang on it."""
+    """Down a binomial tree, largest subtree first; ``block(place)`` is what the subtree at ``place`` gets."""
     size, place = link.size, (link.rank - root) % link.size
     if place:
         yield link.receive(block(place), (_parent(place) + root) % size)
     going = [link.send(block(place + each), (link.rank + each) % size) for each in reversed(_distances(place, size))]
-    yield from every(going)
+    yield from wait_all(going)
 
 
 def _around(link: Channel, parts: Sequence[Flat], place: int) -> Steps[None]:
-    """Parts around a ring, of which part number ``place`` sets out here: each rank passes on what came last."""
+    """Pass parts around a ring, starting here with part ``place``: each rank forwards what it received last."""
     size = link.size
     right, left = (link.rank + 1) % size, (link.rank - 1) % size
     for step in range(size - 1):
@@ -159,16 +160,16 @@ def broadcast_binomial(link: Channel, flat: Flat, root: int) -> Steps[None]:
 
 
 def broadcast_direct(link: Channel, flat: Flat, root: int) -> Steps[None]:
-    """From the root to each."""
+    """From the root to every rank."""
     if link.rank != root:
         yield link.receive(flat, root)
         return
     going = [link.send(flat, rank) for rank in range(link.size) if rank != root]
-    yield from every(going)
+    yield from wait_all(going)
 
 
 def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None]:
-    """Pieces down a binomial tree, then around a ring (Chan et al. 2007): for long arrays."""
+    """Pieces down a binomial tree, then around a ring (Chan et al. 2007); for long arrays."""
     size = link.size
     bounds = pieces(len(flat), size)
     yield from _down(link, root, lambda place: flat[bounds[place] : bounds[place + subtree(place, size)]])
@@ -176,18 +177,18 @@ def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None
 
 
 def gather_direct(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
-    """From each to the root. The root gets the arrays by rank, the others an empty list."""
+    """From every rank to the root, which returns the arrays in rank order; the others return an empty list."""
     if link.rank != root:
         yield link.send(flat, root)
         return []
     arrived = [flat if rank == root else space(flat, len(flat)) for rank in range(link.size)]
     coming = [link.receive(each, rank) for rank, each in enumerate(arrived) if rank != root]
-    yield from every(coming)
+    yield from wait_all(coming)
     return arrived
 
 
 def gather_binomial(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
-    """Up a binomial tree, each rank with all that hang on it in one message."""
+    """Up a binomial tree; each rank sends its whole subtree in one message."""
     size, length, place = link.size, len(flat), (link.rank - root) % link.size
     held = space(flat, subtree(place, size) * length)
     held[:length] = flat
@@ -197,26 +198,26 @@ def gather_binomial(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
     if place:
         yield link.send(held, (_parent(place) + root) % size)
         return []
-    return _turned(cut(held, size), root)
+    return _by_rank(cut(held, size), root)
 
 
-def _turned(parts: list[Flat], by: int) -> list[Flat]:
-    """Parts by place as parts by rank, where the rank of place 0 is ``by``."""
+def _by_rank(parts: list[Flat], by: int) -> list[Flat]:
+    """Reorder parts from places to ranks, where rank ``by`` has place 0."""
     return [parts[(rank - by) % len(parts)] for rank in range(len(parts))]
 
 
 def scatter_direct(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
-    """From the root to each, into ``own``; ``flats`` are read on the root."""
+    """From the root to every rank, into ``own``; ``flats`` is read only on the root."""
     if link.rank != root:
         yield link.receive(own, root)
         return
     own[:] = flats[root]
     going = [link.send(each, rank) for rank, each in enumerate(flats) if rank != root]
-    yield from every(going)
+    yield from wait_all(going)
 
 
 def scatter_binomial(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
-    """Down a binomial tree, each rank's array with those of all that hang on it. All of one length."""
+    """Down a binomial tree; each message holds the arrays of a whole subtree. All have the same length."""
     size, length, place = link.size, len(own), (link.rank - root) % link.size
     held = space(own, subtree(place, size) * length)
     if not place:
@@ -236,7 +237,7 @@ def gather_ring(link: Channel, flat: Flat) -> Steps[list[Flat]]:
 
 
 def gather_bruck(link: Channel, flat: Flat) -> Steps[list[Flat]]:
-    """All that one holds to the rank at distance 1, 2, 4, ... before (Bruck et al. 1997)."""
+    """Send everything held so far to the rank at distance 1, 2, 4, ... before (Bruck et al. 1997)."""
     size, length = link.size, len(flat)
     held = space(flat, size * length)
     held[:length] = flat
@@ -246,21 +247,21 @@ def gather_bruck(link: Channel, flat: Flat) -> Steps[list[Flat]]:
         coming = held[have * length : have * length + count]
         yield from link.swap(held[:count], (link.rank - have) % size, coming, (link.rank + have) % size)
         have *= 2
-    return _turned(cut(held, size), link.rank)
+    return _by_rank(cut(held, size), link.rank)
 
 
 def gather_everywhere(link: Channel, flat: Flat) -> Steps[list[Flat]]:
-    """From each to each."""
+    """From every rank to every other."""
     arrived = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(link.size)]
     coming = [link.receive(each, rank) for rank, each in enumerate(arrived) if rank != link.rank]
     going = [link.send(flat, rank) for rank in range(link.size) if rank != link.rank]
-    yield from every(coming)
-    yield from every(going)
+    yield from wait_all(coming)
+    yield from wait_all(going)
     return arrived
 
 
 def all_to_all(link: Channel, flats: Sequence[Flat]) -> Steps[list[Flat]]:
-    """Pairwise: in step s to the rank s after, and from the rank s before. All of one length."""
+    """Pairwise: in step s, send to the rank s after and receive from the rank s before. All have the same length."""
     size, own = link.size, flats[link.rank]
     arrived = [own if rank == link.rank else space(own, len(own)) for rank in range(size)]
     for step in range(1, size):
@@ -270,17 +271,17 @@ def all_to_all(link: Channel, flats: Sequence[Flat]) -> Steps[list[Flat]]:
 
 
 def exchange(link: Channel, flat: Flat, neighbours: Sequence[int]) -> Steps[list[Flat]]:
-    """With each neighbour at the same time."""
+    """With all neighbours at the same time."""
     arrived = [space(flat, len(flat)) for _ in neighbours]
     coming = [link.receive(each, rank) for each, rank in zip(arrived, neighbours, strict=True)]
     going = [link.send(flat, rank) for rank in neighbours]
-    yield from every(coming)
-    yield from every(going)
+    yield from wait_all(coming)
+    yield from wait_all(going)
     return arrived
 
 
 def barrier_dissemination(link: Channel) -> Steps[None]:
-    """In step k hear from the rank 2^k before: then from everybody (Hensgen, Finkel & Manber 1988)."""
+    """In step k, hear from the rank 2^k before; in the end from all ranks (Hensgen, Finkel & Manber 1988)."""
     token, heard, distance = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 1
     while distance < link.size:
         yield from link.swap(token, (link.rank + distance) % link.size, heard, (link.rank - distance) % link.size)
@@ -288,96 +289,69 @@ def barrier_dissemination(link: Channel) -> Steps[None]:
 
 
 def barrier_direct(link: Channel) -> Steps[None]:
-    """All to rank 0, and back."""
-    token = np.zeros(1, np.uint8)
-    if link.rank:
-        yield link.send(token, 0)
-    else:
-        for rank in range(1, link.size):
-            yield link.receive(token, rank)
-    yield from broadcast_direct(link, token, 0)
+    """From all ranks to rank 0, and back."""
+    yield from direct(link, np.zeros(1, np.uint8), None)
 
 
 def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter, then all-gather, both around a ring (Patarasuk & Yuan 2009)."""
-    parts = cut(flat, link.size)
-    yield from _reduce_around(link, parts)
-    divide(parts[link.rank], divisor)
-    yield from _around(link, parts, link.rank)
+    yield from reduce_scatter_ring(link, flat, divisor)
+    yield from _around(link, cut(flat, link.size), link.rank)
 
 
-def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
-    """Piece j sets out from rank j + 1 and comes to rank j with everybody's part in it."""
-    scratch = space(parts[0], len(parts[0]))
-    right, left = (link.rank + 1) % link.size, (link.rank - 1) % link.size
-    for step in range(link.size - 1):
-        outgoing, own = parts[(link.rank - step - 1) % link.size], parts[(link.rank - step - 2) % link.size]
-        coming = scratch[: len(own)]
-        yield from link.swap(outgoing, right, coming, left)
-        own += coming
+def _folded(link: Channel, flat: Flat, core: Callable[[Channel, FoldedRank, Flat, Flat], Steps[None]]) -> Steps[None]:
+    """``core`` on a power of two of ranks: each rank beyond hands its array to a neighbour and gets the result."""
+    scratch = space(flat, len(flat))
+    folded = FoldedRank(link.rank, link.size)
+    if folded.aside:
+        yield link.send(flat, folded.other)
+        yield link.receive(flat, folded.other)
+        return
+    if folded.paired:
+        yield link.receive(scratch, folded.other)
+        flat += scratch
+    yield from core(link, folded, flat, scratch)
+    if folded.paired:
+        yield link.send(flat, folded.other)
 
 
 def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
-    scratch = space(flat, len(flat))
-    folded = FoldedRank(link.rank, link.size)
-    if (yield from _stand_aside(link, folded, flat, scratch)):
-        return
-    distance = 1
-    while distance < folded.size:
-        partner = folded.rank_of(folded.number ^ distance)
-        yield from link.swap(flat, partner, scratch, partner)
-        flat += scratch
-        distance *= 2
-    divide(flat, divisor)
-    yield from _hand_back(link, folded, flat)
+
+    def core(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[None]:
+        for level in range(folded.levels):
+            partner = folded.rank_of(folded.number ^ (1 << level))
+            yield from link.swap(flat, partner, scratch, partner)
+            flat += scratch
+        divide(flat, divisor)
+
+    yield from _folded(link, flat, core)
 
 
 def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
-    scratch = space(flat, len(flat))
-    folded = FoldedRank(link.rank, link.size)
-    if (yield from _stand_aside(link, folded, flat, scratch)):
-        return
-    number, distance = folded.number, folded.size // 2
-    while distance:
-        partner = number ^ distance
-        own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
-        coming = scratch[: len(own)]
-        yield from link.swap(other, folded.rank_of(partner), coming, folded.rank_of(partner))
-        own += coming
-        distance //= 2
-    divide(_block(flat, folded.size, number, 1), divisor)
-    distance = 1
-    while distance < folded.size:
-        partner = number ^ distance
-        own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
-        yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
-        distance *= 2
-    yield from _hand_back(link, folded, flat)
+
+    def core(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[None]:
+        number, distances = folded.number, [1 << level for level in range(folded.levels)]
+        for distance in reversed(distances):
+            partner = number ^ distance
+            own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
+            coming = scratch[: len(own)]
+            yield from link.swap(other, folded.rank_of(partner), coming, folded.rank_of(partner))
+            own += coming
+        divide(_block(flat, folded.size, number, 1), divisor)
+        for distance in distances:
+            partner = number ^ distance
+            own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
+            yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
+
+    yield from _folded(link, flat, core)
 
 
 def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
-    """Of ``count`` pieces the aligned block of ``length`` pieces in which piece ``number`` lies."""
+    """Split into ``count`` pieces and return the aligned block of ``length`` pieces that contains piece ``number``."""
     bounds, first = pieces(len(flat), count), number // length * length
     return flat[bounds[first] : bounds[first + length]]
-
-
-def _stand_aside(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[bool]:
-    """Before: whether this rank hands its array over, in which case all is done when this returns."""
-    if folded.aside:
-        yield link.send(flat, folded.other)
-        yield link.receive(flat, folded.other)
-    elif folded.paired:
-        yield link.receive(scratch, folded.other)
-        flat += scratch
-    return folded.aside
-
-
-def _hand_back(link: Channel, folded: FoldedRank, flat: Flat) -> Steps[None]:
-    """After: the result to the one that stood aside."""
-    if folded.paired:
-        yield link.send(flat, folded.other)
 
 
 def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
@@ -398,7 +372,7 @@ def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
 
 
 def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
-    """All to rank 0, which adds in the order of ranks, and back: what an unsharded parameter server does."""
+    """All to rank 0, which adds in rank order, and back: what an unsharded parameter server does."""
     if link.rank:
         yield link.send(flat, 0)
     else:
@@ -411,15 +385,23 @@ def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
 
 
 def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
-    """Around a ring. ``flat`` is overwritten; answers with a view of this rank's piece."""
-    parts = cut(flat, link.size)
-    yield from _reduce_around(link, parts)
+    """Around a ring; overwrites ``flat`` and returns a view of this rank's piece.
+
+    Piece j starts at rank j + 1 and arrives at rank j as the sum over all ranks.
+    """
+    parts, size = cut(flat, link.size), link.size
+    scratch = space(flat, len(parts[0]))
+    for step in range(size - 1):
+        outgoing, own = parts[(link.rank - step - 1) % size], parts[(link.rank - step - 2) % size]
+        coming = scratch[: len(own)]
+        yield from link.swap(outgoing, (link.rank + 1) % size, coming, (link.rank - 1) % size)
+        own += coming
     divide(parts[link.rank], divisor)
     return parts[link.rank]
 
 
 def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
-    """Each piece from everybody to its rank, which adds in the order of ranks."""
+    """Each piece from all ranks to its owner, which adds in rank order."""
     parts = cut(flat, link.size)
     own = parts[link.rank]
     going = [link.send(part, rank) for rank, part in enumerate(parts) if rank != link.rank]
@@ -427,7 +409,7 @@ def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Ste
     for rank, each in enumerate(arrived):
         if rank != link.rank:
             yield link.receive(each, rank)
-    yield from every(going)
+    yield from wait_all(going)
     total = arrived[0] if link.rank else space(own, len(own))
     if not link.rank:
         total[:] = own
@@ -457,4 +439,4 @@ STEPS: dict[str, dict[str, Callable[..., Steps[Any]]]] = {
     "all_to_all": {"pairwise": all_to_all},
     "barrier": {"dissemination": barrier_dissemination, "direct": barrier_direct},
 }
-"""The algorithms by operation and name. Each is called with the way to the others and what it works on."""
+"""The algorithms by operation and name. Each is called with a channel and the operation's arguments."""

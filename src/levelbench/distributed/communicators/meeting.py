@@ -1,8 +1,8 @@
-"""Ranks that meet in one process: one communicator for those that are threads and those that are simulated.
+"""One communicator for ranks that share a process, as threads or in a simulation.
 
-Everything that a library may do differently from run to run is pinned down. Sums are taken in the order of ranks, what
-is sent is copied when it is sent, and calls that do not belong together are an error and not a hang. How a rank waits,
-and what that costs, is the meeting's: real time between threads (:mod:`.threads`), virtual time in a simulated cluster
+Everything that may vary from run to run in a library is fixed here. Sums are taken in rank order, sent arrays are
+copied at the call, and mismatched calls raise an error instead of hanging. How a rank waits, and what that costs, is
+up to the meeting: real time between threads (:mod:`.threads`), virtual time in a simulated cluster
 (:mod:`levelbench.distributed.simulation.cluster`).
 """
 
@@ -31,7 +31,7 @@ from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
 ANY = -1
-"""In the place of a source: whoever comes first."""
+"""As a source: whichever rank's message comes first."""
 _EXCHANGE = -1
 """The tag of :meth:`LocalCommunicator.exchange`, which users cannot choose."""
 
@@ -39,7 +39,7 @@ Combine = Callable[[list[Any]], Any]
 
 
 class CollectiveCall(NamedTuple):
-    """A collective call, which must be equal on all ranks; a scatter's arrays may have any shape."""
+    """A collective call, which must be equal on all ranks; the arrays of a scatter may have any shape."""
 
     operation: str
     root: int | None = None
@@ -49,7 +49,7 @@ class CollectiveCall(NamedTuple):
 
     @property
     def source(self) -> int | None:
-        """The one rank whose value is all that the others wait for; ``None``: they wait for all."""
+        """The one rank that the others wait for; ``None`` if they wait for all."""
         return self.root if self.operation in ("broadcast", "scatter") else None
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class CollectiveCall(NamedTuple):
 @final
 @dataclass(eq=False, slots=True)
 class Collective:
-    """One collective under way: the ranks' values, and the result once all have come. A simulated one takes time."""
+    """One collective in progress: the ranks' values, and the result once complete. Times are for simulations."""
 
     call: CollectiveCall
     number: int
@@ -77,14 +77,14 @@ class Collective:
 
     @property
     def ready(self) -> bool:
-        """Whether all is there that a rank waits for."""
+        """Whether a rank need not wait any longer."""
         return self.complete if self.call.source is None else self.call.source in self.values
 
 
 @final
 @dataclass(eq=False, slots=True)
 class Parcel:
-    """An array of the sender's, copied. ``nbytes`` is what it stands for in a simulation."""
+    """A copy of the sender's array. ``nbytes`` is the size that it stands for in a simulation."""
 
     array: HostArray
     source: int
@@ -95,7 +95,7 @@ class Parcel:
 @final
 @dataclass(eq=False, slots=True)
 class Receipt:
-    """A place where a rank waits for a message from ``source``, or from ``ANY``."""
+    """A posted receive: waits for a message from ``source``, or from ``ANY``."""
 
     source: int
     tag: int
@@ -114,14 +114,14 @@ class Receipt:
 @final
 @dataclass(eq=False, slots=True)
 class Mailbox:
-    """What has come to a rank under one tag, and who waits for it; messages of one source stay in order."""
+    """A rank's messages and posted receives with one tag; messages of one source stay in order."""
 
     arrivals: deque[tuple[Parcel, float]] = field(default_factory=deque)
     by_source: dict[int, deque[tuple[Parcel, float]]] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
 
     def deliver(self, message: Parcel, time_s: float = 0.0) -> Receipt | None:
-        """Hand a message to the first receipt that wants it, which is answered, or keep it."""
+        """Give a message to the first matching receive, which is returned, or else keep it."""
         for at, receipt in enumerate(self.receipts):
             if receipt.source in (ANY, message.source):
                 del self.receipts[at]
@@ -132,28 +132,28 @@ class Mailbox:
         self.by_source.setdefault(message.source, deque()).append(entry)
         return None
 
-    def want(self, receipt: Receipt) -> None:
-        """Fill a receipt with the first message that it wants, or note that it waits for one."""
+    def post(self, receipt: Receipt) -> None:
+        """Complete a receive with the first matching message, or queue it."""
         found = _first(self.arrivals if receipt.source == ANY else self.by_source.get(receipt.source))
         if found is None:
             self.receipts.append(receipt)
             return
         receipt.message, receipt.arrived_s = found
         found[0].taken = True
-        # Nobody may ever look there again, and arrays would stay for ever.
+        # Otherwise arrays could stay in the other queue for ever.
         _first(self.arrivals)
         _first(self.by_source[found[0].source])
 
 
 def _first(entries: deque[tuple[Parcel, float]] | None) -> tuple[Parcel, float] | None:
-    """The first that is not taken; those before it are dropped."""
+    """The first entry that is not taken; drops those before it."""
     while entries and entries[0][0].taken:
         entries.popleft()
     return entries[0] if entries else None
 
 
 class Meeting(ABC):
-    """What the ranks of one process share: messages, collectives, and how a rank waits."""
+    """What the ranks of one process share: messages, collectives, and a way to wait."""
 
     name: str
     size: int
@@ -162,10 +162,10 @@ class Meeting(ABC):
         self.boxes: dict[tuple[int, int], Mailbox] = {}
         """By rank and tag."""
         self.gone: set[int] = set()
-        """Ranks that have closed their communicator."""
+        """Ranks that closed their communicator."""
 
     def box(self, rank: int, tag: int) -> Mailbox:
-        """What has come for a rank under a tag."""
+        """The mailbox of a rank and tag."""
         found = self.boxes.get((rank, tag))
         if found is None:
             found = self.boxes[rank, tag] = Mailbox()
@@ -181,8 +181,8 @@ class Meeting(ABC):
         """Send a copy of ``array``."""
 
     @abstractmethod
-    def want(self, rank: int, source: int, tag: int) -> Receipt:
-        """Ask for the next message from ``source`` (or ``ANY``) that no earlier receipt gets."""
+    def post_receive(self, rank: int, source: int, tag: int) -> Receipt:
+        """Post a receive for the next message from ``source`` (or ``ANY``)."""
 
     @abstractmethod
     def receive(self, rank: int, receipt: Receipt) -> Parcel:
@@ -196,10 +196,10 @@ class Meeting(ABC):
     def enter(
         self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
     ) -> Collective:
-        """Take part in this rank's next collective; an error where another rank calls something else there.
+        """Enter this rank's next collective; an error if another rank makes a different call.
 
-        ``combine`` makes the result of the values of all ranks, by rank; the last one to come calls it. ``like`` is the
-        array whose size the operation's time follows from.
+        ``combine`` computes the result from the values of all ranks, in rank order; the last rank to enter calls it.
+        ``like`` is the array whose size determines the simulated time.
         """
 
     @abstractmethod
@@ -207,43 +207,43 @@ class Meeting(ABC):
         """Wait until the collective is ready."""
 
     @abstractmethod
-    def ended(self, entered: Collective) -> bool:
+    def completed(self, entered: Collective) -> bool:
         """Whether :meth:`finish` would return at once."""
 
     @abstractmethod
     def leave(self, entered: Collective) -> None:
-        """Say that a rank has taken what it needs of a collective."""
+        """Note that a rank no longer needs a collective."""
 
     @abstractmethod
-    def part(self, rank: int) -> None:
-        """Take part no more; who waits for this rank gets an error."""
+    def depart(self, rank: int) -> None:
+        """Close a rank; ranks that wait for it get an error."""
 
     @abstractmethod
     def fail(self, why: str) -> None:
-        """End everything: every rank that waits or calls gets an error that says why."""
+        """End everything: every rank that waits or calls gets an error with this reason."""
 
 
 @final
 class LocalCommunicator(Communicator):
-    """Rank ``rank`` of those who meet at ``meeting``."""
+    """Rank ``rank`` of a meeting."""
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
         checked_rank("a communicator", rank, meeting.size)
         self.meeting, self.rank, self.size, self.name = meeting, rank, meeting.size, meeting.name
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
-        """In the order of ranks: ((x0 + x1) + x2) + ..., once, by the last one to come."""
+        """In rank order, ((x0 + x1) + x2) + ..., computed once by the last rank to enter."""
         checked_op("all_reduce", op, array)
         value = view(array)
         entered = self._enter("all_reduce", op, value, value, _REDUCTIONS[op])
-        return self._collecting(entered, lambda: put(entered.result, array))
+        return self._collective_handle(entered, lambda: put(entered.result, array))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
         checked_rank("broadcast", root, self.size)
         value, own = view(array), self.rank == root
         call = CollectiveCall("broadcast", root, "", value.dtype, value.shape)
         entered = self.meeting.enter(self.rank, call, value.copy() if own else None, like=value)
-        return self._collecting(entered, lambda: array if own else put(entered.values[root], array))
+        return self._collective_handle(entered, lambda: array if own else put(entered.values[root], array))
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
         checked_rank("send", to, self.size)
@@ -251,30 +251,30 @@ class LocalCommunicator(Communicator):
         return self.meeting.send(self.rank, array, to, tag)
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """Messages go to receives in the order in which these were started."""
+        """Receives get messages in the order in which they were started."""
         checked_rank("receive", source, self.size)
         checked_tag("receive", tag)
-        return self._receiving(like, self.meeting.want(self.rank, source, tag))
+        return self._receive_handle(like, self.meeting.post_receive(self.rank, source, tag))
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
         checked_tag("receive_any", tag)
-        receipt = self.meeting.want(self.rank, ANY, tag)
+        receipt = self.meeting.post_receive(self.rank, ANY, tag)
         message = self.meeting.receive(self.rank, receipt)
-        return _fitted(message.array, like, receipt, message.source), message.source
+        return _checked(message.array, like, receipt, message.source), message.source
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
         checked_op("reduce_scatter", op, array)
         value = view(array)
         bounds = pieces(value.shape[0], self.size)
-        entered = self._all(self._enter("reduce_scatter", op, value, value, _REDUCTIONS[op]))
+        entered = self._finished(self._enter("reduce_scatter", op, value, value, _REDUCTIONS[op]))
         piece = entered.result[bounds[self.rank] : bounds[self.rank + 1]].copy()
         self.meeting.leave(entered)
         return new(piece, array)
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
-        """Copies, also of this rank's own array."""
+        """Returns copies, also of this rank's own array."""
         value = view(array)
-        entered = self._all(self._enter("all_gather", "", value, value.copy(), np.stack))
+        entered = self._finished(self._enter("all_gather", "", value, value.copy(), np.stack))
         return self._rows(entered, array)
 
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
@@ -284,86 +284,86 @@ class LocalCommunicator(Communicator):
         call = CollectiveCall("gather", root, "", value.dtype, value.shape)
         entered = self.meeting.enter(self.rank, call, value.copy(), np.stack, value)
         if self.rank == root:
-            return self._rows(self._all(entered), array)
+            return self._rows(self._finished(entered), array)
         self.meeting.leave(entered)
         return None
 
     def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
-        """Arrays may differ in shape from rank to rank; simulated, it takes as long as with all of the largest size."""
+        """Arrays may differ in shape by rank; a simulation takes as long as if all had the largest size."""
         checked_rank("scatter", root, self.size)
         own = self.rank == root
         value = [view(each).copy() for each in checked_count("scatter", arrays, self.size)] if own else None
         call = CollectiveCall("scatter", root)
-        entered = self._all(self.meeting.enter(self.rank, call, value, like=view(like)))
-        result = _fitted(entered.values[root][self.rank], like, call, root)
+        entered = self._finished(self.meeting.enter(self.rank, call, value, like=view(like)))
+        result = _checked(entered.values[root][self.rank], like, call, root)
         self.meeting.leave(entered)
         return result
 
     def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Copies, also of what stays here."""
+        """Returns copies, also of this rank's own part."""
         given = [view(each).copy() for each in checked_count("all_to_all", arrays, self.size)]
         largest = max(given, key=lambda each: each.nbytes)
-        entered = self._all(self._enter("all_to_all", "", largest, given, list))
+        entered = self._finished(self._enter("all_to_all", "", largest, given, list))
         result = tuple(
-            _fitted(brought[self.rank].copy(), arrays[self.rank], entered.call, rank, keep=True)
+            _checked(brought[self.rank].copy(), arrays[self.rank], entered.call, rank, keep=True)
             for rank, brought in enumerate(entered.result)
         )
         self.meeting.leave(entered)
         return result
 
     def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
-        """All messages are sent before the first is waited for."""
+        """Sends all messages before it waits for the first."""
         for each in neighbours:
             checked_rank("exchange", each, self.size)
         sending = [self.meeting.send(self.rank, array, each, _EXCHANGE) for each in neighbours]
-        receipts = [self.meeting.want(self.rank, each, _EXCHANGE) for each in neighbours]
-        coming = [self._receiving(array, each, keep=True) for each in receipts]
+        receipts = [self.meeting.post_receive(self.rank, each, _EXCHANGE) for each in neighbours]
+        coming = [self._receive_handle(array, each, keep=True) for each in receipts]
         results = tuple(each.wait() for each in coming)
         for handle in sending:
             handle.wait()
         return results
 
     def barrier(self) -> None:
-        self.meeting.leave(self._all(self.meeting.enter(self.rank, CollectiveCall("barrier"), None)))
+        self.meeting.leave(self._finished(self.meeting.enter(self.rank, CollectiveCall("barrier"), None)))
 
     def close(self) -> None:
-        """Whoever waits for this rank afterwards gets an error."""
-        self.meeting.part(self.rank)
+        """Ranks that wait for this one afterwards get an error."""
+        self.meeting.depart(self.rank)
 
     def abort(self) -> None:
-        """The others get an error at once."""
+        """The other ranks get an error at once."""
         self.meeting.fail(f"rank {self.rank} aborted")
 
     def _enter(self, operation: str, op: str, like: HostArray, value: object, combine: Combine) -> Collective:
         call = CollectiveCall(operation, None, op, like.dtype, like.shape)
         return self.meeting.enter(self.rank, call, value, combine, like)
 
-    def _collecting(self, entered: Collective, take: Callable[[], Array]) -> Handle:
-        """A collective under way; ``take`` makes the result of it."""
+    def _collective_handle(self, entered: Collective, take: Callable[[], Array]) -> Handle:
+        """The handle of a collective; ``take`` makes this rank's result."""
 
         def wait() -> Array:
-            self._all(entered)
+            self._finished(entered)
             result = take()
             self.meeting.leave(entered)
             return result
 
-        return FunctionHandle(wait, lambda: self.meeting.ended(entered))
+        return FunctionHandle(wait, lambda: self.meeting.completed(entered))
 
-    def _receiving(self, like: Array, receipt: Receipt, *, keep: bool = False) -> Handle:
-        """A message that is to come; into ``like``, unless that is to be kept."""
+    def _receive_handle(self, like: Array, receipt: Receipt, *, keep: bool = False) -> Handle:
+        """The handle of a receive into ``like``, or with ``keep`` into a new array."""
 
         def wait() -> Array:
             message = self.meeting.receive(self.rank, receipt)
-            return _fitted(message.array, like, receipt, message.source, keep=keep)
+            return _checked(message.array, like, receipt, message.source, keep=keep)
 
         return FunctionHandle(wait, lambda: self.meeting.arrived(receipt))
 
-    def _all(self, entered: Collective) -> Collective:
+    def _finished(self, entered: Collective) -> Collective:
         self.meeting.finish(self.rank, entered)
         return entered
 
     def _rows(self, entered: Collective, like: Array) -> tuple[Array, ...]:
-        """What was stacked, as native arrays of this rank's own."""
+        """The stacked result as new native arrays."""
         stacked = entered.result.copy()
         self.meeting.leave(entered)
         return tuple(new(stacked[rank, ...], like) for rank in range(self.size))
@@ -386,14 +386,12 @@ def _mean(values: list[HostArray]) -> HostArray:
 _REDUCTIONS: dict[str, Combine] = {"sum": _sum, "mean": _mean}
 
 
-def _fitted(message: HostArray, like: Array, asked: object, source: int, *, keep: bool = False) -> Array:
-    """The message in ``like``, or with ``keep`` in an array of its own; an error where it is of another kind."""
+def _checked(message: HostArray, like: Array, asked: object, source: int, *, keep: bool = False) -> Array:
+    """The message in ``like``, or with ``keep`` in a new array; an error if its shape or dtype differs."""
     expected = view(like)
     if message.shape != expected.shape or message.dtype != expected.dtype:
         sent, wanted = (f"{each.dtype.name} {each.shape}" for each in (message, expected))
         raise CommunicationError(
-            str(asked),
-            f"rank {source} sent {sent} where {wanted} was expected",
-            "send and receive arrays of one shape and dtype",
+            str(asked), f"rank {source} sent {sent} where {wanted} was expected", "use the same shape and dtype"
         )
     return new(message, like) if keep or not expected.flags.writeable else put(message, like)

@@ -1,9 +1,9 @@
-"""A communicator over MPI, by mpi4py: MPICH, Open MPI, a cluster's own library.
+"""A communicator over MPI through mpi4py: MPICH, Open MPI, or a cluster's own library.
 
 Every call is MPI's own non-blocking one on the array's memory, so a profiler that intercepts MPI (PMPI) sees it. MPI's
-wait has no timeout, so a request is tested in a loop that looks at the clock and yields the processor in between: with
-more ranks than cores the rank that is waited for needs it. mpi4py calls the forms for large counts where the library
-has them, as ``MPI_Iallreduce_c``.
+wait has no timeout, so a request is polled in a loop that checks the clock and yields the processor in between: with
+more ranks than cores, the rank that is waited for needs it. mpi4py calls the large-count variants if the library has
+them, such as ``MPI_Iallreduce_c``.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _AWAKE_S = 1e-3
 
 
 class Late(Exception):
-    """The time is over."""
+    """The timeout has expired."""
 
 
 def until(ask: Callable[[], Any], timeout_s: float, clock: Clock = HOST, *, naps: bool = False) -> Any:
-    """The first answer of ``ask`` that is true; :class:`Late` where there is none in time.
+    """The first true answer of ``ask``; raises :class:`Late` if there is none in time.
 
-    ``naps``: sleep for a hundredth of what was waited, once that is a millisecond. It is for waits in which nothing is
-    under way that needs to be moved on.
+    ``naps``: after a millisecond, sleep for a hundredth of the time waited so far. Use it only when nothing is in
+    progress that needs polling.
     """
     if answer := ask():
         return answer
@@ -74,9 +74,9 @@ def until(ask: Callable[[], Any], timeout_s: float, clock: Clock = HOST, *, naps
 def request_handle(
     named: Callable[[], AbstractContextManager[None]], request: Any, result: Callable[[], Array], timeout_s: float
 ) -> Handle:
-    """A request that is under way; ``result`` makes the result of it, ``named()`` a named error of what MPI raises.
+    """The handle of a request; ``result`` makes its result, and ``named()`` turns MPI's errors into ours.
 
-    To ask whether it is over drives on what is under way in this process.
+    Polling it advances everything that is in progress in this process.
     """
 
     def wait() -> Array:
@@ -92,10 +92,10 @@ def request_handle(
 
 
 def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """MPI's datatype for a dtype, and the operation that adds elements of it.
+    """MPI's datatype for a dtype, and the operation that adds its elements.
 
-    MPI has no halves, so they travel as integers of their width and NumPy adds them. ``UnsupportedError`` for a dtype
-    that has no sum.
+    MPI has no 16-bit floats, so they travel as integers of that width and NumPy adds them. ``UnsupportedError`` for a
+    dtype that cannot be summed.
     """
     if dtype in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
 
@@ -106,7 +106,7 @@ def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
         return mpi.UINT16_T, mpi.Op.Create(add, commute=True)
     if dtype.kind not in "iufc" or dtype.char == "g":
         raise UnsupportedError(
-            f"the sum of {dtype} over mpi", "MPI has no type for it", "cast it to a type that MPI adds"
+            f"the sum of {dtype} over mpi", "MPI has no type for it", "cast it to a type that MPI can add"
         )
     return mpi.Datatype.fromcode(dtype.char), mpi.SUM
 
@@ -115,25 +115,25 @@ _INSTALL = 'pip install "levelbench[mpi]"'
 
 
 def lacks() -> str | None:
-    """``None`` if mpi4py is installed and an MPI to start ranks with, else what is missing and how to get it."""
+    """What is missing, and how to get it; ``None`` if mpi4py and a program that starts MPI ranks are installed."""
     if importlib.util.find_spec("mpi4py") is None:
         return f"mpi4py is not installed: {_INSTALL}"
-    beside = Path(sys.executable).parent
-    if not any(shutil.which(each) or (beside / each).exists() for each in ("mpiexec", "mpirun", "srun")):
+    here = Path(sys.executable).parent
+    if not any(shutil.which(each) or (here / each).exists() for each in ("mpiexec", "mpirun", "srun")):
         return f"there is no MPI library (neither mpiexec nor srun): {_INSTALL}"
     return None
 
 
 def open_mpi(place: RankPlace, timeout_s: float) -> MpiCommunicator:
-    """Rank ``place.rank`` of ``MPI_COMM_WORLD``, in a copy of it. Collective.
+    """Rank ``place.rank`` of a duplicate of ``MPI_COMM_WORLD``. Collective.
 
-    ``MissingError`` without mpi4py or a library, ``UsageError`` where MPI has started other ranks than ``place`` says.
+    ``MissingError`` without mpi4py or an MPI library, ``UsageError`` if ``place`` differs from MPI's own rank and size.
     """
     asked = "a communicator over mpi"
     if importlib.util.find_spec("mpi4py") is None:
         raise MissingError(asked, "mpi4py is not installed", _INSTALL)
     try:
-        # It starts MPI when it is imported, with the highest level of threads that the library has.
+        # The import initialises MPI, with the library's highest level of thread support.
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise MissingError(asked, f"the MPI library does not load: {error}", _INSTALL) from error
@@ -145,16 +145,16 @@ def open_mpi(place: RankPlace, timeout_s: float) -> MpiCommunicator:
 
 
 class MpiCommunicator(Communicator):
-    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is duplicated, so that its messages meet no others.
+    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is duplicated to keep its messages separate.
 
-    ``threads`` is the level that the library gives: ``multiple`` where any thread may call. Messages move on while
-    MPI is called: by :meth:`Handle.wait` and :meth:`Handle.done`, unless the library has a thread for it
-    (``MPICH_ASYNC_PROGRESS=1``). Arrays must lie in the host's memory.
+    ``threads`` is the library's thread level: with ``multiple``, any thread may call. Messages progress while MPI is
+    called, by :meth:`Handle.wait` and :meth:`Handle.done`, unless the library has a thread for it
+    (``MPICH_ASYNC_PROGRESS=1``). Arrays must be in host memory.
     """
 
     name = "mpi"
     algorithms = Algorithms()
-    """What its traffic is counted as. It is nominal: the library chooses by size and place, and need not say which."""
+    """What its traffic is counted as. This is nominal: the library chooses by size and topology, and may not tell."""
 
     def __init__(self, world: Any, timeout_s: float) -> None:
         from mpi4py import MPI
@@ -254,7 +254,7 @@ class MpiCommunicator(Communicator):
         return rows(found, arrays)
 
     def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
-        """``MPI_Isend`` and ``MPI_Irecv``, in a communicator of their own."""
+        """``MPI_Isend`` and ``MPI_Irecv``, in their own communicator."""
         given = dense(array)
         found = np.empty((len(neighbours), len(given)), given.dtype)
         for each in neighbours:
@@ -269,7 +269,7 @@ class MpiCommunicator(Communicator):
         self._do("barrier", self._comm.Ibarrier)
 
     def close(self) -> None:
-        """Wait for the others, then give the copies back. MPI itself ends with the process."""
+        """Wait for the other ranks, then free the duplicates. MPI itself ends with the process."""
         if not self._open:
             return
         self.barrier()
@@ -278,7 +278,7 @@ class MpiCommunicator(Communicator):
         self._near.Free()
 
     def abort(self) -> None:
-        """End the job when this process ends: MPI would wait for the others there."""
+        """Abort the job when this process ends; MPI would otherwise wait for the other ranks."""
         if self._open:
             self._open = False
             atexit.register(self._abort)
@@ -299,7 +299,7 @@ class MpiCommunicator(Communicator):
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """An error of MPI's, or a wait that is over, as one that names the operation."""
+        """Turn MPI's errors and timeouts into errors that name the operation."""
         asked = f"{what} of rank {self.rank} of {self.size} over mpi"
         if not self._open:
             raise UsageError(asked, "the communicator was closed", "open another one")
@@ -307,13 +307,13 @@ class MpiCommunicator(Communicator):
         try:
             yield
         except Late:
-            found = f"it was not over after {self._timeout_s:g} s: a rank was lost or came too late"
+            found = f"it had not finished after {self._timeout_s:g} s: a rank is lost or too late"
             raise CommunicationError(asked, found, do) from None
         except self._mpi.Exception as error:
-            raise CommunicationError(asked, f"MPI answers: {error.Get_error_string()}", do) from error
+            raise CommunicationError(asked, f"MPI reports: {error.Get_error_string()}", do) from error
 
     def _summed(self, host: HostArray) -> tuple[list[Any], Any]:
-        """Memory with its datatype, and the operation that adds it. Halves, which MPI has not, travel as integers."""
+        """The memory with its MPI datatype, and the operation that adds it."""
         name = str(host.dtype)
         if name not in self._sums:
             self._sums[name] = sum_of(self._mpi, host.dtype)
@@ -321,5 +321,5 @@ class MpiCommunicator(Communicator):
         return [host.view(np.uint16) if datatype == self._mpi.UINT16_T else host, datatype], operation
 
     def _stacked(self, what: str, arrays: Sequence[Array] | None) -> HostArray:
-        """All arrays in one, shape (size, n)."""
+        """All arrays stacked, shape (size, n)."""
         return np.stack([dense(each) for each in checked_count(what, arrays, self.size)])

@@ -1,7 +1,7 @@
-"""Ranks as threads of one process: for tests, for the validator of schemes, and to try a scheme out without launching.
+"""Ranks as threads of one process: for tests, for checking schemes, and to try a scheme without launching.
 
-Whoever begins to wait says what for and how to tell that it is there, so a deadlock is noticed in the moment in which
-the last thread that could end it begins to wait, and its report says where each rank stands.
+A thread that starts to wait says what for, and how to tell that it has arrived. So a deadlock is detected as soon as
+the last thread that could resolve it starts to wait, and its report says where each rank is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Waiting:
 
 @final
 class ThreadMeeting(Meeting):
-    """Where threads meet. All methods may be called by any thread."""
+    """The meeting of threads. All methods are thread-safe."""
 
     name = "threads"
 
@@ -49,39 +49,39 @@ class ThreadMeeting(Meeting):
         super().__init__()
         self.size, self.timeout_s = size, timeout_s
         self._lock = threading.Lock()
-        # One for each rank, so that a message wakes its receiver alone.
-        self._bells = [threading.Condition(self._lock) for _ in range(size)]
+        # One for each rank, so that a message wakes only its receiver.
+        self._conditions = [threading.Condition(self._lock) for _ in range(size)]
         self._collectives: dict[int, Collective] = {}
-        self._turns = [0] * size
+        self._next_numbers = [0] * size
         self._waiting: dict[int, _Waiting] = {}
         self._failure: str | None = None
         self._threads: list[threading.Thread] = []
         self._bystanders: frozenset[threading.Thread] = frozenset()
 
-    def expect(self, threads: list[threading.Thread]) -> None:
-        """Say which thread plays which rank, before any of them starts: needed to notice a deadlock at once."""
+    def register(self, threads: list[threading.Thread]) -> None:
+        """Set the thread of each rank, before any of them starts; needed to detect a deadlock at once."""
         self._threads, self._bystanders = threads, frozenset(threading.enumerate())
 
     # Messages
 
     def send(self, rank: int, array: Array, to: int, tag: int) -> Handle:
-        """Leave a copy; it never waits."""
+        """Deliver a copy; never waits."""
         message = Parcel(view(array).copy(), rank)
         with self._lock:
-            self._go_on(rank, "send")
+            self._check_usable(rank, "send")
             self.box(to, tag).deliver(message)
-            self._bells[to].notify_all()
+            self._conditions[to].notify_all()
         return Done(array)
 
-    def want(self, rank: int, source: int, tag: int) -> Receipt:
+    def post_receive(self, rank: int, source: int, tag: int) -> Receipt:
         receipt = Receipt(source, tag)
         with self._lock:
-            self._go_on(rank, receipt)
-            self.box(rank, tag).want(receipt)
+            self._check_usable(rank, receipt)
+            self.box(rank, tag).post(receipt)
         return receipt
 
     def receive(self, rank: int, receipt: Receipt) -> Parcel:
-        """Wait until it is there, or cannot come any more."""
+        """Wait until the message arrives, or can no longer arrive."""
         source, others = receipt.source, set(range(self.size)) - {rank}
         with self._lock:
             self._wait(
@@ -94,18 +94,18 @@ class ThreadMeeting(Meeting):
         return receipt.message
 
     def arrived(self, receipt: Receipt) -> bool:
-        return _let_others_run(receipt.message is not None or self._failure is not None)
+        return _yield_unless(receipt.message is not None or self._failure is not None)
 
     # Collectives
 
     def enter(
         self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
     ) -> Collective:
-        """Take part; the last one to come combines."""
+        """The last rank to enter combines."""
         with self._lock:
-            self._go_on(rank, call)
-            number = self._turns[rank]
-            self._turns[rank] += 1
+            self._check_usable(rank, call)
+            number = self._next_numbers[rank]
+            self._next_numbers[rank] += 1
             entered = self._collectives.get(number)
             if entered is None:
                 entered = self._collectives[number] = Collective(call, number, rank)
@@ -119,12 +119,12 @@ class ThreadMeeting(Meeting):
             last = len(entered.values) == self.size
             entered.complete = last and combine is None
             if entered.complete or rank == call.source:
-                self._ring()
+                self._wake_all()
         if last and combine is not None:
             result = combine([entered.values[each] for each in range(self.size)])
             with self._lock:
                 entered.result, entered.complete = result, True
-                self._ring()
+                self._wake_all()
         return entered
 
     def finish(self, rank: int, entered: Collective) -> None:
@@ -137,11 +137,11 @@ class ThreadMeeting(Meeting):
                 lambda: bool(self.gone - entered.values.keys()) if source is None else source in self.gone,
             )
 
-    def ended(self, entered: Collective) -> bool:
-        return _let_others_run(entered.ready or self._failure is not None)
+    def completed(self, entered: Collective) -> bool:
+        return _yield_unless(entered.ready or self._failure is not None)
 
     def leave(self, entered: Collective) -> None:
-        """Forget it once all have left."""
+        """Drop the collective once all have left it."""
         with self._lock:
             entered.taken += 1
             if entered.taken == self.size:
@@ -149,28 +149,28 @@ class ThreadMeeting(Meeting):
 
     # Endings
 
-    def part(self, rank: int) -> None:
+    def depart(self, rank: int) -> None:
         with self._lock:
             self.gone.add(rank)
             for waiting in list(self._waiting.values()):
                 if waiting.lost() and not waiting.ready():
-                    self._fail(self._gone_words(waiting.what))
-            self._look_for_deadlock()
+                    self._fail(self._rank_left(waiting.what))
+            self._detect_deadlock()
 
     def fail(self, why: str) -> None:
         with self._lock:
             self._fail(why)
 
     def _fail(self, why: str) -> None:
-        # What comes after the first failure is a consequence of it.
+        # Later failures are consequences of the first.
         self._failure = self._failure or why
-        self._ring()
+        self._wake_all()
 
-    def _ring(self) -> None:
-        for bell in self._bells:
+    def _wake_all(self) -> None:
+        for bell in self._conditions:
             bell.notify_all()
 
-    def _go_on(self, rank: int, what: object) -> None:
+    def _check_usable(self, rank: int, what: object) -> None:
         self.require_open(rank, what)
         self._raise_failure(what)
 
@@ -178,28 +178,28 @@ class ThreadMeeting(Meeting):
         if self._failure is not None:
             raise CommunicationError(str(what), self._failure, "look at what the named rank did")
 
-    def _gone_words(self, what: object) -> str:
+    def _rank_left(self, what: object) -> str:
         ranks = ", ".join(str(rank) for rank in sorted(self.gone))
         return f"{what} waits for a rank that has left (gone: {ranks})"
 
     def _wait(self, rank: int, what: object, ready: Callable[[], bool], lost: Callable[[], bool]) -> None:
-        self._go_on(rank, what)
+        self._check_usable(rank, what)
         if ready():
             return
         me = threading.get_ident()
         self._waiting[me] = _Waiting(rank, what, ready, lost)
         try:
             if lost():
-                self._fail(self._gone_words(what))
-            self._look_for_deadlock()
-            if not self._bells[rank].wait_for(lambda: self._failure is not None or ready(), self.timeout_s):
-                self._fail(f"nothing came in {self.timeout_s:g} s; {self._standing()}")
+                self._fail(self._rank_left(what))
+            self._detect_deadlock()
+            if not self._conditions[rank].wait_for(lambda: self._failure is not None or ready(), self.timeout_s):
+                self._fail(f"nothing came in {self.timeout_s:g} s; {self._positions()}")
         finally:
             del self._waiting[me]
         self._raise_failure(what)
 
-    def _look_for_deadlock(self) -> None:
-        """Fail if every rank waits for what no thread can bring any more."""
+    def _detect_deadlock(self) -> None:
+        """Fail if every rank waits for something that no thread can provide any more."""
         if not self._threads or self._failure is not None or len(self.gone) == self.size:
             return
         for rank, thread in enumerate(self._threads):
@@ -208,16 +208,16 @@ class ThreadMeeting(Meeting):
         helpers = set(threading.enumerate()) - self._bystanders - set(self._threads)
         if helpers or any(waiting.ready() for waiting in self._waiting.values()):
             return
-        self._fail(f"all ranks wait for each other: {self._standing()}")
+        self._fail(f"all ranks wait for each other: {self._positions()}")
 
-    def _standing(self) -> str:
+    def _positions(self) -> str:
         waiting = sorted(self._waiting.values(), key=lambda each: each.rank)
         places = [f"rank {each.rank} in {each.what}" for each in waiting]
         return "; ".join([*places, *(f"rank {rank} has left" for rank in sorted(self.gone))])
 
 
-def _let_others_run(over: bool) -> bool:
-    # Who asks in a loop would otherwise keep the interpreter to itself for milliseconds.
+def _yield_unless(over: bool) -> bool:
+    # A thread that polls in a loop would otherwise hold the interpreter for milliseconds.
     if not over:
         sleep(0)
     return over
@@ -226,11 +226,11 @@ def _let_others_run(over: bool) -> bool:
 def run_ranks(
     size: int, work: Callable[[Communicator], T], *, timeout_s: float = 30.0, delays: Delays | None = None
 ) -> list[T]:
-    """``work`` on each of ``size`` ranks, each a thread: the results by rank.
+    """Run ``work`` on ``size`` ranks, each in a thread; returns the results in rank order.
 
-    The first exception of a rank ends all and is raised; the others get ``CommunicationError``. So does everybody in a
-    deadlock: at once where no other thread was started meanwhile that could end it, else after ``timeout_s`` seconds,
-    which no rank may wait in one go.
+    The first exception on any rank ends the run and is raised; the other ranks get ``CommunicationError``. In a
+    deadlock all do: at once if no other thread was started meanwhile that could resolve it, else after ``timeout_s``
+    seconds, which is also the longest that a rank may wait in a single call.
     """
     results, errors = _run(size, work, timeout_s, delays)
     if errors:
@@ -241,7 +241,7 @@ def run_ranks(
 def rank_outcomes(
     size: int, work: Callable[[Communicator], T], *, timeout_s: float = 30.0, delays: Delays | None = None
 ) -> list[T | BaseException]:
-    """As :func:`run_ranks`, but with each rank's exception in the place of its result."""
+    """Like :func:`run_ranks`, but a rank's exception takes the place of its result."""
     results, errors = _run(size, work, timeout_s, delays)
     return [errors[rank] if rank in errors else results[rank] for rank in range(size)]
 
@@ -249,29 +249,31 @@ def rank_outcomes(
 def _run(
     size: int, work: Callable[[Communicator], T], timeout_s: float, delays: Delays | None
 ) -> tuple[dict[int, T], dict[int, BaseException]]:
-    """Results by rank, and exceptions by rank in the order in which they were raised."""
+    """Results by rank, and exceptions by rank in the order they were raised."""
     meeting = ThreadMeeting(size, timeout_s)
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
     over = threading.Semaphore(0)
 
-    def play(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         communicator: Communicator = LocalCommunicator(meeting, rank)
         try:
             results[rank] = work(communicator if delays is None else DelayedCommunicator(communicator, delays))
-        except BaseException as error:  # noqa: BLE001  # work is anybody's code; what it raises is raised by the caller
+        except BaseException as error:  # noqa: BLE001  # user code; the caller raises what it raised
             errors[rank] = error
             meeting.fail(f"rank {rank} failed with {type(error).__name__}: {error}")
         else:
-            meeting.part(rank)
+            meeting.depart(rank)
         over.release()
 
-    threads = [threading.Thread(target=play, args=(rank,), name=f"rank-{rank}", daemon=True) for rank in range(size)]
-    meeting.expect(threads)
+    threads = [
+        threading.Thread(target=run_rank, args=(rank,), name=f"rank-{rank}", daemon=True) for rank in range(size)
+    ]
+    meeting.register(threads)
     try:
         for thread in threads:
             thread.start()
-        # Who computes on although another rank has failed is not waited for longer than a message would be.
+        # Once a rank has failed, wait for the others no longer than for a message.
         while len(results) + len(errors) < size and over.acquire(timeout=timeout_s if errors else None):
             pass
         ended = results.keys() | errors.keys()

@@ -1,9 +1,9 @@
-"""Communicators around another one: the base of those, one that is late or dies, and one that counts.
+"""Communicators that wrap another one: the base class, one that delays or fails, and one that counts.
 
 Delays are drawn from a seed, separately for each rank, so an order of arrival that breaks a scheme can be reproduced.
-What is sent is counted message by message where the collectives are our own (``Algorithmic``). Those of a library
-cannot be looked into: there it is the closed form of the algorithm that the communicator declares, for the arrays that
-were really given. All counts are whole numbers, so that they can be compared for equality.
+With our own collectives (``Algorithmic``), every message is counted. A library's collectives are opaque, so they count
+as the closed form of the algorithm that the communicator declares, for the arrays that were actually passed. All
+counts are integers, so they can be compared exactly.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ T = TypeVar("T")
 
 
 class WrappingCommunicator(Communicator):
-    """Passes every call on to ``inner`` through :meth:`around`, which a subclass makes its own."""
+    """Forwards every call to ``inner`` through :meth:`around`, which subclasses override."""
 
     def __init__(self, inner: Communicator) -> None:
         self.inner = inner
         self.name, self.rank, self.size = inner.name, inner.rank, inner.size
         self.algorithms: Algorithms = getattr(inner, "algorithms", Algorithms())
-        """What the inner one declares."""
+        """Those that the inner communicator declares."""
 
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
     ) -> T:
-        """Make the call of ``operation``, whose name is without ``start_``.
+        """Make the call of ``operation``, which is named without ``start_``.
 
-        ``arrays`` are those that it was given to send or reduce, or else to receive into; ``peer`` is the root or the
-        other rank; ``count`` is how many neighbours there are besides this rank.
+        ``arrays`` are those to send or reduce, or else to receive into; ``peer`` is the root or the other rank;
+        ``count`` is the number of neighbours other than this rank.
         """
         return call()
 
@@ -106,9 +106,9 @@ class WrappingCommunicator(Communicator):
 
 
 class RankDied(BaseException):
-    """The death of a rank, played by :class:`DelayedCommunicator`.
+    """The simulated death of a rank, raised by :class:`DelayedCommunicator`.
 
-    Like a signal it is no ``Exception``, so that no handler of errors survives it.
+    Not an ``Exception``, so that no error handler swallows it, just as none survives a signal.
     """
 
 
@@ -116,8 +116,8 @@ class RankDied(BaseException):
 class Delays:
     """What goes wrong, and when.
 
-    ``most_s``: before each operation a rank waits for up to so many seconds, drawn evenly. ``slow``: seconds by rank
-    that it waits in addition. ``fail_at``: by rank the operation, counted from 1, in place of which it dies.
+    ``most_s``: before each operation, a rank waits for up to this many seconds (uniform). ``slow``: additional seconds
+    to wait, by rank. ``fail_at``: the operation, counted from 1, at which a rank dies instead, by rank.
     """
 
     seed: int = 0
@@ -128,7 +128,7 @@ class Delays:
 
 @final
 class DelayedCommunicator(WrappingCommunicator):
-    """``inner`` with delays. A rank that dies calls ``abort`` and raises :class:`RankDied`, then and ever after."""
+    """``inner`` with delays. A rank that dies calls ``abort`` and raises :class:`RankDied`, also in later calls."""
 
     def __init__(self, inner: Communicator, delays: Delays) -> None:
         super().__init__(inner)
@@ -136,7 +136,7 @@ class DelayedCommunicator(WrappingCommunicator):
         self._generator = Generator(PCG64([delays.seed, inner.rank]))
         self._lock = threading.Lock()
         self.operations = 0
-        """How many there were."""
+        """The number of operations so far."""
 
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
@@ -147,7 +147,7 @@ class DelayedCommunicator(WrappingCommunicator):
         last = self._delays.fail_at.get(self.rank)
         if last is not None and number >= last:
             self.inner.abort()
-            raise RankDied(f"rank {self.rank} died before its operation {last}, as was asked")
+            raise RankDied(f"rank {self.rank} died before its operation {last}, as requested")
         sleep(late_s + self._delays.slow.get(self.rank, 0.0))
         return call()
 
@@ -159,10 +159,10 @@ _RECEIVING = ("receive", "receive_any")
 
 @dataclass(frozen=True)
 class Count:
-    """Of one operation in one phase, on one rank.
+    """Counts of one operation in one phase on one rank.
 
-    ``sent_bytes`` and ``messages`` went to other ranks. ``payload_bytes`` are those of the arrays that the operation
-    was given to send or reduce. ``time_ns`` were spent in the call and in waiting for its handle.
+    ``sent_bytes`` and ``messages`` went to other ranks. ``payload_bytes`` is the size of the arrays passed to be sent
+    or reduced. ``time_ns`` was spent in the call and in waiting for its handle.
     """
 
     calls: int = 0
@@ -177,25 +177,25 @@ class Count:
 
 @dataclass(frozen=True)
 class Totals(Count):
-    """All that one rank did in a stretch of time; ``counts`` are its parts, by operation and label of the phase."""
+    """What one rank did in an interval; ``counts`` has the parts, by operation and phase label."""
 
     counts: Mapping[tuple[str, str], Count] = field(default_factory=dict)
 
     def by_operation(self) -> dict[str, Count]:
-        """Over all phases."""
+        """Sums over all phases."""
         result: dict[str, Count] = {}
         for (operation, _), each in self.counts.items():
             result[operation] = result.get(operation, Count()) + each
         return result
 
 
-def _whole(sent: Traffic) -> tuple[int, int]:
+def _as_ints(sent: Traffic) -> tuple[int, int]:
     return int(sent.sent_bytes), int(sent.messages)
 
 
 @final
 class CountingCommunicator(WrappingCommunicator):
-    """``inner``, counted; ``phase`` says in which phase an operation is. As many threads may use it as ``inner``."""
+    """Counts what ``inner`` does; ``phase()`` returns the current phase. As thread-safe as ``inner``."""
 
     def __init__(
         self, inner: Communicator, phase: Callable[[], Phase] = lambda: Phase.COMMUNICATE, clock: Clock = HOST
@@ -206,17 +206,17 @@ class CountingCommunicator(WrappingCommunicator):
         self._counts: dict[tuple[str, Phase], list[int]] = {}
         self._forms: dict[tuple[str, int, int, int, int], tuple[int, int]] = {}
         self._lock = threading.Lock()
-        own = inner
-        while isinstance(own, WrappingCommunicator):
-            own = own.inner
-        self._own = own if isinstance(own, Algorithmic) else None
-        self._seen = {} if self._own is None else self._own.sent_by_operation()
+        innermost = inner
+        while isinstance(innermost, WrappingCommunicator):
+            innermost = innermost.inner
+        self._algorithmic = innermost if isinstance(innermost, Algorithmic) else None
+        self._seen = {} if self._algorithmic is None else self._algorithmic.sent_by_operation()
         self.sent_bytes = 0
-        """Bytes that went to other ranks since it was made, whatever was taken: to be read at every step."""
+        """Bytes sent to other ranks since creation; :meth:`take` does not reset it."""
         self.sent_messages = 0
 
     def take(self) -> Totals:
-        """What there was since the last call."""
+        """The counts since the last call."""
         with self._lock:
             counts, self._counts = self._counts, {}
         parts = {(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()}
@@ -228,14 +228,14 @@ class CountingCommunicator(WrappingCommunicator):
         phase, now_ns = self.phase(), self._now_ns
         only_receives = operation in _RECEIVING or (operation == "scatter" and self.rank != peer)
         payload = 0 if only_receives else sum(each.nbytes for each in arrays)
-        declared = self._form(operation, arrays, peer, count) if self._own is None else _NOTHING
+        declared = self._declared(operation, arrays, peer, count) if self._algorithmic is None else _NOTHING
         start = now_ns()
         result = call()
         self._note(operation, phase, 1, declared, payload, now_ns() - start)
         return result if not isinstance(result, Handle) else cast("T", self._counted(operation, result))
 
     def _counted(self, operation: str, inner: Handle) -> Handle:
-        """The time of waiting for an operation that is under way counts as well."""
+        """Count the time of waiting for the handle as well."""
 
         def wait() -> Array:
             phase, now_ns = self.phase(), self._now_ns
@@ -251,10 +251,10 @@ class CountingCommunicator(WrappingCommunicator):
     ) -> None:
         with self._lock:
             self._add((operation, phase), (calls, *declared, payload, time_ns))
-            if self._own is None:
+            if self._algorithmic is None:
                 return
-            # What a collective under way has sent meanwhile counts as its own, whichever call has driven it on.
-            seen, self._seen = self._seen, self._own.sent_by_operation()
+            # A collective in progress is credited with what it sent meanwhile, whichever call advanced it.
+            seen, self._seen = self._seen, self._algorithmic.sent_by_operation()
             for name, now in self._seen.items():
                 before = seen.get(name, _UNSENT)
                 if now != before:
@@ -262,29 +262,29 @@ class CountingCommunicator(WrappingCommunicator):
                     self._add((name, phase), (0, *sent, 0, 0))
 
     def _add(self, key: tuple[str, Phase], more: tuple[int, ...]) -> None:
-        """Add figures in the order of those of :class:`Count`."""
+        """Add figures in the field order of :class:`Count`."""
         values = self._counts.setdefault(key, [0] * len(more))
         for at, each in enumerate(more):
             values[at] += each
         self.sent_bytes += more[1]
         self.sent_messages += more[2]
 
-    def _form(self, operation: str, arrays: Sequence[Array], peer: int, count: int) -> tuple[int, int]:
-        """Bytes and messages of a call by the closed form, worked out once for each length."""
+    def _declared(self, operation: str, arrays: Sequence[Array], peer: int, count: int) -> tuple[int, int]:
+        """Bytes and messages of a call by the closed form, computed once for each length."""
         if operation == "all_to_all" or (operation == "scatter" and self.algorithms.scatter == "direct"):
             if operation == "scatter" and self.rank != peer:
                 return _NOTHING
             sizes = [elements(each) for each in arrays]
-            return _whole(traffic.all_to_all(sizes, arrays[0].itemsize if arrays else 1, self.size, self.rank))
+            return _as_ints(traffic.all_to_all(sizes, arrays[0].itemsize if arrays else 1, self.size, self.rank))
         nbytes, itemsize = (arrays[0].nbytes, arrays[0].itemsize) if arrays else (0, 1)
         key = (operation, nbytes, itemsize, peer, count)
         form = self._forms.get(key)
         if form is None:
-            form = _whole(self._worked_out(operation, nbytes // itemsize, itemsize, peer, count))
+            form = _as_ints(self._closed_form(operation, nbytes // itemsize, itemsize, peer, count))
             self._forms[key] = form
         return form
 
-    def _worked_out(self, operation: str, length: int, itemsize: int, peer: int, count: int) -> Traffic:
+    def _closed_form(self, operation: str, length: int, itemsize: int, peer: int, count: int) -> Traffic:
         size, rank = self.size, self.rank
         match operation:
             case "send":

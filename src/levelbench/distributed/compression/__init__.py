@@ -1,1 +1,1 @@
-"""Gradient compression: what travels in place of a gradient, and how ranks add up what does."""
+"""Compression of gradients: compressors, and how ranks exchange what they made."""

@@ -1,8 +1,8 @@
-"""Compressors: a gradient becomes a payload, a few native arrays that travel, and an estimate of it again.
+"""Compressors turn a gradient into a payload, a few native arrays to send, and back into an estimate of it.
 
-A compressor keeps nothing: what it leaves out is for error feedback to remember. First comes what compression needs of
-arrays beyond the Array API standard, taken from the array's own namespace where that has a fast way. Random numbers for
-stochastic rounding are hashes of a position and a key (the run's seed, the rank, the step): the same bits on every
+A compressor keeps no state: error feedback remembers what it leaves out. The functions at the top are what compression
+needs beyond the Array API standard; they use the array's own namespace if that has a fast way. Random numbers for
+stochastic rounding are hashes of a position and a key (run seed, rank, step), so they are the same bits on every
 framework.
 """
 
@@ -25,18 +25,18 @@ _BYTE = 8
 
 
 def typed(array: Array, name: str) -> Array:
-    """A copy in the type of that name in the array's namespace: ``int32``, ``float16``, ``bfloat16``, ..."""
+    """A copy with the dtype of this name in the array's namespace: ``int32``, ``float16``, ``bfloat16``, ..."""
     xp = namespace(array)
     return xp.astype(array, getattr(xp, name))
 
 
 def index_type(size: int) -> str:
-    """The name of the smaller type that counts up to ``size``: ``int32`` or ``int64``."""
+    """The name of the smaller index type for ``size`` elements: ``int32`` or ``int64``."""
     return "int32" if size < 1 << 31 else "int64"
 
 
 def largest(magnitudes: Array, count: int) -> Array:
-    """The places of the ``count`` largest elements of a flat array, at least one, in no order, each once."""
+    """The distinct places of the ``count`` largest elements of a flat array (at least one), in no order."""
     xp, size = namespace(magnitudes), magnitudes.shape[0]
     if count >= size:
         return xp.arange(size, device=magnitudes.device)
@@ -48,7 +48,7 @@ def largest(magnitudes: Array, count: int) -> Array:
 
 
 def add_at(target: Array, places: Array | int, values: Array) -> Array:
-    """``target`` with ``values`` added at ``places`` of its first axis, each named once; in place where that can be."""
+    """``target`` with ``values`` added at distinct ``places`` of its first axis; in place if possible."""
     if hasattr(target, "at"):
         return target.at[places].add(values)
     target[places] += values
@@ -56,7 +56,7 @@ def add_at(target: Array, places: Array | int, values: Array) -> Array:
 
 
 def padded(flat: Array, size: int) -> Array:
-    """A flat array with zeros behind it, ``size`` elements in all; itself where there are as many already."""
+    """A flat array padded with zeros to ``size`` elements; returned itself if no padding is needed."""
     missing = size - flat.shape[0]
     if missing == 0:
         return flat
@@ -65,23 +65,23 @@ def padded(flat: Array, size: int) -> Array:
 
 
 def in_rows(flat: Array, length: int) -> Array:
-    """A flat array as rows of ``length``, shape (rows, length), the last one filled up with zeros."""
+    """A flat array as rows of ``length``, shape (rows, length), the last one padded with zeros."""
     rows = -(-flat.shape[0] // length)
     return padded(flat, rows * length).reshape((rows, length))
 
 
 def packed_size(count: int, bits: int) -> int:
-    """Bytes that :func:`pack_codes` makes of ``count`` codes of ``bits`` bits each."""
+    """The bytes that :func:`pack_codes` makes of ``count`` codes of ``bits`` bits each."""
     if _BYTE % bits == 0:
         return -(-count * bits // _BYTE)
     return bits * -(-count // _BYTE)
 
 
 def pack_codes(codes: Array, bits: int) -> Array:
-    """Codes from 0 to 2^bits - 1 (flat, of an integer type) as bytes (``uint8``), with nothing in between.
+    """Pack codes from 0 to 2^bits - 1 (flat, of an integer type) densely into bytes (``uint8``).
 
-    Where ``bits`` divides 8 a byte holds 8 / bits of them, the first in the lowest bits. Else bit 0 of all codes comes
-    first, then bit 1 of all, and so on, each stretch filled up to a byte.
+    If ``bits`` divides 8, a byte holds 8 / bits codes, the first in the lowest bits. Otherwise bit 0 of all codes comes
+    first, then bit 1 of all, and so on, each padded to a whole byte.
     """
     xp = namespace(codes)
     if bits == _BYTE:
@@ -118,18 +118,18 @@ def unpack_codes(packed: Array, bits: int, count: int) -> Array:
 
 
 def as_bytes(parts: Sequence[Array]) -> Array:
-    """The bytes of all parts behind one another (``uint8``), so that one message carries them."""
+    """The bytes of all parts concatenated (``uint8``), for a single message."""
     xp = namespace(parts[0])
     flat = [part.reshape(-1).view(xp.uint8) for part in parts]
     return flat[0] if len(flat) == 1 else xp.concat(flat)
 
 
 def from_bytes(data: Array, kinds: Sequence[tuple[int, Any, int]]) -> tuple[Array, ...]:
-    """The parts that :func:`as_bytes` joined, by (elements, type, bytes an element)."""
+    """The parts that :func:`as_bytes` joined, described by (elements, type, bytes per element)."""
     parts, start = [], 0
     for count, kind, width in kinds:
         stop = start + count * width
-        # Not every framework reads numbers that do not begin at a multiple of their width.
+        # Not every framework reads unaligned numbers.
         part = copy(data[start:stop]) if start % width else data[start:stop]
         parts.append(part.view(kind))
         start = stop
@@ -142,7 +142,7 @@ _BITS = 23
 
 @dataclass(frozen=True)
 class Key:
-    """Which draws are meant. ``group`` and ``stage`` tell apart several arrays, and uses of one, in a step."""
+    """Identifies random draws. ``group`` and ``stage`` distinguish several arrays, and uses of one, in a step."""
 
     seed: int = 0
     rank: int = 0
@@ -151,7 +151,7 @@ class Key:
     stage: int = 0
 
     def at(self, stage: int) -> Key:
-        """The same step's key for another use."""
+        """The key of the same step for another use."""
         return replace(self, stage=stage)
 
     def everywhere(self) -> Key:
@@ -159,12 +159,12 @@ class Key:
         return replace(self, rank=-1)
 
     def words(self) -> tuple[int, int]:
-        """Two 32-bit words, signed, as the arithmetic of :func:`uniform` is."""
+        """Two signed 32-bit words, for the arithmetic of :func:`uniform`."""
         words = self._sequence().generate_state(2).astype(np.int32)
         return int(words[0]), int(words[1])
 
     def generator(self) -> np.random.Generator:
-        """A generator on the host, for the few numbers that are drawn there."""
+        """A host generator, for the few numbers that are drawn there."""
         return np.random.Generator(np.random.PCG64(self._sequence()))
 
     def _sequence(self) -> np.random.SeedSequence:
@@ -172,16 +172,16 @@ class Key:
 
 
 def uniform(size: int, like: Array, key: Key) -> Array:
-    """``size`` numbers in the open interval (0, 1), multiples of 2^-24, in the type and on the device of ``like``.
+    """``size`` numbers in the open interval (0, 1), multiples of 2^-24, with the type and device of ``like``.
 
-    The hash is ``lowbias32`` (Wellons 2018, "Prospecting for hash functions"), with the second word of the key mixed in
-    halfway, so that two keys do not give one sequence in two orders. Needs a type of 24 bits of precision or more.
+    The hash is ``lowbias32`` (Wellons 2018, "Prospecting for hash functions"). The second word of the key is mixed in
+    halfway, so that two keys do not give one sequence in two orders. Needs a type with at least 24 bits of precision.
     """
     xp = namespace(like)
     first, second = key.words()
     bits = xp.arange(size, dtype=xp.int32, device=like.device)
     bits ^= first
-    # Shifts of signed integers drag the sign along: the masks take it off.
+    # Shifts of signed integers extend the sign; the masks remove it.
     bits ^= (bits >> 16) & 0xFFFF
     bits *= _FIRST
     bits ^= second
@@ -203,65 +203,65 @@ _WIDTHS = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "in
 
 @dataclass(frozen=True)
 class PayloadPart:
-    """One array of a payload: its elements, and their type (the gradient's own where ``kind`` is empty)."""
+    """One array of a payload: the number of elements, and their type (an empty ``kind`` is the gradient's)."""
 
     elements: int
     kind: str = ""
 
     def nbytes(self, itemsize: int) -> int:
-        """Bytes, for a gradient of ``itemsize`` bytes an element."""
+        """Its bytes, for a gradient of ``itemsize`` bytes per element."""
         return self.elements * _WIDTHS.get(self.kind, itemsize)
 
 
 class Compressor(ABC):
-    """A frozen description. ``flat`` is always of shape (n,) and of type ``float32`` or ``float64``."""
+    """A frozen description. ``flat`` always has shape (n,) and type ``float32`` or ``float64``."""
 
     @abstractmethod
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """The arrays of the payload of ``size`` elements."""
+        """The arrays of the payload for ``size`` elements."""
 
     @abstractmethod
     def compress(self, flat: Array, key: Key) -> Payload:
-        """The payload: new arrays. ``flat`` is left as it is."""
+        """The payload, in new arrays. ``flat`` is not changed."""
 
     @abstractmethod
     def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
-        """``target`` + factor · what the payload says, shape (n,); in place where that can be."""
+        """``target`` + factor · the decompressed payload, shape (n,); in place if possible."""
 
     def summable(self, ranks: int) -> Compressor:
-        """The compressor whose payloads ``ranks`` ranks may add up as they are; itself where that makes no odds."""
+        """The compressor to use if payloads of ``ranks`` ranks are summed; itself if that makes no difference."""
         return self
 
     def decompress(self, payload: Payload, like: Array) -> Array:
-        """What the payload says, of the shape, type and device of ``like``."""
+        """The decompressed payload, with the shape, type and device of ``like``."""
         return self.add(zeros_like(like), payload)
 
     def nbytes(self, size: int, itemsize: int) -> int:
-        """Bytes of the payload of ``size`` elements of ``itemsize`` bytes each."""
+        """The payload's bytes for ``size`` elements of ``itemsize`` bytes each."""
         return sum(part.nbytes(itemsize) for part in self.parts(size))
 
     def parted(self, data: Array, like: Array) -> Payload:
-        """The payload of these bytes (:func:`as_bytes`) again, for a gradient like this one."""
+        """The payload from its bytes (:func:`as_bytes`), for a gradient like this one."""
         xp = namespace(like)
         kinds: list[tuple[int, Any, int]] = []
         for part in self.parts(like.shape[0]):
-            # Where arrays have no bfloat16, its bits travel.
+            # Without a bfloat16 type, its bits are sent.
             kind = getattr(xp, part.kind, xp.uint16) if part.kind else like.dtype
             kinds.append((part.elements, kind, _WIDTHS.get(part.kind) or like.dtype.itemsize))
         return from_bytes(data, kinds)
 
 
 def kept(ratio: float, size: int) -> int:
-    """How many of ``size`` elements the share ``ratio`` is: rounded up, at least one where there is one."""
-    # 0.07 of 100 are 7, although the product is a little more in floating point.
+    """The number of elements in a share of ``ratio``: rounded up, and at least one if there are any."""
+    # 0.07 of 100 is 7, although the floating-point product is a little more.
     return min(size, math.ceil(round(ratio * size, 6))) or min(size, 1)
 
 
 class SparseCompressor(Compressor):
-    """Its payload is (values, places), each place at most once."""
+    """A compressor whose payload is (values, places), each place at most once."""
 
     def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
-        """The values at their places; the rest of ``target`` is not touched."""
+        """Add the values at their places; the rest of ``target`` is not touched."""
         values, places = payload
         return add_at(target, typed(places, "int64"), values if factor == 1.0 else values * factor)
 
@@ -280,7 +280,7 @@ class TopKCompressor(SparseCompressor):
         return PayloadPart(count), PayloadPart(count, index_type(size))
 
     def compress(self, flat: Array, key: Key) -> Payload:
-        """Which of equal magnitudes are taken is the framework's choice."""
+        """Which of equal magnitudes are taken depends on the framework."""
         return self._taken(flat, largest(abs(flat), kept(self.ratio, flat.shape[0])))
 
 
@@ -288,8 +288,8 @@ class TopKCompressor(SparseCompressor):
 class RandomKCompressor(SparseCompressor):
     """``ratio`` · n elements at random places, the same on all ranks (Wangni et al. 2018; Stich et al. 2018).
 
-    The places follow from the run's seed and the step, so that they do not travel, and the values of all ranks can be
-    added as they are.
+    The places follow from the run's seed and the step, so they need not be sent, and the values of all ranks can be
+    summed directly.
     """
 
     ratio: float
@@ -307,21 +307,21 @@ class RandomKCompressor(SparseCompressor):
 
 @dataclass(frozen=True)
 class ThresholdCompressor(SparseCompressor):
-    """All elements of a magnitude of ``threshold`` or more (Strom 2015; Dryden et al. 2016).
+    """All elements with a magnitude of at least ``threshold`` (Strom 2015; Dryden et al. 2016).
 
-    ``relative``: of that many times the root mean square of all elements. The payload's size varies; :meth:`parts` is
-    of the largest there can be.
+    With ``relative``, the threshold is in units of the root mean square of all elements. The payload's size varies;
+    :meth:`parts` gives the maximum.
     """
 
     threshold: float
     relative: bool
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
-        """Values and places, where all are above it."""
+        """Values and places if all elements qualify."""
         return PayloadPart(size), PayloadPart(size, index_type(size))
 
     def compress(self, flat: Array, key: Key) -> Payload:
-        """All that qualify; zeros never do."""
+        """All elements that qualify; zeros never do."""
         xp = namespace(flat)
         magnitudes, limit = abs(flat), self.threshold
         if self.relative:
@@ -331,7 +331,7 @@ class ThresholdCompressor(SparseCompressor):
 
 
 def _accumulated(target: Array, rows: Array, factor: float) -> Array:
-    """``target`` + factor · what the rows hold, without what fills up the last."""
+    """``target`` + factor · the rows, without the padding."""
     flat = rows.reshape(-1)[: target.shape[0]]
     target += flat if factor == 1.0 else flat * factor
     return target
@@ -339,12 +339,12 @@ def _accumulated(target: Array, rows: Array, factor: float) -> Array:
 
 @dataclass(frozen=True)
 class QSGDCompressor(Compressor):
-    """v becomes ‖v‖ · sign(v) · ξ / s with ξ one of 0 to s, rounded at random so that its mean is s |v| / ‖v‖.
+    """v becomes ‖v‖ · sign(v) · ξ / s with ξ one of 0 to s, randomly rounded so that its mean is s |v| / ‖v‖.
 
-    Alistarh et al. 2017, section 3, for each bucket of ``bucket`` elements, with s ``levels``: unbiased, and
+    Alistarh et al. 2017, section 3, applied to buckets of ``bucket`` elements, with s ``levels``: unbiased, and
     E ‖Q(v) − v‖² ≤ min(d / s², √d / s) ‖v‖² for d elements. ``norm`` is ``l2``, or ``max``, which the paper uses in its
-    experiments. The payload is a norm a bucket, and codes of a fixed number of bits (the paper's Elias code makes small
-    ones shorter).
+    experiments. The payload is a norm per bucket and codes with a fixed number of bits (the paper's Elias code makes
+    small ones shorter).
     """
 
     levels: int = 127
@@ -353,14 +353,14 @@ class QSGDCompressor(Compressor):
 
     @property
     def bits(self) -> int:
-        """Bits of a code: there are 2 s + 1."""
+        """Bits per code: there are 2 s + 1 codes."""
         return (2 * self.levels).bit_length()
 
     @property
     def variance(self) -> float:
-        """The bound on E ‖Q(v) − v‖² / ‖v‖² of a full bucket: Alistarh et al. 2017, lemma 3.1.
+        """The bound on E ‖Q(v) − v‖² / ‖v‖² of a full bucket (Alistarh et al. 2017, lemma 3.1).
 
-        With the norm ``max`` as well: a smaller scale only brings levels closer.
+        It also holds for the norm ``max``: a smaller scale only brings levels closer together.
         """
         return min(self.bucket / self.levels**2, sqrt(self.bucket) / self.levels)
 
@@ -373,11 +373,11 @@ class QSGDCompressor(Compressor):
         rows = in_rows(flat, self.bucket)
         magnitudes = abs(rows)
         norms = xp.max(magnitudes, axis=1) if self.norm == "max" else xp.sqrt(xp.sum(rows * rows, axis=1))
-        # First the quotient, which is at most 1: of a tiny norm levels / norm is infinite.
+        # First the quotient, which is at most 1: for a tiny norm, levels / norm is infinite.
         magnitudes /= xp.where(norms > 0, norms, xp.ones_like(norms)).reshape((-1, 1))
         magnitudes *= self.levels
         magnitudes += uniform(rows.shape[0] * self.bucket, flat, key).reshape(rows.shape)
-        # Rounding may lift the quotient of the largest element above 1.
+        # Rounding may raise the quotient of the largest element above 1.
         signed = xp.copysign(xp.clip(xp.floor(magnitudes), 0, self.levels), rows)
         signed += self.levels
         whole = xp.uint8 if self.bits <= 8 else xp.int32
@@ -395,11 +395,11 @@ class QSGDCompressor(Compressor):
 
 @dataclass(frozen=True)
 class SignCompressor(Compressor):
-    """One bit an element, and what it stands for by bucket.
+    """One bit per element, and its value per bucket.
 
-    ``scale`` is ``mean``, ± the mean magnitude of the bucket (Karimireddy et al. 2019); ``means``, the mean of those
-    that are not negative and the mean of those that are, which has the smallest squared error that a bit can (1-bit
-    SGD: Seide et al. 2014); or ``vote``, ± 1, and 0 for a bucket of zeros (signSGD: Bernstein et al. 2018).
+    ``scale`` is ``mean``: ± the mean magnitude of the bucket (Karimireddy et al. 2019); ``means``: the means of the
+    non-negative and of the negative elements, which have the smallest squared error possible with one bit (1-bit SGD:
+    Seide et al. 2014); or ``vote``: ± 1, and 0 for a bucket of zeros (signSGD: Bernstein et al. 2018).
     """
 
     bucket: int = 512
@@ -411,7 +411,7 @@ class SignCompressor(Compressor):
         return *scales, PayloadPart(packed_size(size, 1), "uint8")
 
     def compress(self, flat: Array, key: Key) -> Payload:
-        """A zero counts as positive."""
+        """Zeros count as positive."""
         xp = namespace(flat)
         rows = in_rows(flat, self.bucket)
         signs = pack_codes(xp.astype(flat >= 0, xp.uint8), 1)
@@ -426,7 +426,7 @@ class SignCompressor(Compressor):
         return high, (sums - magnitudes) / (2 * xp.clip(negative, 1, None)), signs
 
     def _counts(self, flat: Array) -> Array:
-        """How many elements each bucket has; the last one may have fewer than the others."""
+        """The number of elements in each bucket; the last one may be smaller."""
         size = flat.shape[0]
         counts = np.full(-(-size // self.bucket), self.bucket, np.float64)
         counts[-1:] = (size - 1) % self.bucket + 1
@@ -447,10 +447,10 @@ _LARGEST_HALF = 65504.0
 
 @dataclass(frozen=True)
 class CastCompressor(Compressor):
-    """Each element rounded to the nearest of type ``kind``, ``float16`` or ``bfloat16``, ties to even.
+    """Each element rounded to the nearest value of type ``kind``, ``float16`` or ``bfloat16``, ties to even.
 
-    Half precision ends at 65504: what lies beyond ``most`` is sent as that, and error feedback keeps the rest. NumPy
-    has no bfloat16, and there its bits travel (``uint16``); for them the communicator has no sum, so ``summed``, which
+    Half precision ends at 65504: magnitudes beyond ``most`` are sent as ``most``, and error feedback keeps the rest.
+    NumPy has no bfloat16, so its bits are sent (``uint16``), which the communicator cannot sum; then ``summed``, which
     lets it add payloads, raises ``UnsupportedError``.
     """
 
@@ -459,14 +459,14 @@ class CastCompressor(Compressor):
     most: float = _LARGEST_HALF
 
     def summable(self, ranks: int) -> CastCompressor:
-        """With magnitudes of 65504 / (2 ranks) at most: no sum is infinite, whatever its additions round to."""
+        """With magnitudes of at most 65504 / (2 ranks), so that no sum is infinite, however additions are rounded."""
         return replace(self, most=_LARGEST_HALF / (2 * ranks)) if ranks > 1 else self
 
     def parts(self, size: int) -> tuple[PayloadPart, ...]:
         return (PayloadPart(size, self.kind),)
 
     def compress(self, flat: Array, key: Key) -> Payload:
-        """Rounds through ``float32`` where the type is bfloat16, as PyTorch does."""
+        """Rounds to bfloat16 through ``float32``, as PyTorch does."""
         xp = namespace(flat)
         if self.kind == "float16":
             return (typed(xp.clip(flat, -self.most, self.most), "float16"),)
@@ -487,7 +487,7 @@ class CastCompressor(Compressor):
 
 
 def _bfloat16_bits(flat: Array) -> Array:
-    """The upper half of a NumPy ``float32``'s bits, rounded to the nearest, ties to even; a NaN stays one."""
+    """The upper half of the bits of a ``float32``, rounded to nearest, ties to even; NaN stays NaN."""
     bits = np.asarray(flat, np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(flat), (bits >> 16) | 0x40, rounded).astype(np.uint16)

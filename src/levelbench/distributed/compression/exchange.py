@@ -1,8 +1,8 @@
-"""How ranks add up what compressors made of their gradients, so that all hold the same bits.
+"""How ranks sum compressed gradients so that all hold the same bits.
 
-An exchange takes each rank's flat array and answers with the total, the same on all ranks, and with what of this rank's
-array is not in it: the arrays of all ranks add up to the total and all that is left. Error feedback adds what is left
-to the next gradient, so nothing is lost whatever the compressor.
+An exchange takes each rank's flat array and returns the total, which is the same on all ranks, and the part of this
+rank's array that is not in it: the arrays of all ranks sum to the total plus everything left. Error feedback adds what
+is left to the next gradient, so nothing is lost, whatever the compressor.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from levelbench.training.optimizers.arrays import copy, namespace, sign, zeros_l
 
 
 class Exchange(ABC):
-    """A way to add up compressed arrays."""
+    """A way to sum compressed arrays."""
 
     compressor: Compressor
     traffic_within: ClassVar[float] = 1.0
-    """By what factor the mean of what is sent may differ from :meth:`traffic`: 1 where that is exact."""
+    """The factor by which the mean sent may differ from :meth:`traffic`: 1 if that is exact."""
 
     @abstractmethod
     def __call__(self, communicator: Communicator, corrected: Array, key: Key) -> tuple[Array, Array]:
-        """The total, and what is left of ``corrected``, which may be overwritten; both of shape (n,). Collective."""
+        """The total, and what is left of ``corrected``, which may be overwritten; both have shape (n,). Collective."""
 
     @abstractmethod
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
         """What ``rank`` sends for ``size`` elements of ``itemsize`` bytes, to within ``traffic_within``."""
 
     def payload_bytes(self, size: int, itemsize: int) -> int | None:
-        """Bytes that stand for a rank's ``size * itemsize``; ``None`` where that varies."""
+        """The bytes that represent a rank's ``size * itemsize``; ``None`` if that varies."""
         return self.compressor.nbytes(size, itemsize)
 
 
 @dataclass(frozen=True)
 class Gathered(Exchange):
-    """All ranks get all payloads, and add them up in the order of ranks, which makes their sums the same bits."""
+    """All ranks get all payloads and add them in rank order, which makes the sums bitwise identical."""
 
     compressor: Compressor
 
@@ -74,20 +74,20 @@ class Gathered(Exchange):
 
 @dataclass(frozen=True)
 class Voted(Gathered):
-    """The sign of the sum of the payloads: the majority's (Bernstein et al. 2018), 0 where votes are tied."""
+    """The sign of the sum of the payloads: the majority vote (Bernstein et al. 2018), 0 for a tie."""
 
     def __call__(self, communicator: Communicator, corrected: Array, key: Key) -> tuple[Array, Array]:
-        """One all-gather of bytes. Nothing is left: a vote is no part of a sum."""
+        """One all-gather of bytes. Nothing is left, since a vote is not part of a sum."""
         total, left = super().__call__(communicator, corrected, key)
         return sign(total), zeros_like(left)
 
 
 @dataclass(frozen=True)
 class GatheredAnyLength(Exchange):
-    """As :class:`Gathered` for payloads of values and places whose number differs between ranks.
+    """Like :class:`Gathered`, for payloads of values and places whose number differs between ranks.
 
-    Counts are exchanged first; then each sends as much as the fullest rank, filled up with nothing. How much that is
-    depends on the gradients: :meth:`traffic` expects the share ``expected`` of all elements.
+    Counts are exchanged first; then each rank sends as much as the fullest one, padded. How much that is depends on the
+    gradients: :meth:`traffic` expects the share ``expected`` of all elements.
     """
 
     # The share is the user's guess, and the fullest rank has more than the mean one.
@@ -117,12 +117,12 @@ class GatheredAnyLength(Exchange):
         return counts + traffic.all_gather(payload, 1, ranks, rank)
 
     def payload_bytes(self, size: int, itemsize: int) -> None:
-        """It varies."""
+        """Return ``None``: it varies."""
 
 
 @dataclass(frozen=True)
 class Reduced(Exchange):
-    """For payloads whose first array can be added up as it is, while the others are the same on all ranks."""
+    """For payloads whose first array can be summed directly, while the others are the same on all ranks."""
 
     compressor: Compressor
     rescale: bool = False
@@ -143,12 +143,12 @@ class Reduced(Exchange):
 
 @dataclass(frozen=True)
 class InPieces(Exchange):
-    """An all-reduce of compressed pieces: each rank adds up one piece of all, and sends the sum compressed again.
+    """An all-reduce of compressed pieces: each rank sums one piece and sends the sum, compressed again.
 
-    The bytes do not grow with the number of ranks, as they do where all payloads are gathered, and sums are taken in
-    the gradient's own type. What the second compression leaves out goes to the residual of the rank that made it, with
-    which nothing is lost (Seide et al. 2014, section 3.2; Tang et al. 2019). Pieces are of one length, the last ones
-    filled up with zeros.
+    Unlike with gathered payloads, the bytes do not grow with the number of ranks, and sums are computed in the
+    gradient's own type. What the second compression leaves out goes to the residual of the rank that made it, so
+    nothing is lost (Seide et al. 2014, section 3.2; Tang et al. 2019). All pieces have the same length, the last ones
+    padded with zeros.
     """
 
     compressor: Compressor
@@ -171,7 +171,7 @@ class InPieces(Exchange):
         return total[:size], left.reshape(-1)[:size]
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """That of an all-to-all of all pieces and of an all-gather of one."""
+        """That of an all-to-all of all pieces and an all-gather of one."""
         nbytes = self.compressor.nbytes(-(-size // ranks), itemsize)
         return traffic.all_to_all(nbytes, 1, ranks, rank) + traffic.all_gather(nbytes, 1, ranks, rank)
 
@@ -183,18 +183,18 @@ _WIDTHS = {"int32": 4, "int64": 8}
 
 @dataclass(frozen=True)
 class SparseStream:
-    """A flat array: (values, places) with each place once, or all values where ``places`` is ``None``."""
+    """A flat array: (values, places) with distinct places, or all values if ``places`` is ``None``."""
 
     values: Array
     places: Array = None
 
     def dense(self, like: Array) -> Array:
-        """All values, of the shape of ``like``."""
+        """All values, in the shape of ``like``."""
         return self.values if self.places is None else add_at(zeros_like(like), self.places, self.values)
 
 
 def merged(first: SparseStream, second: SparseStream, like: Array) -> SparseStream:
-    """The sum: dense where that takes no more bytes (Renggli et al. 2019, section 5.1). Overwrites what is dense."""
+    """The sum: dense if that takes no more bytes (Renggli et al. 2019, section 5.1). Overwrites dense arguments."""
     if first.places is None or second.places is None:
         onto, other = (first, second) if first.places is None else (second, first)
         values = onto.values
@@ -222,22 +222,22 @@ def _sparse_bytes(count: int, size: int, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class Doubled(Exchange):
-    """Streams merged in log2 p rounds; ranks beyond a power of two hand theirs to a neighbour, and get the sum back.
+    """Streams are merged in log2 p rounds; ranks beyond a power of two hand theirs to a neighbour and get the sum back.
 
-    Each message has one of 8 bytes before it that says how many values it has. How many there are depends on how often
-    ranks name the same place: :meth:`traffic` is an expectation, as if each chose its places at random.
+    An 8-byte message before each message gives its number of values. That depends on how often ranks choose the same
+    place, so :meth:`traffic` is an expectation, as if each chose its places at random.
     """
 
-    # Magnitudes are not alike everywhere, so ranks coincide a little more often than at random.
+    # Magnitudes are not uniform, so ranks coincide a little more often than at random.
     traffic_within: ClassVar[float] = 1.05
     compressor: SparseCompressor
 
     def __call__(self, communicator: Communicator, corrected: Array, key: Key) -> tuple[Array, Array]:
-        """Two messages each way a round."""
+        """Two messages each way per round."""
         values, places = self.compressor.compress(corrected, key)
         left = self.compressor.add(corrected, (values, places), -1.0)
         rank, like = communicator.rank, left
-        # What is dense is added to in place, and this rank's values may be the compressor's own.
+        # Dense streams are added to in place, and these values may belong to the compressor.
         stream = _lightest(SparseStream(values, typed(places, "int64")), like)
         folded = traffic.FoldedRank(rank, communicator.size)
         if folded.aside:
@@ -248,14 +248,17 @@ class Doubled(Exchange):
             stream = merged(_receive(communicator, folded.other, like), stream, like)
         for level in range(folded.levels):
             partner = folded.rank_of(folded.number ^ (1 << level))
-            theirs = _swapped(communicator, stream, partner, like)
+            sends = [communicator.start_send(message, partner, _TAG) for message in _messages(stream, like)]
+            theirs = _receive(communicator, partner, like)
+            for each in sends:
+                each.wait()
             stream = merged(stream, theirs, like) if rank < partner else merged(theirs, stream, like)
         if folded.paired:
             _send(communicator, stream, folded.other, like)
         return stream.dense(like), left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
-        """Of m ranks that name k of n places at random, n (1 - (1 - k / n)^m) are named; messages are exact."""
+        """If m ranks choose k of n places at random, n (1 - (1 - k / n)^m) are chosen; messages are exact."""
         unnamed = 1 - self.compressor.parts(size)[0].elements / size if size else 1.0
 
         def message(holders: int) -> Traffic:
@@ -267,18 +270,14 @@ class Doubled(Exchange):
             return message(1)
         total = message(ranks) if folded.paired else Traffic(0, 0)
         for level in range(folded.levels):
-            total += message(_holders(folded, level))
+            # The ranks whose arrays are in what a rank sends in this round.
+            first = folded.number >> level << level
+            total += message(sum(2 if each < folded.extra else 1 for each in range(first, first + (1 << level))))
         return total
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
-        """A rank's own stream."""
+        """The bytes of a rank's own stream."""
         return min(self.compressor.nbytes(size, itemsize), size * itemsize)
-
-
-def _holders(folded: traffic.FoldedRank, level: int) -> int:
-    """How many ranks' arrays are in what a rank sends in round ``level``."""
-    first = folded.number >> level << level
-    return sum(2 if number < folded.extra else 1 for number in range(first, first + (1 << level)))
 
 
 def _messages(stream: SparseStream, like: Array) -> tuple[Array, Array]:
@@ -309,29 +308,20 @@ def _receive(communicator: Communicator, source: int, like: Array) -> SparseStre
     return SparseStream(values, typed(places, "int64"))
 
 
-def _swapped(communicator: Communicator, stream: SparseStream, partner: int, like: Array) -> SparseStream:
-    """The partner's stream for this one."""
-    sends = [communicator.start_send(message, partner, _TAG) for message in _messages(stream, like)]
-    theirs = _receive(communicator, partner, like)
-    for each in sends:
-        each.wait()
-    return theirs
-
-
 @final
 class ErrorFeedback:
     """e := e + g; the exchange of e; e := what it left (Seide et al. 2014; Stich et al. 2018; Karimireddy et al. 2019).
 
-    ``enabled=False`` forgets what is left.
+    ``enabled=False`` discards what is left.
     """
 
     def __init__(self, enabled: bool = True) -> None:
         self._enabled = enabled
         self.residual: Array = None
-        """What is left of this rank's, shape (n,); ``None`` before the first exchange, and where it is forgotten."""
+        """What is left on this rank, shape (n,); ``None`` before the first exchange, or if it is discarded."""
 
     def total(self, communicator: Communicator, exchange: Exchange, flat: Array, key: Key) -> Array:
-        """What all ranks are to apply, the same bits on each; ``flat`` is left as it is. Collective."""
+        """What all ranks are to apply, bitwise identical; ``flat`` is not changed. Collective."""
         if self.residual is None:
             corrected = copy(flat)
         else:

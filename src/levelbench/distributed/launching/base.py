@@ -1,8 +1,8 @@
-"""What an engine is: it starts a command once a rank, watches until all have ended, and leaves no process behind.
+"""The engine interface: an engine starts a command once per rank, watches until all have ended, and leaves no process.
 
-An engine knows nothing of training. Afterwards it says which rank failed first and what it printed last. When one rank
-fails the others die of it, each in its own way; a rank that says that it lost another (``PEER_LOST``) is not named
-while another can be.
+An engine knows nothing about training. Afterwards it tells which rank failed first and what that printed last. When one
+rank fails the others fail too, each in its own way; a rank that reports the loss of another (``PEER_LOST``) is not
+named if another can be.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
 PEER_LOST = 75
-"""The exit code of a rank that ends since another was lost (``EX_TEMPFAIL``): it is not named while another is."""
+"""The exit code of a rank that ends because another was lost (``EX_TEMPFAIL``); it is not named if another can be."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How a job failed: its first rank to do so, or the launcher itself where ``rank`` is ``None``.
+    """How a job failed: its first rank to fail, or the launcher itself if ``rank`` is ``None``.
 
-    ``code`` is its exit code, or ``signal`` what killed it; both are ``None`` where it did not answer and was ended.
-    ``lines`` are the last of its log at ``log``. ``note`` says what else was seen, as a host that cannot be reached.
+    ``code`` is its exit code, or ``signal`` what killed it; both are ``None`` if it did not respond and was ended.
+    ``lines`` are the last of its log at ``log``. ``note`` adds other observations, such as an unreachable host.
     """
 
     rank: int | None
@@ -43,7 +43,7 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """One clause: ``rank 2 was killed by SIGKILL``."""
+        """One clause, such as ``rank 2 was killed by SIGKILL``."""
         who = "the launcher" if self.rank is None else f"rank {self.rank}"
         if self.signal is not None:
             how = f"was killed by {signal_name(self.signal)}"
@@ -54,7 +54,7 @@ class Failure:
         return f"{who} {how}{', ' if self.note else ''}{self.note}"
 
     def error(self, asked: str) -> CommunicationError:
-        """The error for a user; ``trace`` is the end of the log."""
+        """The error for the user; ``trace`` is the end of the log."""
         last = next((line.strip() for line in reversed(self.lines) if line.strip()), "nothing printed")
         error = CommunicationError(asked, f"{self.reason} ({last})", f"see its log, {self.log}")
         error.trace = "\n".join(self.lines)
@@ -62,20 +62,20 @@ class Failure:
 
 
 class RunningJob(ABC):
-    """A job that was started. Leaving its context ends it."""
+    """A started job. Leaving its context ends it."""
 
     job: str
-    """What all its processes carry in their environment as ``LEVELBENCH_JOB``."""
+    """The mark of all its processes, in their environment as ``LEVELBENCH_JOB``."""
     folder: Path
     look_s: float = 0.5
     """The longest sleep of :meth:`wait`."""
 
     @abstractmethod
     def poll(self) -> bool:
-        """Whether all ranks have ended. Ends the others once one failed, so call it now and then, or :meth:`wait`."""
+        """Whether all ranks have ended. Ends the others once one failed, so call it regularly, or use :meth:`wait`."""
 
     def wait(self, timeout_s: float) -> bool:
-        """:meth:`poll` until all ranks have ended or the time is over, asleep in between."""
+        """:meth:`poll` until all ranks have ended or the time is over, sleeping in between."""
         until_ns = HOST.now_ns() + int(timeout_s * 1e9)
         while not self.poll():
             left_s = (until_ns - HOST.now_ns()) * 1e-9
@@ -85,19 +85,19 @@ class RunningJob(ABC):
         return True
 
     def sleep(self, seconds: float) -> None:
-        """Until the time is over, or earlier where there is something to see."""
+        """Sleep until the time is over, or earlier if something happens."""
         select.select([], [], [], seconds)
 
     @abstractmethod
     def kill(self) -> None:
-        """End all ranks and whatever they started; returns when nothing is left. Does nothing after the end."""
+        """End all ranks and everything they started; returns when nothing is left. Does nothing after the end."""
 
     @abstractmethod
     def failure(self) -> Failure | None:
-        """What failed first; ``None`` where nothing did, also while ranks run and after a :meth:`kill` from outside."""
+        """What failed first; ``None`` if nothing did, while ranks run, and after a :meth:`kill` from outside."""
 
     def log(self, rank: int) -> Path:
-        """What ``rank`` printed, standard output and error."""
+        """The standard output and error of ``rank``."""
         return self.folder / f"rank-{rank}.log"
 
     def __enter__(self) -> Self:
@@ -114,13 +114,13 @@ class Engine(ABC):
 
     name: ClassVar[str]
     communicators: ClassVar[tuple[str, ...]]
-    """Kinds of communicators that its ranks can open; the first is the default."""
+    """The communicators that its ranks can open; the first is the default."""
     options: ClassVar[tuple[str, ...]] = ()
-    """Names of what else :meth:`start` takes."""
+    """The names of further options of :meth:`start`."""
 
     @abstractmethod
     def lacks(self) -> str | None:
-        """What is missing here to use it; ``None`` where nothing is. Imports nothing."""
+        """What is missing here to use it; ``None`` if nothing is. Imports nothing."""
 
     @abstractmethod
     def start(
@@ -128,24 +128,24 @@ class Engine(ABC):
     ) -> RunningJob:
         """Start ``command`` as each of ``ranks`` ranks.
 
-        What rank r prints goes to ``folder/rank-r.log``. ``environment`` is set on top of this process's own, whose
-        place in another team is not handed on. Where neither sets the number of threads (``OMP_NUM_THREADS``), a rank
-        gets the machine's cores divided by the ranks on it, at least one.
+        The output of rank r goes to ``folder/rank-r.log``. ``environment`` is set on top of this process's own, without
+        its place in another team. If neither sets the number of threads (``OMP_NUM_THREADS``), a rank gets the
+        machine's cores divided by the ranks on it, at least one.
 
-        Start it from a thread that outlives the job: the kernel ends the ranks with the thread that started them.
+        Call it from a thread that outlives the job: the kernel ends the ranks with the thread that started them.
 
-        ``MissingError`` where something is missing, ``UsageError`` for an option that the engine does not have.
+        ``MissingError`` if something is missing, ``UsageError`` for an option that the engine does not have.
         """
 
     def require(self) -> None:
-        """Raise ``MissingError`` where something is missing here."""
+        """Raise ``MissingError`` if something is missing here."""
         if lacking := self.lacks():
             raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
 
     def check(self, ranks: int, options: Mapping[str, object]) -> None:
         """Raise ``UsageError`` for what :meth:`start` would refuse: options, values, a number of ranks.
 
-        It starts nothing, makes nothing and needs nothing to be installed.
+        Starts and creates nothing, and needs nothing to be installed.
         """
         if ranks < 1:
             raise UsageError(f"{ranks} ranks", "a job has at least one", "give a number of ranks from 1 up")
@@ -158,19 +158,29 @@ class Engine(ABC):
                 )
 
     def number(self, options: Mapping[str, object], name: str, otherwise: int, least: int = 1) -> int:
-        """An option that is a whole number; ``UsageError`` where it is something else, or too small."""
+        """An integer option; ``UsageError`` if it is something else, or too small."""
         given = options.get(name, otherwise)
         if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(str(given)) < least:
-            raise UsageError(
-                f"{name}={given} of the engine {self.name!r}",
-                f"it is not a whole number of at least {least}",
-                f"give one, or leave it out for {otherwise}",
-            )
+            found = f"it is not a whole number of at least {least}"
+            raise self.refused(name, given, found, f"give one, or leave it out for {otherwise}")
         return int(str(given))
+
+    def refused(self, name: str, value: object, found: str, do: str) -> UsageError:
+        """The error for an invalid value of an option."""
+        return UsageError(f"{name}={value} of the engine {self.name!r}", found, do)
+
+
+def ranks_per_node(ranks: int, nodes: int) -> int:
+    """The number of ranks on each node; ``UsageError`` unless it is the same on all."""
+    if ranks % nodes:
+        raise UsageError(
+            f"{ranks} ranks on {nodes} nodes", "each node gets the same number of ranks", f"use a multiple of {nodes}"
+        )
+    return ranks // nodes
 
 
 LINGER_S = 1.5
-"""How long the end of a rank that lost another is held back, so that the other's is known before anything is ended."""
+"""How long to hold back the end of a rank that lost another, so that the other's end is known before any is ended."""
 _LINES = 20
 _TAIL_BYTES = 16_384
 
@@ -183,8 +193,7 @@ def _machine() -> str:
 class ExitReport:
     """How a rank ended: ``code``, or the ``signal`` that killed it.
 
-    ``ended`` where its supervisor was asked to end it; ``stopped`` where it was found stopped then (SIGSTOP, a
-    debugger).
+    ``ended``: its supervisor was asked to end it; ``stopped``: it was found stopped then (SIGSTOP, a debugger).
     ``time_ns`` is on the clock of ``machine``.
     """
 
@@ -202,7 +211,7 @@ class ExitReport:
         return not self.ended and self.code != 0
 
     def write(self, folder: Path) -> None:
-        """Write it to the folder, atomically."""
+        """Write the report to the folder, atomically."""
         path = folder / f"{_stem(self.rank)}.json"
         part = path.with_suffix(".part")
         part.write_text(json.dumps(asdict(self)))
@@ -214,16 +223,16 @@ def _stem(rank: int | None) -> str:
 
 
 def read_reports(folder: Path, ranks: int) -> list[ExitReport]:
-    """The reports that are there, the launcher's included, in the order in which their processes ended."""
+    """The existing reports, the launcher's included, in the order in which their processes ended."""
     paths = [folder / f"{_stem(rank)}.json" for rank in (None, *range(ranks))]
     found = [(path.stat().st_mtime_ns, ExitReport(**json.loads(path.read_text()))) for path in paths if path.exists()]
-    # Machines have no common clock but the folder's, which is coarse: it decides only where machines differ.
+    # Machines share no clock but the folder's, which is coarse, so it only decides between machines.
     one = len({report.machine for _, report in found}) == 1
     return [report for _, report in sorted(found, key=lambda pair: pair[1].time_ns if one else pair[0])]
 
 
 def has_failed(folder: Path, ranks: int) -> bool:
-    """Whether a rank failed and the others can be ended: at once, but where it lost another that has a while to show.
+    """Whether a rank failed and the others can be ended: at once, or after a while if it lost a peer that may report.
 
     For ranks whose launcher does not end them, or not before they have called it.
     """
@@ -236,10 +245,10 @@ def has_failed(folder: Path, ranks: int) -> bool:
 
 
 def first_failure(folder: Path, ranks: int, over: bool = True) -> Failure | None:
-    """What failed first; ``over`` says that the job has ended, so that a rank without a report never will have one.
+    """What failed first; ``over`` means that the job has ended, so a rank without a report will never have one.
 
-    In this order: a rank that failed by itself; where others only lost a peer, the rank that was found stopped, or the
-    only one that had not ended before it was ended; the first that lost a peer; the launcher.
+    In this order: a rank that failed by itself; if others only lost a peer, the rank that was found stopped, or the
+    only one that had not ended by itself; the first that lost a peer; the launcher.
     """
     reports = read_reports(folder, ranks)
     of_ranks = [report for report in reports if report.rank is not None]
@@ -276,7 +285,7 @@ def _failure(report: ExitReport, folder: Path) -> Failure:
 
 
 def last_lines(log: Path) -> tuple[str, ...]:
-    """The last lines of a log; empty where there is no log."""
+    """The last lines of a log; empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

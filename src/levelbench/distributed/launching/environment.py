@@ -1,8 +1,8 @@
 """What a process's environment says: its place in a team, and the job that it belongs to.
 
-Every launcher names a rank's place in variables of its own, so a rank needs no argument for it, and any program that
-reads torchrun's variables runs under all engines. All processes of a job carry its mark, by which they are found and
-ended wherever they went: process groups and sessions can be left, and parents die first, but the environment stays.
+Every launcher has its own variables for a rank's place, so a rank needs no argument for it, and any program that reads
+torchrun's variables runs under all engines. All processes of a job carry its mark, by which they can be found and
+ended: process groups and sessions can be left, and parents may die first, but the environment stays.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
@@ -24,7 +25,7 @@ from levelbench.measure.clocks import HOST
 class RankPlace:
     """Rank ``rank`` of ``size``, number ``local_rank`` on its machine.
 
-    Rank 0 listens on ``address`` and ``port``; the port is 0 where the launcher agreed on none, as a bare ``mpirun``.
+    Rank 0 listens on ``address`` and ``port``; the port is 0 if the launcher agreed on none, such as a bare ``mpirun``.
     """
 
     rank: int
@@ -35,9 +36,8 @@ class RankPlace:
     engine: str
 
 
-@dataclass(frozen=True)
-class _Launcher:
-    """The variables in which a launcher says where a process is."""
+class _Launcher(NamedTuple):
+    """The variables that hold a process's place under a launcher."""
 
     engine: str
     rank: str
@@ -45,7 +45,7 @@ class _Launcher:
     local_rank: str
 
 
-# In this order: a launcher inside another's allocation is the one that counts, and both sets of variables are there.
+# In this order: a launcher inside another's allocation takes precedence, and both sets of variables exist.
 _LAUNCHERS = (
     _Launcher("process", "LEVELBENCH_RANK", "LEVELBENCH_SIZE", "LEVELBENCH_LOCAL_RANK"),
     _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -58,14 +58,14 @@ _LAUNCHERS = (
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What an engine sets for its ranks unless they are set already."""
+"""The variables that an engine sets for its ranks unless they are set already."""
 
 RANK_VARIABLES: frozenset[str] = frozenset(
     {name for each in _LAUNCHERS for name in (each.rank, each.size, each.local_rank)}
     | {*_ADDRESS, "LEVELBENCH_ENGINE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK"}
     | {"ROLE_NAME", "ROLE_WORLD_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMIX_RANK", "PMIX_NAMESPACE"}
 )
-"""The variables that say where a process is: a process that starts ranks does not pass its own on."""
+"""The variables that hold a process's place; a process that starts ranks does not pass its own on."""
 
 _OF_A_LAUNCHER = re.compile(
     r"TORCHELASTIC_|OMPI_COMM_WORLD_|OMPI_MCA_(?:orte|pmix|prte)|PMIX_|PRTE_|PMI_|HYDI?_|MPI_LOCAL"
@@ -73,7 +73,7 @@ _OF_A_LAUNCHER = re.compile(
 
 
 def without_place(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what says where this process is in a team, but for SLURM's allocation."""
+    """The environment without this process's place in a team; SLURM's allocation stays."""
     return {
         name: value
         for name, value in environment.items()
@@ -82,25 +82,18 @@ def without_place(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def variables_of(place: RankPlace) -> dict[str, str]:
-    """The variables that name a place: ours, and those of torchrun, so that programs for it run under any launcher."""
-    named = {
-        "LEVELBENCH_RANK": place.rank,
-        "LEVELBENCH_SIZE": place.size,
-        "LEVELBENCH_LOCAL_RANK": place.local_rank,
-        "RANK": place.rank,
-        "WORLD_SIZE": place.size,
-        "LOCAL_RANK": place.local_rank,
-        "MASTER_ADDR": place.address,
-        "MASTER_PORT": place.port,
-        "LEVELBENCH_ENGINE": place.engine,
-    }
-    return {name: str(value) for name, value in named.items()}
+    """The variables that hold a place: ours and torchrun's, so that programs for torchrun run under any launcher."""
+    named = {"MASTER_ADDR": place.address, "MASTER_PORT": str(place.port), "LEVELBENCH_ENGINE": place.engine}
+    for launcher in _LAUNCHERS[:2]:
+        named[launcher.rank], named[launcher.size] = str(place.rank), str(place.size)
+        named[launcher.local_rank] = str(place.local_rank)
+    return named
 
 
 def place_of(environment: Mapping[str, str]) -> RankPlace:
-    """The place that the environment names: ours, torchrun's, an MPI's or SLURM's.
+    """The place given by the environment: by us, torchrun, MPI or SLURM.
 
-    ``UsageError`` where it names none, or one that cannot be.
+    ``UsageError`` if there is none, or an impossible one.
     """
     for launcher in _LAUNCHERS:
         if launcher.rank in environment and launcher.size in environment:
@@ -115,7 +108,7 @@ def place_of(environment: Mapping[str, str]) -> RankPlace:
 def _place(environment: Mapping[str, str], launcher: _Launcher) -> RankPlace:
     rank = _number(environment, launcher.rank)
     size = _number(environment, launcher.size)
-    # A launcher that does not say it starts one rank a machine, as `srun --ntasks-per-node=1` without a local number.
+    # A launcher that does not set it starts one rank per machine, such as `srun --ntasks-per-node=1`.
     local_rank = _number(environment, launcher.local_rank, otherwise=0)
     if not 0 <= rank < size:
         raise UsageError(
@@ -142,20 +135,20 @@ def _number(environment: Mapping[str, str], name: str, otherwise: int | None = N
 
 
 def _rendezvous(environment: Mapping[str, str]) -> tuple[str, int]:
-    """Where rank 0 listens. SLURM says which machines there are and which job this is, and nothing more."""
+    """Where rank 0 listens. SLURM only gives the machines and the job."""
     port = _number(environment, "MASTER_PORT", otherwise=0)
     if "MASTER_ADDR" in environment:
         return environment["MASTER_ADDR"], port
     machines = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     if not machines:
         return "127.0.0.1", port
-    # Two jobs on one machine meet at different ports, and all ranks of one at the same.
+    # Jobs on the same machine use different ports, and all ranks of a job the same.
     job = _number(environment, "SLURM_JOB_ID", otherwise=0)
     return _first_machine(machines), port or 20_000 + job % 20_000
 
 
 def _first_machine(machines: str) -> str:
-    """The first name of SLURM's list: ``node[003-007,9],login`` begins with ``node003``."""
+    """The first name in SLURM's list: ``node[003-007,9],login`` begins with ``node003``."""
     found = re.match(r"([^,\[\]]+)(?:\[(\w+)[^\]]*\]([^,\[\]]*))?", machines)
     if found is None:
         raise UsageError(
@@ -165,25 +158,25 @@ def _first_machine(machines: str) -> str:
 
 
 JOB = "LEVELBENCH_JOB"
-"""The variable that names the job that a process belongs to."""
+"""The variable that marks the job that a process belongs to."""
 
 _PROC = Path("/proc")
 
 
 def marked(job: str) -> list[int]:
-    """Ids of the processes of a job that are alive. Those of other users cannot be read, and do not belong to it."""
+    """Ids of the living processes of a job. Those of other users cannot be read and do not belong to it."""
     mark = f"{JOB}={job}".encode()
     return [pid for pid in _processes() if mark in _environment(pid) and state_of(pid) != "Z"]
 
 
 def end_marked(job: str, timeout_s: float = 2.0) -> list[int]:
-    """Kill what is left of a job, again until nothing is. Answers with what still is after the time: ids."""
+    """Kill what is left of a job until nothing is; returns the ids that remain when the time is over."""
     until_ns = HOST.now_ns() + int(timeout_s * 1e9)
     while (left := [pid for pid in marked(job) if pid != os.getpid()]) and HOST.now_ns() < until_ns:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        # A moment for the kernel to take them away.
+        # Give the kernel a moment to remove them.
         select.select([], [], [], 0.01)
     return left
 
@@ -196,12 +189,12 @@ def tell_supervisors(job: str) -> None:
 
 
 def rank_supervisors(job: str) -> list[int]:
-    """Ids of the supervisors over the ranks of a job on this machine, without that over its launcher."""
+    """Ids of the rank supervisors of a job on this machine, without the launcher's."""
     return [pid for pid, words in _supervisors(job) if b"--launcher" not in words]
 
 
 def _supervisors(job: str) -> Iterator[tuple[int, list[bytes]]]:
-    """Ids of the supervisors of a job, and their words up to the command."""
+    """Ids of the supervisors of a job, and their arguments up to the command."""
     for pid in marked(job):
         with suppress(FileNotFoundError, ProcessLookupError):
             words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
@@ -210,7 +203,7 @@ def _supervisors(job: str) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Ids of the children of a process, and theirs, that have not been waited for."""
+    """Ids of all descendants of a process that have not been waited for."""
     children: dict[int, list[int]] = {}
     for each in _processes():
         fields = _fields(each)
@@ -225,19 +218,19 @@ def descendants(pid: int) -> list[int]:
 
 
 def state_of(pid: int) -> str | None:
-    """One letter of proc(5): ``T`` stopped, ``Z`` not waited for, ...; ``None`` where there is no such process."""
+    """The state from proc(5): ``T`` stopped, ``Z`` zombie, ...; ``None`` if there is no such process."""
     fields = _fields(pid)
     return fields[0] if fields else None
 
 
 def start_of(pid: int) -> int | None:
-    """When a process started, in clock ticks after boot: with its id it names one process for good."""
+    """A process's start, in clock ticks after boot: with its id it identifies one process for good."""
     fields = _fields(pid)
     return int(fields[19]) if fields else None
 
 
 def _fields(pid: int) -> list[str] | None:
-    """What ``/proc/PID/stat`` says from the state on: after the name, which may hold anything but ends at a bracket."""
+    """The fields of ``/proc/PID/stat`` after the name, which may contain anything but ends at the last bracket."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Launchers of others as engines: MPI's own (mpiexec, or srun in an allocation), SLURM through submitit, and torchrun.
+"""Third-party launchers as engines: MPI's own (mpiexec, or srun in an allocation), SLURM through submitit, torchrun.
 
-torchrun's launcher waits for lost nodes, for ten minutes or for ever. A node that lives comes back to the rendezvous
-within seconds, so a launcher that has had no rank for longer than that is ended, and the failure says so.
+torchrun's launcher waits for lost nodes, for ten minutes or for ever. A living node returns to the rendezvous within
+seconds, so a launcher that has had no rank for longer than that is ended, and the failure says so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 from levelbench.distributed.launching.base import (
@@ -25,6 +26,7 @@ from levelbench.distributed.launching.base import (
     first_failure,
     has_failed,
     last_lines,
+    ranks_per_node,
     read_reports,
 )
 from levelbench.distributed.launching.environment import (
@@ -36,6 +38,8 @@ from levelbench.distributed.launching.environment import (
 )
 from levelbench.distributed.launching.local import (
     JobAround,
+    OnHosts,
+    Process,
     SupervisedJob,
     environment_of_ranks,
     free_port,
@@ -52,10 +56,10 @@ _VERSION_TIMEOUT_S = 10.0
 
 @final
 class Mpi(Engine):
-    """``mpiexec``: the one beside this Python (wheels put it there), else the one on ``PATH``, else ``srun``.
+    """``mpiexec``: the one next to this Python (where wheels install it), else the one on ``PATH``, else ``srun``.
 
-    Options: ``launcher``, the path of another; ``machines``, names with commas between them, to start the ranks on
-    (the folder must be shared among them).
+    Options: ``launcher``, the path of another; ``machines``, comma-separated names of machines to start the ranks on,
+    which must share the folder.
     """
 
     name: ClassVar[str] = "mpi"
@@ -65,15 +69,13 @@ class Mpi(Engine):
     def lacks(self) -> str | None:
         if _find(os.environ) is not None:
             return None
-        return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"
+        return "no mpiexec, mpirun or srun is next to this Python or on PATH: pip install mpich mpi4py"
 
     def check(self, ranks: int, options: Mapping[str, object]) -> None:
         super().check(ranks, options)
         if "machines" in options and not all(_machines(options).split(",")):
-            raise UsageError(
-                f"machines={options['machines']} of the engine {self.name!r}",
-                "one of them has no name",
-                "give names with commas between them",
+            raise self.refused(
+                "machines", options["machines"], "one of them has no name", "give names separated by commas"
             )
 
     def start(
@@ -91,7 +93,7 @@ class Mpi(Engine):
         here = -(-ranks // (machines.count(",") + 1))
         base = environment_of_ranks(environment, self.name, here)
         base |= _mpi_meeting(machines, base)
-        # Intel MPI looks for its parts on PATH, wherever it was itself found.
+        # Intel MPI looks for its parts on PATH, wherever it was found itself.
         base["PATH"] = os.pathsep.join([str(Path(launcher).resolve().parent), base.get("PATH", os.defpath)])
         words = launcher_words(str(launcher), _version(str(launcher), base), ranks, machines, base)
         running = SupervisedJob(folder, ranks, base[JOB], launcher=True, watch=True)
@@ -101,10 +103,10 @@ class Mpi(Engine):
 
 
 def _find(environment: Mapping[str, str]) -> str | None:
-    """Beside Python before PATH, as mpi4py in the same place is most likely built for it; srun in an allocation."""
-    beside = Path(sys.executable).parent
+    """Next to Python before PATH, since mpi4py in the same place is most likely built for it; srun in an allocation."""
+    here = Path(sys.executable).parent
     for name in _NAMES:
-        found = shutil.which(name, path=str(beside)) or shutil.which(name, path=environment.get("PATH"))
+        found = shutil.which(name, path=str(here)) or shutil.which(name, path=environment.get("PATH"))
         if found:
             return found
     return shutil.which("srun", path=environment.get("PATH")) if "SLURM_JOB_ID" in environment else None
@@ -115,7 +117,7 @@ def _machines(options: Mapping[str, object]) -> str:
 
 
 def _version(launcher: str, environment: Mapping[str, str]) -> str:
-    """What it says of itself, which tells whose it is."""
+    """The launcher's version output, which tells its family."""
     try:
         done = subprocess.run(
             [launcher, "--version"],
@@ -135,10 +137,10 @@ def _version(launcher: str, environment: Mapping[str, str]) -> str:
 
 
 def _mpi_meeting(machines: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Where ranks meet that talk past MPI, as gloo's do. Inside SLURM's allocation the ranks know."""
+    """Where ranks meet that bypass MPI, such as gloo's. Within SLURM's allocation ranks find out themselves."""
     if machines:
         first = machines.split(",")[0].split(":")[0]
-        # Not the loopback: rank 0 is elsewhere, and which of its ports are free cannot be known here.
+        # Not the loopback: rank 0 is elsewhere, and its free ports are unknown here.
         return {"MASTER_ADDR": first, "MASTER_PORT": environment.get("MASTER_PORT", "29500")}
     if "SLURM_JOB_ID" in environment and int(environment.get("SLURM_JOB_NUM_NODES", "1")) > 1:
         return {}
@@ -146,14 +148,14 @@ def _mpi_meeting(machines: str, environment: Mapping[str, str]) -> dict[str, str
 
 
 def launcher_words(launcher: str, version: str, ranks: int, machines: str, environment: Mapping[str, str]) -> list[str]:
-    """The launcher's command line up to the program, by the family that its ``version`` shows."""
+    """The launcher's command line up to the program; its family follows from its ``version`` output."""
     if Path(launcher).name == "srun":
         words = [launcher, "--ntasks", str(ranks), "--kill-on-bad-exit=1"]
         return [*words, "--nodelist", machines] if machines else words
     words = [launcher, "-n", str(ranks)]
     if "Open MPI" not in version and "OpenRTE" not in version and "prte" not in version.lower():
         return [*words, "-hosts", machines] if machines else words
-    # It refuses root, and more ranks than cores, unless told; bound to one core, a rank's threads would share it.
+    # By default it refuses root and more ranks than cores, and binds each rank, with all its threads, to one core.
     words += ["--oversubscribe", "--bind-to", "none"]
     if os.geteuid() == 0:
         words.insert(1, "--allow-run-as-root")
@@ -170,17 +172,17 @@ _LOOK_HERE_S = 0.05
 _END_S = 5.0
 _OF_SLURM = ("partition", "account", "qos", "constraint", "gpus_per_node", "cpus_per_task", "mem_gb")
 _OWN_NAMES = {"gpus_per_node", "cpus_per_task", "mem_gb"}
-"""Parameters that submitit names itself; the others are SLURM's, ``slurm_...`` there."""
+"""Parameters with submitit's own names; it prefixes SLURM's others with ``slurm_``."""
 
 
 @final
 class Slurm(Engine):
-    """``submitit`` submits one job with a task for each rank, and this process waits for it.
+    """``submitit`` submits a job with a task per rank, and this process waits for it.
 
-    Options: ``cluster`` (``slurm``, or ``local``; SLURM where ``srun`` is found), ``nodes`` (1), ``timeout_min`` (60),
-    and SLURM's ``partition``, ``account``, ``qos``, ``constraint``, ``gpus_per_node``, ``cpus_per_task``, ``mem_gb``.
-    The folder must be shared among the machines. A job in SLURM's queue outlives this process where that is killed
-    and cannot cancel it: ``scancel``.
+    Options: ``cluster`` (``slurm`` or ``local``; default: SLURM if there is an ``srun``), ``nodes`` (1),
+    ``timeout_min`` (60), and SLURM's ``partition``, ``account``, ``qos``, ``constraint``, ``gpus_per_node``,
+    ``cpus_per_task``, ``mem_gb``. The machines must share the folder. If this process is killed and cannot cancel the
+    job, it stays in SLURM's queue: use ``scancel``.
     """
 
     name: ClassVar[str] = "slurm"
@@ -197,18 +199,9 @@ class Slurm(Engine):
             self.number(options, name, 1)
         if "gpus_per_node" in options:
             self.number(options, "gpus_per_node", 0, least=0)
-        if options.get("cluster") not in (None, "slurm", "local"):
-            raise UsageError(
-                f"cluster={options['cluster']} of the engine {self.name!r}",
-                "it is slurm or local",
-                "leave it out for SLURM where it is found",
-            )
-        if ranks % nodes:
-            raise UsageError(
-                f"{ranks} ranks on {nodes} nodes",
-                "each node gets the same number of ranks",
-                "choose a number of ranks that the nodes divide",
-            )
+        if (cluster := options.get("cluster")) not in (None, "slurm", "local"):
+            raise self.refused("cluster", cluster, "it is slurm or local", "leave it out to use SLURM if available")
+        ranks_per_node(ranks, nodes)
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
@@ -217,7 +210,7 @@ class Slurm(Engine):
         self.require()
         folder = tidy_folder(folder, command, ranks)
         nodes = self.number(options, "nodes", 1)
-        # Not the cores of this machine: only a user who asks for some knows how many a rank has there.
+        # Not this machine's cores: only a user who requests some knows how many a rank gets.
         cpus = self.number(options, "cpus_per_task", 1)
         cores = cpus * (ranks // nodes) if "cpus_per_task" in options else None
         base = environment_of_ranks(environment, self.name, ranks // nodes, cores)
@@ -226,7 +219,7 @@ class Slurm(Engine):
             base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         asked: dict[str, object] = {"name": "levelbench", "tasks_per_node": ranks // nodes, "nodes": nodes}
         asked["timeout_min"] = self.number(options, "timeout_min", 60)
-        # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
+        # Without this, SLURM lets the other tasks of a job continue when one fails.
         asked["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
         for name in options.keys() & {*_OF_SLURM}:
             asked[name if name in _OWN_NAMES else f"slurm_{name}"] = options[name]
@@ -237,24 +230,24 @@ class Slurm(Engine):
 
 
 def _foreign() -> list[str]:
-    """Variables that say where this process is in a team, and that its tasks would inherit. Theirs are SLURM's."""
+    """Variables with this process's place that its tasks would inherit, except SLURM's own."""
     kept = without_place(os.environ)
     return [name for name in os.environ if name not in kept and not name.startswith(("SLURM_", "SUBMITIT_"))]
 
 
 def run_supervisor(words: Sequence[str], environment: Mapping[str, str], without: Sequence[str]) -> None:
-    """What each task of the job does: run its rank's supervisor, and fail where the rank does."""
+    """Run a rank's supervisor in a task of the job, and fail if the rank does."""
     inherited = {name: value for name, value in os.environ.items() if name not in without}
     done = subprocess.run(list(words), check=False, env={**inherited, **environment})
     if done.returncode:
         raise CommunicationError(
-            "a rank of a job", f"it ended with code {done.returncode}", "see its log beside the other ranks'"
+            "a rank of a job", f"it ended with code {done.returncode}", "see its log next to those of the other ranks"
         )
 
 
 @final
 class _Submitted(RunningJob):
-    """A job in the queue, or under way. What is known of its ranks is what their supervisors write into the folder."""
+    """A queued or running job. All that is known of its ranks is what their supervisors write to the folder."""
 
     def __init__(self, job: Any, folder: Path, ranks: int, mark: str, here: bool) -> None:
         self._job = job
@@ -270,12 +263,12 @@ class _Submitted(RunningJob):
     def poll(self) -> bool:
         if self._over:
             return True
-        # A job that waits in the queue has no result and is not over. Asked before the reports are read, as those of
-        # a job that is over are all there.
+        # A queued job has no result and is not over. Asked before reading the reports, because all reports of a
+        # finished job exist.
         done = bool(self._job.done())
         reports = read_reports(self.folder, self._ranks)
         failed = has_failed(self.folder, self._ranks)
-        # Here its own processes have to end as well; SLURM's accounts may lag behind by minutes.
+        # Locally its own processes must end as well; SLURM's accounting may lag by minutes.
         if done or (len(reports) == self._ranks and not self._here):
             end_marked(self.job)
             self._over = True
@@ -292,7 +285,7 @@ class _Submitted(RunningJob):
         return self._over
 
     def _cancel(self) -> None:
-        """Through the queue; here through the supervisors, as the local executor prints a traceback at the user."""
+        """Cancel in the queue; locally through the supervisors, as the local executor prints a traceback."""
         self._told_ns = HOST.now_ns()
         if self._here:
             tell_supervisors(self.job)
@@ -318,23 +311,23 @@ class _Submitted(RunningJob):
 _MEET_S, _ALONE_S = 20.0, 5.0
 """How long a launcher may have no rank after one failed: with restarts, until live nodes have met again; without."""
 _SETTLED_S = 10.0
-"""Ranks that still run so long after an end on this node were started again; supervisors outlive them by up to 2 s."""
+"""Ranks that run this long after another ended on this node were restarted; supervisors outlive them by up to 2 s."""
 
 
 @final
 class OnNode(JobAround):
-    """The ranks of this node. ``meet`` is where the nodes' launchers do; ``restarts`` says whether they may again."""
+    """The ranks of this node. ``meet`` is where the nodes' launchers meet, again after failures with ``restarts``."""
 
     def __init__(self, job: SupervisedJob, ranks: int, meet: str, restarts: bool) -> None:
         super().__init__(job, ranks)
         self._meet, self._wait_s = meet, _MEET_S if restarts else _ALONE_S
         self._seen: tuple[int, int] | None = None
-        """When the last rank of this node ended, and when that was first seen here."""
+        """When the last rank of this node ended, and when this was first seen."""
         self._empty_ns: int | None = None
         self._alone = False
 
     def poll(self) -> bool:
-        """As :class:`SupervisedJob`, and look whether the launcher waits for nodes that do not come."""
+        """As :class:`SupervisedJob`, and check whether the launcher waits in vain for other nodes."""
         over = self._job.poll()
         if not over and self._waits_in_vain():
             self._alone = True
@@ -355,7 +348,7 @@ class OnNode(JobAround):
         return replace(found, note="what it lost is on another node") if found.code == PEER_LOST else found
 
     def _waits_in_vain(self) -> bool:
-        """Whether a rank failed here, and none has run since for too long."""
+        """Whether a rank failed here, and none has run for too long since."""
         now_ns = HOST.now_ns()
         reports = [each for each in read_reports(self.folder, self._ranks) if each.rank is not None]
         if not any(each.code != 0 for each in reports):
@@ -363,7 +356,7 @@ class OnNode(JobAround):
         last_ns = max(each.time_ns for each in reports)
         if self._seen is None or self._seen[0] != last_ns:
             self._seen, self._empty_ns = (last_ns, now_ns), None
-        # To look through all processes takes milliseconds: not while ranks train again.
+        # Searching all processes takes milliseconds: not while ranks train again.
         if self._empty_ns is None and now_ns - self._seen[1] > _SETTLED_S * 1e9:
             return False
         if rank_supervisors(self.job):
@@ -374,18 +367,18 @@ class OnNode(JobAround):
 
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-"""How often torchrun has started a rank again; in the rank's environment."""
+"""How often torchrun has restarted a rank; in the rank's environment."""
 
 
 @final
 class Torchrun(Engine):
     """``python -m torch.distributed.run``.
 
-    Options: ``nodes`` (1) with ``rendezvous`` (``host:port`` of one of them) and ``job`` (a name that no other job
-    there has): the same command is started on each node, and ``ranks`` counts those on all. ``address`` is the node's
-    own as the others reach it, where its name does not lead there. torchrun's own variables (``PET_NNODES``,
-    ``PET_RDZV_ENDPOINT``, ...), as clusters set them, stand in for options that are not given. After a rank failed
-    torchrun starts all again up to ``max_restarts`` times (0): what is run must know how to go on.
+    Options: ``nodes`` (1) with ``rendezvous`` (``host:port`` of one of them) and ``job`` (a name that is unique there):
+    the same command is started on each node, and ``ranks`` is the total number. ``address`` is the node's address for
+    the others, if its name does not resolve to it. torchrun's own variables (``PET_NNODES``, ``PET_RDZV_ENDPOINT``,
+    ...), which clusters set, replace options that are not given. After a failure torchrun restarts all ranks up to
+    ``max_restarts`` times (0): the program must be able to resume.
     """
 
     name: ClassVar[str] = "torchrun"
@@ -400,17 +393,17 @@ class Torchrun(Engine):
         self._command(ranks, options, os.environ)
 
     def _command(self, ranks: int, options: Mapping[str, object], seen: Mapping[str, str]) -> tuple[int, list[str]]:
-        """The number of nodes, and torchrun's own words."""
+        """The number of nodes, and torchrun's command line."""
         least, _, most = seen.get("PET_NNODES", "1").partition(":")
         if most not in ("", least) and "nodes" not in options:
             raise UsageError(
                 f"{ranks} ranks on {least} to {most} nodes (PET_NNODES)",
-                "with fewer nodes it would be a run of fewer ranks",
+                "with fewer nodes there would be fewer ranks",
                 "set PET_NNODES to one number, or give nodes=N",
             )
         nodes = self.number({"nodes": least, **options}, "nodes", 1)
-        here = _ranks_here(ranks, nodes)
-        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(here), "--no-python"]
+        here = str(ranks_per_node(ranks, nodes))
+        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", here, "--no-python"]
         restarts = str(self.number(options, "max_restarts", 0, least=0))
         return nodes, [*words, "--max-restarts", restarts, *_meeting(nodes, options, seen)]
 
@@ -434,34 +427,24 @@ class Torchrun(Engine):
 
 
 def nodes_of(options: Mapping[str, object], environment: Mapping[str, str]) -> int:
-    """On how many nodes the same command is started: as the option says, else torchrun's own variable."""
+    """The number of nodes on which the same command is started: the option, else torchrun's own variable."""
     given = options.get("nodes", environment.get("PET_NNODES", "1").split(":")[-1])
     return int(str(given)) if str(given).isdecimal() else 1
 
 
-def _ranks_here(ranks: int, nodes: int) -> int:
-    if nodes < 1 or ranks % nodes:
-        raise UsageError(
-            f"{ranks} ranks on {nodes} nodes",
-            "torchrun starts the same number of ranks on each node",
-            "choose a number of ranks that the number of nodes divides",
-        )
-    return ranks // nodes
-
-
 def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:
-    """Where the nodes' launchers meet, in torchrun's words."""
+    """Arguments of torchrun for where the nodes' launchers meet."""
     rendezvous, job = options.get("rendezvous"), options.get("job")
     if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:
-        # What PET_NNODES says may be another number.
+        # PET_NNODES may differ from the option.
         return ["--nnodes", str(nodes)]
     if nodes == 1 and rendezvous is None:
-        # The loopback by name: a machine's own name need not lead anywhere.
+        # The loopback by address: a machine's own name need not resolve.
         return ["--standalone", "--local-addr", "127.0.0.1"]
     if rendezvous is None:
         raise UsageError(
             f"{nodes} nodes with torchrun",
-            "nothing says where their launchers meet",
+            "there is no rendezvous for their launchers",
             "give rendezvous=HOST:PORT of one of them, and start the same command on each",
         )
     words = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", str(rendezvous)]
@@ -469,6 +452,12 @@ def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str
     address = options.get("address")
     if address is None:
         return words
-    # torchrun looks whether its machine's name leads to the rendezvous to know whether it is the one to listen there.
+    # torchrun decides whether to listen by whether its machine's name resolves to the rendezvous.
     listens = str(rendezvous).rpartition(":")[0] == str(address)
     return [*words, "--local-addr", str(address), "--rdzv-conf", f"is_host={str(listens).lower()}"]
+
+
+ENGINES: Mapping[str, Engine] = MappingProxyType(
+    {each.name: each for each in (Process(), Torchrun(), Mpi(), Slurm(), OnHosts())}
+)
+"""All engines by name."""

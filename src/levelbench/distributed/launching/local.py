@@ -1,6 +1,6 @@
-"""Jobs of supervised processes on this machine, and our own engines: a process a rank, here or on hosts.
+"""Supervised jobs on this machine, and our own engines: a process per rank, directly or on emulated hosts.
 
-The supervisors do the killing, so it happens also when this process is killed; here they are only asked to.
+Supervisors do the killing, so it works even if this process is killed; here they are only asked to.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -38,15 +38,15 @@ from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
 _END_S = 5.0
-"""How long supervisors may take to end their ranks: longer than their own grace."""
+"""How long supervisors may take to end their ranks; longer than their own grace period."""
 
 
 @final
 class SupervisedJob(RunningJob):
-    """Supervisors that were started: one a rank, in their order, or one over a ``launcher`` that starts the ranks' own.
+    """Running supervisors: one per rank, in order, or one for a ``launcher`` that starts the ranks' own.
 
-    ``whole`` where all ranks report into this folder: not on one of several machines that share none. ``watch`` where
-    the launcher may not end the others once a rank failed, as MPI's do not before that rank has called MPI.
+    ``whole``: all ranks report to this folder, which they do not on one of several machines without a shared folder.
+    ``watch``: the launcher may not end the others after a failure, as MPI's do not before that rank has called MPI.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SupervisedJob(RunningJob):
         self._over = False
 
     def add(self, supervisor: subprocess.Popen[bytes]) -> None:
-        """One more that belongs to the job."""
+        """Add a supervisor to the job."""
         self._processes.append(supervisor)
 
     def poll(self) -> bool:
@@ -82,15 +82,15 @@ class SupervisedJob(RunningJob):
         return self._over
 
     def kill(self) -> None:
-        """Tell the supervisors, and kill what has not ended after a while."""
+        """Ask the supervisors to end, and kill what has not ended after a while."""
         if not self.poll():
             self._tell()
             if not self.wait(_END_S):
                 self._finish()
 
     def failure(self) -> Failure | None:
-        """As the supervisors wrote it down; a supervisor that was itself killed could not."""
-        # A launcher may start its ranks once more.
+        """From the supervisors' reports; a supervisor that was itself killed could not write one."""
+        # A launcher may restart its ranks.
         if self._launcher and not self._over:
             return None
         found = first_failure(self.folder, self._ranks, self._over and self._whole)
@@ -124,8 +124,8 @@ class SupervisedJob(RunningJob):
         self._over = True
 
     def sleep(self, seconds: float) -> None:
-        """Until a supervisor ends or the time is over."""
-        # Popen.wait would wake twenty times a second beside the ranks.
+        """Sleep until a supervisor ends or the time is over."""
+        # Popen.wait would wake twenty times a second, on the ranks' cores.
         poll = select.poll()
         with ExitStack() as stack:
             for process in self._processes:
@@ -137,7 +137,7 @@ class SupervisedJob(RunningJob):
 
 
 class JobAround(RunningJob):
-    """A supervised job, with something besides: its supervisors are waited for and ended as they are."""
+    """A supervised job with additions: waits for and ends the same supervisors."""
 
     def __init__(self, job: SupervisedJob, ranks: int) -> None:
         self._job, self._ranks = job, ranks
@@ -150,8 +150,18 @@ class JobAround(RunningJob):
         self._job.kill()
 
 
+@contextmanager
+def killed_on_error(running: RunningJob) -> Iterator[None]:
+    """Kill the job if an error is raised in the block."""
+    try:
+        yield
+    except BaseException:
+        running.kill()
+        raise
+
+
 def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a supervisor in a session of its own: an interrupt from the terminal is for the launching process alone."""
+    """Start a supervisor in its own session, so that an interrupt from the terminal only reaches this process."""
     return subprocess.Popen(
         list(words),
         env=dict(environment),
@@ -162,8 +172,8 @@ def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> su
 
 
 def supervisor_words(folder: Path, command: Sequence[str], *, launcher: bool = False, child: bool = True) -> list[str]:
-    """The command that runs ``command`` under a supervisor; ``child`` where this very process will start it."""
-    # -P: what lies in the working directory, a json.py for one, is the rank's and not the supervisor's.
+    """The command that runs ``command`` under a supervisor; ``child``: this very process will start it."""
+    # -P: files in the working directory, such as a json.py, are for the rank and not for the supervisor.
     words = [sys.executable, "-P", "-m", "levelbench.distributed.launching.supervisor", str(folder)]
     words += ["--launcher"] * launcher + (["--parent", str(os.getpid())] if child else [])
     return [*words, "--", *command]
@@ -172,10 +182,10 @@ def supervisor_words(folder: Path, command: Sequence[str], *, launcher: bool = F
 def environment_of_ranks(
     environment: Mapping[str, str], engine: str, ranks_here: int, cores: int | None = None
 ) -> dict[str, str]:
-    """What ranks of a new job start from: a mark, the engine's name and a number of threads.
+    """The base environment of a new job's ranks: a mark, the engine's name and a number of threads.
 
     Each of ``OMP_NUM_THREADS``, ``OPENBLAS_NUM_THREADS`` and ``MKL_NUM_THREADS`` that is not set becomes the cores
-    that this process may use divided by the ranks on this machine, at least 1.
+    available to this process divided by the ranks on this machine, at least 1.
     """
     made = {**without_place(os.environ), **environment}
     threads = max(1, (cores or len(os.sched_getaffinity(0))) // max(1, ranks_here))
@@ -188,7 +198,7 @@ def environment_of_ranks(
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A free port. Another process may take it before rank 0 does, which then fails and says so."""
+    """A free port. Another process may take it before rank 0, which then fails with a clear error."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         port: int = probe.getsockname()[1]
@@ -196,7 +206,7 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 def tidy_folder(folder: Path, command: Sequence[str], ranks: int) -> Path:
-    """The folder of a job, made if needed and cleared of an earlier job's logs and reports; its absolute path.
+    """Create a job's folder, or clear it of an earlier job's logs and reports; returns its absolute path.
 
     ``UsageError`` for no command or fewer than one rank.
     """
@@ -216,7 +226,7 @@ def tidy_folder(folder: Path, command: Sequence[str], ranks: int) -> Path:
 
 @final
 class Process(Engine):
-    """One process a rank on this machine; they meet at a free port of the loopback."""
+    """One process per rank on this machine; they meet at a free port of the loopback."""
 
     name: ClassVar[str] = "process"
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
@@ -231,26 +241,23 @@ class Process(Engine):
         folder = tidy_folder(folder, command, ranks)
         base = environment_of_ranks(environment, self.name, ranks)
         running = SupervisedJob(folder, ranks, base[JOB])
-        port = free_port()
-        try:
+        port, words = free_port(), supervisor_words(folder, command)
+        with killed_on_error(running):
             for rank in range(ranks):
                 place = RankPlace(rank, ranks, rank, "127.0.0.1", port, self.name)
-                running.add(start_supervisor(supervisor_words(folder, command), {**base, **variables_of(place)}))
-        except BaseException:
-            running.kill()
-            raise
+                running.add(start_supervisor(words, {**base, **variables_of(place)}))
         return running
 
 
 _PORT = 29_500
-"""Nobody else is in the namespace, so any port is free."""
+"""The namespace is private, so any port is free."""
 
 
 @final
 class OnHosts(Engine):
-    """One process a rank on hosts that are network namespaces here: rank r on host r modulo their number.
+    """One process per rank on hosts emulated by network namespaces: rank r on host r modulo their number.
 
-    Options: ``hosts``, which are there already, or how many to make for this job (as many as ranks); for new ones
+    Options: ``hosts``, existing ones, or how many to create for this job (default: the number of ranks); for new ones
     ``rate``, ``delay`` and ``loss`` of their links (``100mbit``, ``5ms``, ``1%``).
     """
 
@@ -266,7 +273,7 @@ class OnHosts(Engine):
         self._hosts(ranks, options)
 
     def _hosts(self, ranks: int, options: Mapping[str, object]) -> Hosts:
-        """Those that were given, or new ones that are not there yet."""
+        """The given hosts, or new ones that are not yet set up."""
         hosts = options.get("hosts")
         if isinstance(hosts, Hosts):
             return hosts
@@ -276,11 +283,11 @@ class OnHosts(Engine):
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
-        """Start them inside the namespaces. The cores are this machine's, and all ranks share them."""
+        """Start the ranks inside the namespaces. All ranks share this machine's cores."""
         self.check(ranks, options)
         folder = tidy_folder(folder, command, ranks)
         base = environment_of_ranks(environment, self.name, ranks)
-        # By a host's own name a library would find the machine's address, which is not in the namespace.
+        # A library would resolve the host's name to the machine's address, which is not in the namespace.
         base |= {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0"}
         with ExitStack() as stack:
             hosts = self._hosts(ranks, options)
@@ -288,27 +295,24 @@ class OnHosts(Engine):
                 stack.enter_context(hosts)
             job = SupervisedJob(folder, ranks, base[JOB])
             running = _OnHosts(job, hosts, ranks)
-            try:
+            with killed_on_error(running):
                 for rank in range(ranks):
                     place = RankPlace(rank, ranks, rank // hosts.count, hosts.addresses[0], _PORT, self.name)
                     words = hosts.command(rank % hosts.count, supervisor_words(folder, command))
                     job.add(start_supervisor(words, {**base, **variables_of(place)}))
-            except BaseException:
-                running.kill()
-                raise
             running.own = stack.pop_all()
         return running
 
 
 @final
 class _OnHosts(JobAround):
-    """The ranks, and which of their hosts were gone when the first of them failed."""
+    """The ranks, and the hosts that were unreachable when the first of them failed."""
 
     def __init__(self, job: SupervisedJob, hosts: Hosts, ranks: int) -> None:
         super().__init__(job, ranks)
         self._hosts = hosts
         self.own = ExitStack()
-        """What was made for this job alone."""
+        """Resources created for this job."""
         self._lost: list[int] | None = None
 
     def poll(self) -> bool:
@@ -330,7 +334,7 @@ class _OnHosts(JobAround):
         many = len(self._lost) > 1
         rank = self._lost[0]
         if failure.code == PEER_LOST and not many and rank < self._ranks:
-            # The others ended as they could not reach it, and it as it could reach nobody.
+            # The others ended because they could not reach it, and it ended because it could reach none of them.
             failure = Failure(rank, None, None, last_lines(self.log(rank)), self.log(rank))
         named = ", ".join(self._named(host) for host in self._lost)
         return replace(failure, note=f"host{'s' * many} {named} cannot be reached")

@@ -1,8 +1,8 @@
-"""Several hosts on one machine: a network namespace each, with links as slow, as far and as lossy as wanted.
+"""Several hosts on one machine: network namespaces, with links of any rate, delay and loss.
 
-Nothing here touches the machine's own network: all devices and addresses live inside the namespaces, which a switch in
-a namespace of its own joins, and go with them. A namespace's name says which process owns it, by id and start, so what
-a killed owner left behind is recognised and removed by whoever comes next.
+Nothing here touches the machine's own network: all devices and addresses live inside the namespaces, joined by a switch
+in its own namespace, and vanish with them. A namespace's name contains the id and start of the process that owns it, so
+what a killed owner left behind is recognised, and removed by the next user.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NUMBER = r"(\d+(?:\.\d+)?)"
 
 @dataclass(frozen=True)
 class Link:
-    """A host's way to the switch and back; empty words set no limit.
+    """A host's link to the switch and back; empty strings set no limit.
 
-    ``rate`` is in bits per second as ``100mbit``, in each direction. ``delay`` as ``5ms`` and ``loss`` as ``1%`` apply
-    to what the host sends: a round trip between two hosts takes both of their delays. ``method`` says what makes it so
-    once it is set: ``veth``, with ``tbf`` for the rate, ``netem``, or ``relay``, a switch in user space.
+    ``rate`` is in bits per second, as ``100mbit``, in each direction. ``delay``, as ``5ms``, and ``loss``, as ``1%``,
+    apply to what the host sends: a round trip between two hosts takes both delays. ``method`` is how it is implemented
+    once set: ``veth``, with ``tbf`` for the rate, ``netem``, or ``relay``, a switch in user space.
     """
 
     rate: str = ""
@@ -52,7 +52,7 @@ class Link:
 
     @property
     def bits_per_s(self) -> float | None:
-        """The rate; ``None`` for no limit."""
+        """The rate; ``None`` without a limit."""
         rate = _read("rate", self.rate, _BITS, "100mbit or 1gbit")
         if rate is not None and rate <= 0:
             raise UsageError("a link of rate 0", "nothing would get through", "take the host's link down instead")
@@ -65,10 +65,10 @@ class Link:
 
     @property
     def loss_share(self) -> float:
-        """The share of packets that are lost, from 0 to 1."""
+        """The share of lost packets, from 0 to 1."""
         share = (_read("loss", self.loss, {"%": 1.0}, "1%") or 0.0) / 100
         if share > 1:
-            raise UsageError(f"a link with loss {self.loss!r}", "no more than 100% can be lost", "give at most 100%")
+            raise UsageError(f"a link with loss {self.loss!r}", "at most 100% can be lost", "give at most 100%")
         return share
 
     @property
@@ -83,21 +83,19 @@ def _read(what: str, text: str, units: dict[str, float], example: str) -> float 
     found = re.fullmatch(_NUMBER + r"\s*([a-z%]*)", text.strip().lower(), re.ASCII)
     if found is None or found[2] not in units:
         raise UsageError(
-            f"a link with {what} {text!r}",
-            f"its unit must be one of {', '.join(unit for unit in units)}",
-            f"write it as {example}",
+            f"a link with {what} {text!r}", f"its unit must be one of {', '.join(units)}", f"write it as {example}"
         )
     return float(found[1]) * units[found[2]]
 
 
 FOLDER: Final = Path("/run/netns")
-"""Where ip(8) keeps the names of namespaces."""
+"""The folder in which ip(8) keeps namespaces."""
 _PREFIX = "levelbench"
 _TIMEOUT_S = 20.0
 
 
 def lacks() -> str | None:
-    """What is missing here to make namespaces; ``None`` where nothing is."""
+    """What is missing here to create namespaces; ``None`` if nothing is."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program in ("ip", "tc"):
@@ -107,26 +105,25 @@ def lacks() -> str | None:
 
 
 def need() -> None:
-    """Raise ``MissingError`` where namespaces cannot be made."""
-    lacking = lacks()
-    if lacking is not None:
+    """Raise ``MissingError`` if namespaces cannot be created."""
+    if lacking := lacks():
         raise MissingError("network namespaces as hosts", lacking, "run it as root on Linux with iproute2")
 
 
 def name_of(number: int, what: str) -> str:
-    """The name of a namespace of this process: its set of hosts and which it is in it."""
+    """The name of a namespace of this process, in its set of hosts ``number``."""
     pid = os.getpid()
     return f"{_PREFIX}-{pid}-{start_of(pid)}-{number}-{what}"
 
 
 def owned_by(name: str) -> tuple[int, int] | None:
-    """Id and start of the process that owns a namespace; ``None`` where the name is not one of ours."""
+    """Id and start of the process that owns a namespace; ``None`` if it is not one of ours."""
     found = re.fullmatch(rf"{_PREFIX}-(\d+)-(\d+)-\d+-\w+", name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def remove_stale() -> list[str]:
-    """Remove the namespaces whose owner is no more; answers with their names."""
+    """Remove the namespaces whose owner has ended; returns their names."""
     if not FOLDER.is_dir():
         return []
     removed = []
@@ -139,14 +136,14 @@ def remove_stale() -> list[str]:
 
 
 def add(name: str) -> None:
-    """Make a namespace, its loopback up, without IPv6, whose own messages would be counted as traffic."""
+    """Create a namespace with its loopback up, without IPv6, whose own messages would be counted as traffic."""
     _run(["ip", "netns", "add", name])
     _run(["ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"], must=False)
     ip(name, "link set lo up")
 
 
 def delete(name: str) -> None:
-    """Remove a namespace, and with it its devices; does nothing where it is gone."""
+    """Remove a namespace and its devices; does nothing if it is gone."""
     _run(["ip", "netns", "delete", name], must=False)
 
 
@@ -156,18 +153,18 @@ def ip(name: str, *lines: str) -> None:
 
 
 def tc(name: str, line: str, must: bool = True) -> bool:
-    """Run a command of ``tc`` inside a namespace; whether it worked, where it need not."""
+    """Run a command of ``tc`` inside a namespace; returns whether it succeeded, if it need not (``must=False``)."""
     return _run(["tc", "-n", name, *line.split()], must=must)
 
 
 def _run(words: Sequence[str], given: str = "", must: bool = True) -> bool:
     done = subprocess.run(words, check=False, input=given, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode and must:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing printed").splitlines()[0].rstrip(".")
+        printed = (done.stderr.strip() or done.stdout.strip() or "nothing printed").splitlines()[0].rstrip(".")
         raise CommunicationError(
             " ".join([*words, *given.splitlines()]),
-            f"it answered: {said}",
-            "see whether this kernel has namespaces, veth, bridges and TUN/TAP, and whether a container forbids them",
+            f"it printed: {printed}",
+            "check whether this kernel has namespaces, veth, bridges and TUN/TAP, and whether a container forbids them",
         )
     return done.returncode == 0
 
@@ -180,9 +177,9 @@ _PACKETS = 100_000
 
 
 def discipline(link: Link) -> str:
-    """The queueing discipline in tc(8)'s words; empty for none.
+    """The queueing discipline as arguments of tc(8); empty for none.
 
-    A token bucket lets a burst of 1 ms pass at once (two frames at least), and queues 0.2 s (256 KiB at least).
+    A token bucket lets a burst of 1 ms pass at once (at least two frames), and queues 0.2 s (at least 256 KiB).
     """
     rate = link.bits_per_s
     if not link.only_rate:
@@ -196,8 +193,8 @@ def discipline(link: Link) -> str:
 
 
 def shape(namespace: str, device: str, link: Link) -> None:
-    """Set what a device does with what it sends."""
-    # netem loses what it is handed as one: packets one by one only where the kernel cut them before.
+    """Set how a device sends."""
+    # netem drops whole segmentation units: for single packets the kernel must segment before.
     ip(namespace, f"link set {device} gso_max_segs {1 if link.loss_share else 65535}")
     words = discipline(link)
     if words:
@@ -212,17 +209,17 @@ _DISCARD = 9
 
 
 def unreachable(names: Sequence[str], addresses: Sequence[str], timeout_s: float) -> list[int]:
-    """Numbers of the hosts that no other host reaches within the time; empty for a single host."""
+    """The hosts that no other host reaches within the time; empty for a single host."""
     if len(names) < 2:
         return []
-    # A thread's network namespace is its own; these threads are not used again, so they need not change back.
+    # Each thread has its own network namespace; these are not reused, so they need not change back.
     with ThreadPoolExecutor(len(names)) as pool:
-        heard = list(pool.map(partial(_reached, addresses=addresses, timeout_s=timeout_s), names, range(len(names))))
-    return [host for host in range(len(names)) if not any(host in reached for reached in heard)]
+        answers = list(pool.map(partial(_reached, addresses=addresses, timeout_s=timeout_s), names, range(len(names))))
+    return [host for host in range(len(names)) if not any(host in reached for reached in answers)]
 
 
 def _reached(name: str, own: int, addresses: Sequence[str], timeout_s: float) -> set[int]:
-    """The hosts other than itself that answer a host."""
+    """The other hosts that respond to a host."""
     import asyncio
 
     with Path(FOLDER, name).open("rb") as file:
@@ -246,41 +243,41 @@ def _reached(name: str, own: int, addresses: Sequence[str], timeout_s: float) ->
 
 
 _NUMBERS = itertools.count()
-_MOST = 200
-_FREE = Link()
+_MAX_HOSTS = 200
+_UNLIMITED = Link()
 _NETWORK = "10.77.0"
 
 
 @final
 class Hosts:
-    """``count`` hosts with addresses of one network; a context, at whose end nothing is left.
+    """``count`` hosts with addresses in one network; a context manager that leaves nothing behind.
 
-    ``method`` is ``kernel``, veth pairs on a bridge with tc(8) for the links, ``relay``, TAP devices on a switch in
-    user space, or ``auto``: the kernel where it can do what ``link`` asks for. Delay and loss need netem there.
+    ``method`` is ``kernel`` (veth pairs on a bridge, with tc(8) for the links), ``relay`` (TAP devices on a switch in
+    user space), or ``auto``: the kernel if it can do what ``link`` requires. There, delay and loss need netem.
 
-    Make them from a thread that outlives them, as the relay ends with the thread that started it.
+    Create them from a thread that outlives them, as the relay ends with the thread that started it.
 
-    ``MissingError`` where this is not root or iproute2 is missing, ``UsageError`` for fewer than one host or too many.
+    ``MissingError`` without root or iproute2, ``UsageError`` for fewer than one host or too many.
     """
 
     def __init__(
         self,
         count: int,
-        link: Link = _FREE,
+        link: Link = _UNLIMITED,
         method: Literal["auto", "kernel", "relay"] = "auto",
     ) -> None:
-        if not 1 <= count <= _MOST:
+        if not 1 <= count <= _MAX_HOSTS:
             raise UsageError(
-                f"{count} hosts", f"a network here has 1 to {_MOST} hosts", "choose a number in that range"
+                f"{count} hosts", f"a network here has 1 to {_MAX_HOSTS} hosts", "choose a number in that range"
             )
         self.count = count
         self._link = link
         self._wanted = method
         self._number = next(_NUMBERS)
         self.names: tuple[str, ...] = tuple(name_of(self._number, f"h{at}") for at in range(count))
-        """The namespaces, as ip(8) knows them."""
+        """The names of the namespaces for ip(8)."""
         self.addresses: tuple[str, ...] = tuple(f"{_NETWORK}.{at + 1}" for at in range(count))
-        self._switch: _Bridge | _User | None = None
+        self._switch: _Bridge | _Relay | None = None
         self._switch_name = name_of(self._number, "switch")
         self._links: list[Link] = []
         self._up = [True] * count
@@ -288,7 +285,7 @@ class Hosts:
     def __enter__(self) -> Self:
         need()
         remove_stale()
-        # Once more at the end of the program, as a second interrupt may come while the first one's is put in order.
+        # Also at exit, since a second interrupt may arrive while the first one is handled.
         atexit.register(self.close)
         try:
             for name in self.names:
@@ -310,17 +307,17 @@ class Hosts:
         self.close()
 
     def close(self) -> None:
-        """Remove all of it. Processes inside lose their network and run on."""
+        """Remove everything. Processes inside lose their network and continue."""
         if self._switch is not None:
             self._switch.close()
             self._switch = None
-        # The switch's too, which may be there without a switch that works.
+        # The switch's too, which may exist without a working switch.
         for name in (*self.names, self._switch_name):
             delete(name)
         atexit.unregister(self.close)
 
     def _address(self, host: int) -> None:
-        """Addresses of its own and, for good, of the others: asking for them would be traffic, and late or lost."""
+        """Set a host's address and those of its neighbours, permanently: resolving them would cause traffic."""
         lines = [
             f"link set eth0 address {MAC.format(host)}",
             f"addr add {self.addresses[host]}/24 dev eth0",
@@ -331,52 +328,52 @@ class Hosts:
                 lines.append(f"neigh add {address} lladdr {MAC.format(other)} dev eth0 nud permanent")
         ip(self.names[host], *lines)
 
-    def _make_switch(self) -> _Bridge | _User:
+    def _make_switch(self) -> _Bridge | _Relay:
         netem = tc(self.names[0], "qdisc add dev lo root netem delay 1ms", must=False)
         if netem:
             tc(self.names[0], "qdisc del dev lo root")
         relay = self._wanted == "relay" or (self._wanted == "auto" and not netem and not self._link.only_rate)
         if relay:
-            return _User(self.names)
+            return _Relay(self.names)
         return _Bridge(self.names, self._switch_name, netem)
 
     def link(self, host: int) -> Link:
-        """A host's link as it is, with the method that makes it so."""
-        return self._links[self._known(host)]
+        """A host's current link, with its method."""
+        return self._links[self._checked(host)]
 
     def set_link(self, host: int, link: Link) -> None:
-        """Change a host's link, also while it is used.
+        """Change a host's link, also while it is in use.
 
-        ``UsageError`` for delay or loss where the kernel has no netem and the hosts were made without the relay.
+        ``UsageError`` for delay or loss if the kernel has no netem and the hosts were created without the relay.
         """
         switch = self._open()
-        switch.set(self._known(host), link, self._up[host])
+        switch.set(self._checked(host), link, self._up[host])
         self._links[host] = replace(link, method=switch.method(link))
 
     def down(self, host: int) -> None:
-        """Lose a host: nothing comes from it or gets to it, and no other host is notified."""
-        self._up[self._known(host)] = False
+        """Disconnect a host: nothing reaches or leaves it, and no other host is notified."""
+        self._up[self._checked(host)] = False
         self._open().set(host, self._links[host], False)
 
     def up(self, host: int) -> None:
-        """Find a lost host again."""
-        self._up[self._known(host)] = True
+        """Reconnect a host."""
+        self._up[self._checked(host)] = True
         self._open().set(host, self._links[host], True)
 
     def command(self, host: int, command: Sequence[str]) -> list[str]:
         """The command line that runs a command on a host."""
-        return ["ip", "netns", "exec", self.names[self._known(host)], *command]
+        return ["ip", "netns", "exec", self.names[self._checked(host)], *command]
 
     def unreachable(self, timeout_s: float = 1.5) -> list[int]:
         """The hosts that no other host reaches within the time."""
         return unreachable(self.names, self.addresses, timeout_s)
 
-    def _known(self, host: int) -> int:
+    def _checked(self, host: int) -> int:
         if not 0 <= host < self.count:
             raise UsageError(f"host {host}", f"there are hosts 0 to {self.count - 1}", "choose one of them")
         return host
 
-    def _open(self) -> _Bridge | _User:
+    def _open(self) -> _Bridge | _Relay:
         if self._switch is None:
             raise UsageError(
                 "hosts", "they do not exist yet, or no longer", "use them inside `with Hosts(...) as hosts`"
@@ -386,7 +383,7 @@ class Hosts:
 
 @dataclass
 class _Bridge:
-    """A bridge in a namespace of its own, with one end of each host's veth pair."""
+    """A bridge in its own namespace, with one end of each host's veth pair."""
 
     names: Sequence[str]
     name: str
@@ -409,19 +406,19 @@ class _Bridge:
             raise UsageError(
                 f"a link with delay {link.delay or 0} and loss {link.loss or 0}",
                 "this kernel has no netem (CONFIG_NET_SCH_NETEM), and these hosts have no relay",
-                "make them with method='relay'",
+                "create them with method='relay'",
             )
         shape(self.names[host], "eth0", link)
-        # What comes to the host waits at the switch: its delay and loss were the sender's.
+        # What the host receives only waits at the switch: its delay and loss were applied by the sender.
         shape(self.name, f"p{host}", Link(link.rate))
         ip(self.name, f"link set p{host} {'up' if up else 'down'}")
 
     def close(self) -> None:
-        """Its namespace goes with the hosts' own."""
+        """Do nothing: its namespace is removed with those of the hosts."""
 
 
-class _User:
-    """The relay, a process of its own that ends with this one."""
+class _Relay:
+    """The relay, a separate process that ends with this one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -429,30 +426,30 @@ class _User:
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
-        self._hear("ready")
+        self._expect("ready")
 
     def method(self, link: Link) -> str:
         return "relay+tbf" if link.bits_per_s else "relay"
 
     def set(self, host: int, link: Link, up: bool) -> None:
-        # The sender's rate is the kernel's to keep, whose sockets then wait instead of filling a queue here.
+        # The kernel limits the sender's rate: its sockets then wait instead of filling a queue here.
         shape(self.names[host], "eth0", Link(link.rate))
-        told = {"host": host, "bits_per_s": link.bits_per_s, "delay_s": link.delay_s, "loss": link.loss_share, "up": up}
+        settings = {"bits_per_s": link.bits_per_s, "delay_s": link.delay_s, "loss": link.loss_share, "up": up}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+        self._process.stdin.write(json.dumps({"host": host, **settings}).encode() + b"\n")
         self._process.stdin.flush()
-        self._hear("set")
+        self._expect("set")
 
-    def _hear(self, word: str) -> None:
+    def _expect(self, word: str) -> None:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         if self._process.stdout.readline().strip() != word.encode():
-            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:] or ["nothing printed"]
+            printed = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:] or [
+                "nothing printed"
+            ]
             self.close()
             raise CommunicationError(
-                "a relay between hosts",
-                f"it ended ({said[0]})",
-                "see whether this kernel has TUN/TAP (/dev/net/tun)",
+                "a relay between hosts", f"it ended ({printed[0]})", "check that the kernel has /dev/net/tun"
             )
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
 """A switch in user space: ``python -m levelbench.distributed.launching.relay PARENT NAMESPACE...``.
 
-It makes a TAP device ``eth0`` in each namespace and passes frames between them: later by the sender's delay, not at all
-by its loss, and no faster than the receiver's rate. Settings come line by line on standard input, whose end is the end
-of the relay. Kernels without netem still have TUN/TAP. Frames stay whole as the kernel made them, 64 KiB with
-segmentation offload, so that Python handles few; where packets are to be lost it is switched off, so that they are lost
-one by one.
+It creates a TAP device ``eth0`` in each namespace and forwards frames between them: delayed by the sender's delay,
+dropped by its loss, and limited to the receiver's rate. Settings arrive line by line on standard input; when that ends,
+so does the relay. Kernels without netem still have TUN/TAP. Frames stay as large as the kernel makes them, 64 KiB with
+segmentation offload, so that Python handles few; with packet loss, offload is switched off, so that packets are dropped
+individually.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from levelbench.measure.clocks import HOST
 
 MAC = "02:4c:42:00:00:{:02x}"
-"""The address of a host's device by its number: how the relay knows where a frame goes."""
+"""The address of a host's device by its number: tells the relay where a frame goes."""
 
 _TUNSETIFF = 0x400454CA
 _TUNSETOFFLOAD = 0x400454D0
@@ -39,15 +39,15 @@ _VNET_HEADER = 10
 _FRAME = 1 << 17
 _AT_ONCE = 64
 _CREDIT_NS = 5_000_000
-"""What a receiver's rate makes up for where this process got to a frame late, as happens beside busy ranks."""
+"""How much delay of this process, as on a busy machine, a receiver's rate may make up for."""
 _QUEUE_S = 0.2
 _QUEUE_BYTES = 1 << 18
-"""A receiver's queue: what its rate takes this long, at least so many bytes. A frame that finds it full is lost."""
+"""A receiver's queue: this time at its rate, and at least this many bytes. A frame that finds it full is lost."""
 
 
 @dataclass
 class Port:
-    """A host's link as it is now. ``free_ns`` is when its last frame will have been received."""
+    """A host's current link. ``free_ns`` is when its last frame will have been received."""
 
     tap: int
     bits_per_s: float | None = None
@@ -58,7 +58,7 @@ class Port:
 
 
 class Relay:
-    """Frames on their way between ports: who gets which, and when."""
+    """Frames in flight between ports: who gets which, and when."""
 
     def __init__(self, ports: Sequence[Port], seed: int = 0) -> None:
         self._ports = ports
@@ -67,7 +67,7 @@ class Relay:
         self._count = 0
 
     def take(self, source: int, frame: bytes, now_ns: int) -> None:
-        """A frame that a host sent: virtio's header, then Ethernet's."""
+        """Accept a frame from a host: virtio's header, then Ethernet's."""
         port = self._ports[source]
         if not port.up or (port.loss and self._random.random() < port.loss):
             return
@@ -83,7 +83,7 @@ class Relay:
                 heapq.heappush(self._waiting, (due_ns, self._count, target, frame))
 
     def _due(self, port: Port, nbytes: int, arrives_ns: int) -> int | None:
-        """When a port has received a frame that arrives then; ``None`` where its queue is full."""
+        """When a port will have received a frame that arrives then; ``None`` if its queue is full."""
         if port.bits_per_s is None:
             return arrives_ns
         starts_ns = max(arrives_ns - _CREDIT_NS, port.free_ns)
@@ -94,7 +94,7 @@ class Relay:
         return max(arrives_ns, port.free_ns)
 
     def due(self, now_ns: int) -> list[tuple[int, bytes]]:
-        """Ports and the frames that they have received by now, in order."""
+        """The frames received by now, with their ports, in order."""
         found = []
         while self._waiting and self._waiting[0][0] <= now_ns:
             _, _, target, frame = heapq.heappop(self._waiting)
@@ -103,19 +103,19 @@ class Relay:
         return found
 
     def next_ns(self) -> int | None:
-        """When the next frame is due; ``None`` where none is on its way."""
+        """When the next frame is due; ``None`` if there is none in flight."""
         return self._waiting[0][0] if self._waiting else None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the devices, say ``ready``, and pass frames until standard input ends."""
+    """Create the devices, print ``ready``, and forward frames until standard input ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The kernel may wake a sleeper 50 us late to save power, unless asked not to.
+    # By default the kernel may wake a sleeper 50 us late to save power.
     libc.prctl(_PR_SET_TIMERSLACK, 1)
     if os.getppid() != int(arguments[0]):
         return 1
-    # A switch has hardware of its own; here it comes before the ranks whenever a frame is due.
+    # A switch has its own hardware; here it takes precedence over the ranks whenever a frame is due.
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     ports = [Port(_open_tap(libc, name)) for name in arguments[1:]]
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _open_tap(libc: ctypes.CDLL, namespace: str) -> int:
-    """A TAP device ``eth0`` in a namespace, open here, as one speaks to a device wherever it was opened."""
+    """Create a TAP device ``eth0`` in a namespace. Its descriptor keeps working from any namespace."""
     with Path("/run/netns", namespace).open("rb") as file:
         if libc.setns(file.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -146,7 +146,7 @@ def _serve(ports: Sequence[Port], relay: Relay) -> None:
     while True:
         next_ns = relay.next_ns()
         wait_s = None if next_ns is None else max(0.0, (next_ns - HOST.now_ns()) * 1e-9)
-        # Not epoll, whose waits are whole milliseconds.
+        # Not epoll, which waits for whole milliseconds.
         ready, _, _ = select.select([0, *hosts], [], [], wait_s)
         for descriptor in ready:
             if descriptor == 0:
@@ -175,18 +175,18 @@ def _write(tap: int, frame: bytes) -> None:
     try:
         os.write(tap, frame)
     except (BlockingIOError, OSError):
-        # The device is down or its queue full: the frame is lost, as on any other wire.
+        # The device is down or its queue is full: the frame is lost, as on any wire.
         return
 
 
-def _set(ports: Sequence[Port], told: dict[str, float | bool | None]) -> None:
-    """A line of settings, which is answered once it holds."""
-    port = ports[int(told["host"] or 0)]
-    rate = told["bits_per_s"]
+def _set(ports: Sequence[Port], settings: dict[str, float | bool | None]) -> None:
+    """Apply a line of settings, and acknowledge it."""
+    port = ports[int(settings["host"] or 0)]
+    rate = settings["bits_per_s"]
     port.bits_per_s = None if rate is None else float(rate)
-    port.delay_ns = int(float(told["delay_s"] or 0) * 1e9)
-    port.loss = float(told["loss"] or 0)
-    port.up = bool(told["up"])
+    port.delay_ns = int(float(settings["delay_s"] or 0) * 1e9)
+    port.loss = float(settings["loss"] or 0)
+    port.up = bool(settings["up"])
     port.free_ns = 0
     _offload(port.tap, segments=port.loss == 0)
     os.write(1, b"set\n")

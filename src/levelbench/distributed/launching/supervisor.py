@@ -1,9 +1,9 @@
-"""The process over a rank: ``python -m levelbench.distributed.launching.supervisor FOLDER [options] -- COMMAND``.
+"""The process above a rank: ``python -m levelbench.distributed.launching.supervisor FOLDER [options] -- COMMAND``.
 
-It starts the command as its child, in a session of its own, with its output in a log; it writes down how that ended;
-and it ends the child, and whatever that started, when it is asked to or its own parent dies. Launchers report a rank's
-death each in their own words, or not at all. A parent of our own under each of them always knows, and is the one place
-that makes sure that nothing outlives the job.
+It starts the command as a child in its own session, with its output in a log; it reports how that ended; and it ends
+the child and its descendants when it is asked to or its own parent dies. Launchers report a rank's death in different
+ways, or not at all. Our own parent process under each of them always knows, and is the one place that makes sure that
+nothing outlives the job.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GRACE_S = 2.0
 
 @dataclass
 class _End:
-    """What became of the child so far."""
+    """The state of the child so far."""
 
     status: int | None = None
     time_ns: int = 0
@@ -41,7 +41,7 @@ class _End:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Keep one child from its start to its end; its exit code, 128 and the signal for one that was killed."""
+    """Run one child from start to end; returns its exit code, or 128 plus the signal that killed it."""
     cut = arguments.index("--")
     options, command = list(arguments[:cut]), list(arguments[cut + 1 :])
     folder = Path(options[0])
@@ -49,12 +49,16 @@ def main(arguments: Sequence[str]) -> int:
     rank = None if place is None else place.rank
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     libc = ctypes.CDLL(None, use_errno=True)
-    # Asked to end, not killed, when the parent dies: what the child started in sessions of its own would remain.
+    # When the parent dies, be asked to end, not killed, or the child's own sessions would remain.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if "--parent" in options and os.getppid() != int(options[options.index("--parent") + 1]):
         return 1
-    _redirect(folder / ("launcher.log" if rank is None else f"rank-{rank}.log"))
+    log = folder / ("launcher.log" if rank is None else f"rank-{rank}.log")
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for here, there in ((nothing, 0), (sink, 1), (sink, 2)):
+        os.dup2(here, there)
     child = _start(command, libc, {} if place is None else variables_of(place))
     end = _keep(child)
     assert end.status is not None
@@ -66,15 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def _redirect(log: Path) -> None:
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for here, there in ((nothing, 0), (sink, 1), (sink, 2)):
-        os.dup2(here, there)
-
-
 def _start(command: list[str], libc: ctypes.CDLL, place: dict[str, str]) -> int:
-    """The id of a new process that runs ``command``. Open files pass on: MPI's launchers speak through one."""
+    """Start ``command`` and return its process id. Open files are inherited: MPI's launchers use one to communicate."""
     supervisor = os.getpid()
     os.environ.update(place)
     child = os.fork()
@@ -103,16 +100,16 @@ def _keep(child: int) -> _End:
     until_ns: int | None = None
     while end.status is None:
         if until_ns is None:
-            heard: signal.struct_siginfo | None = signal.sigwaitinfo(_HEARD)
+            received: signal.struct_siginfo | None = signal.sigwaitinfo(_HEARD)
         else:
-            heard = signal.sigtimedwait(_HEARD, max(0.0, (until_ns - HOST.now_ns()) * 1e-9))
+            received = signal.sigtimedwait(_HEARD, max(0.0, (until_ns - HOST.now_ns()) * 1e-9))
         _reap(child, end)
-        if end.status is None and heard is None:
+        if end.status is None and received is None:
             _signal_all(child, signal.SIGKILL)
             until_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
-        elif end.status is None and heard is not None and heard.si_signo in _ASKS and not end.asked:
+        elif end.status is None and received is not None and received.si_signo in _ASKS and not end.asked:
             end.asked, end.stopped = True, state_of(child) == "T"
-            # What is stopped does not hear SIGTERM before it goes on.
+            # A stopped process does not receive SIGTERM before it continues.
             _signal_all(child, signal.SIGKILL if end.stopped else signal.SIGTERM)
             until_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
     while descendants(os.getpid()):
@@ -123,7 +120,7 @@ def _keep(child: int) -> _End:
 
 
 def _reap(child: int, end: _End) -> None:
-    """Wait for whatever has ended, so also for orphans that fell to this process."""
+    """Reap whatever has ended, including orphans adopted by this process."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -136,7 +133,7 @@ def _reap(child: int, end: _End) -> None:
 
 
 def _signal_all(child: int, number: signal.Signals) -> None:
-    """To the child's group, and when killing to all that descends from this process."""
+    """Signal the child's group; to kill, all descendants of this process."""
     if number is signal.SIGTERM:
         with suppress(ProcessLookupError):
             os.killpg(child, number)
@@ -147,5 +144,5 @@ def _signal_all(child: int, number: signal.Signals) -> None:
 
 
 if __name__ == "__main__":
-    # Not sys.exit: there is nothing to clean up, and the rank's last output is in its log already.
+    # Not sys.exit: there is nothing to clean up, and the rank's last output is already in its log.
     os._exit(main(sys.argv[1:]))

@@ -1,1 +1,1 @@
-"""Checks of what a user writes for distributed training: schemes, communicators, ways to cut batches."""
+"""Checks of user code for distributed training: schemes, communicators, ways to partition batches."""

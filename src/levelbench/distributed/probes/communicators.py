@@ -1,8 +1,8 @@
-"""Checks of a communicator, run by every rank of it at the same time: does each operation do what its contract says.
+"""Checks of a communicator, run by all its ranks at the same time: whether each operation keeps its contract.
 
-What ranks send are small whole numbers made of the rank, the place and a number that no two calls share, so every sum
-is exact in any order, and whatever is wrong (a rank left out, two swapped, the result of the last call) shows as
-another number. All ranks make the same calls whatever they find, so one mistake does not hide the others.
+Ranks send small integers that follow from the rank, the position and a number unique to each call. So every sum is
+exact in any order, and any mistake (a missing rank, two swapped ones, the result of the previous call) gives another
+number. All ranks make the same calls whatever they find, so one mistake does not hide others.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class RankProbe:
         self.communicator = communicator
         self.rank, self.size = communicator.rank, communicator.size
         self.case = ""
-        """What is being tried, in words."""
+        """A description of the current case."""
         self._backend = backend
         self._salt = salt * 1000
         self._cases = 0
         self._faults: list[tuple[str, str]] = []
 
     def next_case(self, words: str) -> None:
-        """Begin another case; its numbers are not those of the one before."""
+        """Begin another case, with different numbers than the one before."""
         self.case = words
         self._salt += 1
 
     def values(self, rank: int, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
-        """What ``rank`` gives in this case; ``at`` tells apart several arrays. Whole numbers below 2^15, as a rule."""
+        """What ``rank`` passes in this case; ``at`` distinguishes several arrays. Usually integers below 2^15."""
         return self._spread(self._pattern(rank, at), shape, dtype)
 
     def _pattern(self, rank: int, at: int) -> Host:
@@ -67,31 +67,31 @@ class RankProbe:
         return np.tile(pattern.astype(dtype), -(-length // len(pattern)))[:length].reshape(tuple(shape))
 
     def own(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Array:
-        """What this rank gives, as an array of the framework."""
+        """What this rank passes, as an array of the framework."""
         return self.native(self.values(self.rank, shape, dtype, at))
 
     def native(self, host: Host) -> Array:
-        """As an array of the framework: a new one."""
+        """A new array of the framework with these values."""
         return host.copy() if self._backend is None else self._backend.array(host)
 
     def total(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
-        """The sum of what all ranks give."""
+        """The sum of what all ranks pass."""
         patterns = [self._pattern(rank, at) for rank in range(self.size)]
         return self._spread(np.sum(patterns, axis=0), shape, dtype)
 
     def host(self, array: Array) -> Host:
-        """What is in an array."""
+        """The values of an array, on the host."""
         return np.asarray(array) if self._backend is None else self._backend.host(array)
 
     def expect(self, what: str, found: Any, expected: Host, tolerance: float = 0.0) -> None:
-        """``found`` is an array of that shape, dtype and content, to a relative tolerance."""
+        """Expect ``found`` to have this shape, dtype and content, to a relative tolerance."""
         self._cases += 1
         if found is None or not hasattr(found, "shape"):
-            self._fault(f"{what} is {found!r}, and an array was expected")
+            self._fault(f"{what} is {found!r} instead of an array")
             return
         host = self.host(found)
         if host.shape != expected.shape or host.dtype != expected.dtype:
-            self._fault(f"{what} is {_kind(host)}, and {_kind(expected)} was expected")
+            self._fault(f"{what} is {_kind(host)} instead of {_kind(expected)}")
             return
         if np.array_equal(host, expected):
             return
@@ -104,25 +104,25 @@ class RankProbe:
             )
 
     def require(self, holds: bool, what: str) -> None:
-        """A fault unless it holds."""
+        """Report a fault unless the condition holds."""
         self._cases += 1
         if not holds:
             self._fault(what)
 
     def raises(self, kind: type[Exception], what: str, call: Callable[[], object]) -> None:
-        """``call`` raises an error of that kind on this rank, and sends nothing."""
+        """Expect ``call`` to raise an error of this kind on this rank, and to send nothing."""
         self._cases += 1
         try:
             call()
         except kind:
             return
-        except Exception as error:  # noqa: BLE001  # the communicator under check is anybody's code
-            self._fault(f"{what} raises {type(error).__name__}, and {kind.__name__} was expected")
+        except Exception as error:  # noqa: BLE001  # user code
+            self._fault(f"{what} raises {type(error).__name__} instead of {kind.__name__}")
             return
-        self._fault(f"{what} raises nothing, and {kind.__name__} was expected")
+        self._fault(f"{what} raises nothing instead of {kind.__name__}")
 
     def findings(self, check: str) -> list[Finding]:
-        """The first few faults, or that there was none."""
+        """The first few faults, or a pass if there are none."""
         found = [failed(f"rank {self.rank}: {what}", case=case, probe=check) for case, what in self._faults[:_MOST]]
         return found or [passed(f"{self._cases} cases", probe=check)]
 
@@ -141,15 +141,15 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def place(probe: RankProbe) -> None:
-    """Ranks are 0 to size - 1, each once, in that order."""
+    """Ranks are 0 to size - 1, each once, in this order."""
     probe.next_case("rank and size")
     own = probe.native(np.array([probe.rank, probe.size], np.int64))
     for rank, each in enumerate(probe.communicator.all_gather(own)):
-        probe.expect(f"what rank {rank} says of itself", each, np.array([rank, probe.size], np.int64))
+        probe.expect(f"what rank {rank} sends as its rank and size", each, np.array([rank, probe.size], np.int64))
 
 
 def all_reduce(probe: RankProbe) -> None:
-    """Sum and mean, in the array that was given."""
+    """Sum and mean, in the given array."""
     for dtype, shape, op in product(DTYPES, SHAPES, ("sum", "mean")):
         if op == "mean" and dtype == "int64":
             continue
@@ -164,7 +164,7 @@ def all_reduce(probe: RankProbe) -> None:
 
 
 def same_bits(probe: RankProbe) -> None:
-    """Sums that are not exact are rounded alike everywhere."""
+    """Inexact sums are rounded equally on all ranks."""
     for dtype, length in product(("float32", "float64"), (1, 33, 1000)):
         probe.next_case(f"sum of {dtype} ({length},)")
         own = np.random.default_rng([probe.rank, length]).standard_normal(length).astype(dtype)
@@ -186,7 +186,7 @@ def broadcast(probe: RankProbe) -> None:
 
 
 def reduce_scatter(probe: RankProbe) -> None:
-    """Pieces of any length, also of none."""
+    """Pieces of any length, also empty ones."""
     size = probe.size
     ops: tuple[Reduction, ...] = ("sum", "mean")
     for dtype, length, op in product(("float32", "float64"), sorted({0, 1, size - 1, size, 3 * size + 2}), ops):
@@ -199,14 +199,14 @@ def reduce_scatter(probe: RankProbe) -> None:
 
 
 def all_gather(probe: RankProbe) -> None:
-    """By rank."""
+    """In rank order."""
     for dtype, shape in product((*DTYPES, "uint8"), SHAPES):
         probe.next_case(f"{dtype} {shape}")
         _by_rank(probe, probe.communicator.all_gather(probe.own(shape, dtype)), shape, dtype)
 
 
 def gather(probe: RankProbe) -> None:
-    """On the root by rank, and nothing elsewhere."""
+    """In rank order on the root, nothing elsewhere."""
     for root, shape in product(range(probe.size), SHAPES):
         probe.next_case(f"{shape} to root {root}")
         found = probe.communicator.gather(probe.own(shape), root)
@@ -223,7 +223,7 @@ def _by_rank(probe: RankProbe, found: tuple[Array, ...] | None, shape: tuple[int
 
 
 def scatter(probe: RankProbe) -> None:
-    """To each rank its own; other ranks than the root give none."""
+    """Each rank gets its own; only the root passes arrays."""
     for root, shape in product(range(probe.size), SHAPES):
         probe.next_case(f"{shape} from root {root}")
         arrays = [probe.own(shape, at=rank) for rank in range(probe.size)] if probe.rank == root else None
@@ -232,35 +232,35 @@ def scatter(probe: RankProbe) -> None:
 
 
 def all_to_all(probe: RankProbe) -> None:
-    """From each to each."""
+    """From every rank to every rank."""
     for shape in SHAPES:
         probe.next_case(f"{shape}")
         found = probe.communicator.all_to_all([probe.own(shape, at=rank) for rank in range(probe.size)])
-        probe.require(len(found) == probe.size, f"there are {len(found)} arrays, and {probe.size} were expected")
+        probe.require(len(found) == probe.size, f"there are {len(found)} arrays instead of {probe.size}")
         for rank, each in enumerate(found):
             probe.expect(f"the array from rank {rank}", each, probe.values(rank, shape, at=probe.rank))
 
 
 def barrier(probe: RankProbe) -> None:
-    """Nobody leaves before the last has come; looked at where all ranks are on one machine, and so on one clock."""
+    """No rank leaves before the last has arrived; checked only if all ranks share a machine, and so a clock."""
     machine = zlib.crc32((_BOOT.read_text() if _BOOT.exists() else platform.node()).encode())
     for late in sorted({0, probe.size - 1}):
-        probe.next_case(f"rank {late} comes late")
+        probe.next_case(f"rank {late} is late")
         probe.communicator.all_reduce(probe.own())
         if probe.rank == late:
             sleep(_LATE_S)
         came = HOST.now_ns()
         probe.communicator.barrier()
         left = HOST.now_ns()
-        told = probe.communicator.all_gather(probe.native(np.array([machine, came, left], np.int64)))
-        machines, all_came, _ = (np.array(each) for each in zip(*map(probe.host, told), strict=True))
+        gathered = probe.communicator.all_gather(probe.native(np.array([machine, came, left], np.int64)))
+        machines, all_came, _ = (np.array(each) for each in zip(*map(probe.host, gathered), strict=True))
         if (machines == machine).all():
-            early = f"it left {(all_came.max() - left) / 1e6:.3g} ms before rank {all_came.argmax()} had come"
+            early = f"it left {(all_came.max() - left) / 1e6:.3g} ms before rank {all_came.argmax()} arrived"
             probe.require(left >= all_came.max(), early)
 
 
 def ownership(probe: RankProbe) -> None:
-    """What a rank does to its result changes no other rank's."""
+    """Changing a result on one rank changes no other rank's."""
     talk, root = probe.communicator, probe.size - 1
     probe.next_case("a result that its rank changes")
     given = probe.own()
@@ -279,7 +279,7 @@ def ownership(probe: RankProbe) -> None:
 
 
 def layouts(probe: RankProbe) -> None:
-    """Arrays whose elements do not lie behind one another, or may not be written to."""
+    """Non-contiguous and read-only arrays."""
     talk, root = probe.communicator, probe.size - 1
     probe.next_case("every second element")
     base = np.zeros(10, np.float32)
@@ -287,7 +287,7 @@ def layouts(probe: RankProbe) -> None:
     found = talk.all_reduce(base[::2])
     probe.expect("the sum", found, probe.total())
     probe.expect("the array that was given", base[::2], probe.total())
-    probe.expect("what lies between", base[1::2], np.zeros(5, np.float32))
+    probe.expect("the elements in between", base[1::2], np.zeros(5, np.float32))
     probe.next_case("transposed")
     base = probe.values(probe.rank, (3, 4)).T
     probe.expect("the root's", talk.broadcast(base, root), probe.values(root, (3, 4)).T)
@@ -307,7 +307,7 @@ _POLLS, _POLL_S = 20_000, 0.0005
 
 
 def messages(probe: RankProbe) -> None:
-    """Around rings of every stride; what was sent may be overwritten after it was waited for."""
+    """Around rings of every stride; sent arrays may be overwritten after waiting."""
     size, rank, talk = probe.size, probe.rank, probe.communicator
     for stride, (dtype, shape) in product(range(1, size), _MOVED):
         probe.next_case(f"{dtype} {shape} to the rank {stride} after")
@@ -322,7 +322,7 @@ def messages(probe: RankProbe) -> None:
 
 
 def order(probe: RankProbe) -> None:
-    """Messages of one tag arrive in the order in which they were sent, and go to receives in the order of start."""
+    """Messages of one tag arrive in order, and receives get them in the order in which they were started."""
     for stride in range(1, probe.size):
         probe.next_case(f"six messages to the rank {stride} after")
         to, source = (probe.rank + stride) % probe.size, (probe.rank - stride) % probe.size
@@ -335,7 +335,7 @@ def order(probe: RankProbe) -> None:
 
 
 def tags(probe: RankProbe) -> None:
-    """Messages of different tags do not meet, in whatever order they are asked for."""
+    """Messages of different tags are kept apart, whatever the order of receives."""
     for stride in range(1, probe.size):
         probe.next_case(f"tags 5, 0 and 9 to the rank {stride} after")
         to, source = (probe.rank + stride) % probe.size, (probe.rank - stride) % probe.size
@@ -348,7 +348,7 @@ def tags(probe: RankProbe) -> None:
 
 
 def from_any(probe: RankProbe) -> None:
-    """Each message once, from whom it is."""
+    """Each message arrives once, with its source."""
     for root in sorted({0, probe.size - 1}):
         probe.next_case(f"two messages of each rank to rank {root}")
         if probe.rank != root:
@@ -359,27 +359,27 @@ def from_any(probe: RankProbe) -> None:
         for _ in range(2 * (probe.size - 1)):
             found, source = probe.communicator.receive_any(probe.native(np.zeros(5, np.float32)), 7)
             known = 0 <= source < probe.size and source != root and seen[source] < 2
-            probe.require(known, f"a message is said to be from rank {source}, which has sent no more")
+            probe.require(known, f"a message has source {source}, which has sent no more")
             if known:
                 probe.expect(f"message {seen[source]} of rank {source}", found, probe.values(source, at=seen[source]))
                 seen[source] += 1
 
 
 def exchange(probe: RankProbe) -> None:
-    """On a ring, and between all, in any order of neighbours."""
+    """On a ring, and between all ranks, in any order of neighbours."""
     size, rank = probe.size, probe.rank
     ring = sorted({(rank - 1) % size, (rank + 1) % size} - {rank})
-    everybody = [each for each in reversed(range(size)) if each != rank]
-    for words, neighbours in (("on a ring", ring), ("with everybody", everybody), ("on a ring, again", ring)):
+    others = [each for each in reversed(range(size)) if each != rank]
+    for words, neighbours in (("on a ring", ring), ("with all others", others), ("on a ring, again", ring)):
         probe.next_case(words)
         found = probe.communicator.exchange(probe.own((4, 2)), neighbours)
-        probe.require(len(found) == len(neighbours), f"there are {len(found)} arrays of {len(neighbours)} neighbours")
+        probe.require(len(found) == len(neighbours), f"there are {len(found)} arrays for {len(neighbours)} neighbours")
         for neighbour, each in zip(neighbours, found, strict=False):
             probe.expect(f"the array of rank {neighbour}", each, probe.values(neighbour, (4, 2)))
 
 
 def handles(probe: RankProbe) -> None:
-    """Several operations under way at once, waited for in another order; ``done`` comes true."""
+    """Several operations in progress, waited for in another order; ``done`` becomes true."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
     probe.next_case("four sums, waited for backwards")
     shapes = ((300,), (1,), (7, 5), (2,))
@@ -392,18 +392,18 @@ def handles(probe: RankProbe) -> None:
     second = talk.start_broadcast(probe.own(at=2), size - 1)
     going = talk.start_send(probe.own(at=3), (rank + 1) % size, 2) if size > 1 else None
     third = talk.start_all_reduce(probe.own((3,), at=4), "mean")
-    probe.require(_comes_true(third), "done() did not come true")
+    probe.require(_becomes_true(third), "done() did not become true")
     mean = (probe.total((3,), at=4) / size).astype(np.float32)
     probe.expect("the mean", third.wait(), mean, 1e-6)
     probe.expect("the broadcast", second.wait(), probe.values(size - 1, at=2))
     if coming is not None and going is not None:
-        probe.require(_comes_true(coming), "done() of a receive did not come true")
+        probe.require(_becomes_true(coming), "done() of a receive did not become true")
         probe.expect("the message", coming.wait(), probe.values((rank - 1) % size, at=3))
         going.wait()
     probe.expect("the sum", first.wait(), probe.total((20,), at=1))
 
 
-def _comes_true(handle: Handle) -> bool:
+def _becomes_true(handle: Handle) -> bool:
     for _ in range(_POLLS):
         if handle.done():
             return True
@@ -412,7 +412,7 @@ def _comes_true(handle: Handle) -> bool:
 
 
 def large(probe: RankProbe) -> None:
-    """4 MiB to the next rank while as much comes from the one before: no rank waits for another to receive first."""
+    """4 MiB in both directions: no rank waits for another to receive first."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
     shape = (_LARGE,)
     probe.next_case("a sum")
@@ -434,7 +434,7 @@ def large(probe: RankProbe) -> None:
 
 
 def strangers(probe: RankProbe) -> None:
-    """``UsageError`` on the rank that asks, and nothing is sent."""
+    """``UsageError`` on the calling rank, and nothing is sent."""
     talk, size = probe.communicator, probe.size
     for rank in (-1, size):
         probe.next_case(f"rank {rank} of {size}")
@@ -454,7 +454,7 @@ def strangers(probe: RankProbe) -> None:
 
 
 def native(probe: RankProbe) -> None:
-    """A framework's arrays come back as its own, of the same type and device."""
+    """A framework's arrays come back with the same type and device."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
     probe.next_case("float32 (3, 4)")
     shape, root = (3, 4), size - 1
@@ -486,7 +486,7 @@ def native(probe: RankProbe) -> None:
         going.wait()
     for what, (found, expected) in results.items():
         right = type(found) is kind and getattr(found, "device", None) == device
-        probe.require(right, f"{what} gives a {type(found).__name__}, and was given a {kind.__name__}")
+        probe.require(right, f"{what} returns a {type(found).__name__} for a {kind.__name__}")
         probe.expect(f"the result of {what}", found, expected)
 
 
@@ -515,10 +515,10 @@ _CHECKS = {
 
 
 def check_communicator(communicator: Communicator, frameworks: Sequence[str] = ("numpy",)) -> list[Finding]:
-    """What this rank found, one finding or more a check; collective, with the same arguments on all ranks.
+    """Check a communicator; returns this rank's findings, at least one per check. Collective, with equal arguments.
 
-    A rank that meets an error calls ``abort``, and the checks that are left are ``not tried``. ``frameworks`` are those
-    whose arrays are sent and must come back as what they were; ``MissingError`` for one that is not here.
+    A rank that meets an error calls ``abort``, and the remaining checks are ``not tried``. Arrays of each of
+    ``frameworks`` are sent, and must come back as the same kind; ``MissingError`` for one that is not installed.
     """
     findings: list[Finding] = []
     backends = {name: open_framework(name) for name in frameworks}
@@ -535,9 +535,9 @@ def check_communicator(communicator: Communicator, frameworks: Sequence[str] = (
         except UnsupportedError as error:
             findings.append(not_tried(str(error), probe=name))
             continue
-        except Exception as error:  # noqa: BLE001  # the communicator under check is anybody's code
+        except Exception as error:  # noqa: BLE001  # user code
             findings.append(failed(f"rank {probe.rank}: {type(error).__name__}: {error}", case=probe.case, probe=name))
-            lost = f"rank {probe.rank} ended at the check {name!r}"
+            lost = f"rank {probe.rank} stopped at the check {name!r}"
             communicator.abort()
             continue
         findings += probe.findings(name)

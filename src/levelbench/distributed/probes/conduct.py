@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from levelbench.checks.findings import EndProbe, Finding, failed, not_tried, noted, passed
-from levelbench.distributed.probes.models import RATE, SHAPES, SHORT, beginning
+from levelbench.distributed.probes.doubles import RATE, SHAPES, SHORT, beginning
 from levelbench.distributed.probes.runs import (
     EVEN,
     Floats,
@@ -30,7 +30,7 @@ from levelbench.training.optimizers.rules import Momentum
 
 
 def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
-    """Ranks that begin with other parameters and buffers have those of rank 0 before the first step."""
+    """Ranks that start with different parameters and buffers have those of rank 0 before the first step."""
     found: list[Finding] = []
     parameters, buffers = beginning(subject.seed)
     for ranks in subject.ranks:
@@ -46,7 +46,7 @@ def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
             ):
                 if name := unlike(held, expected):
                     whose = "its own" if np.array_equal(held[name], mine[name]) and trace.rank else "not that of rank 0"
-                    words = f"{place(ranks, trace.rank, 0, name)}: the {what} that the rank begins with is {whose}"
+                    words = f"{place(ranks, trace.rank, 0, name)}: the {what} that the rank starts with is {whose}"
                     found.append(failed(words, f"broadcast rank 0's {what}s in start()"))
                     break
             if found:
@@ -55,9 +55,9 @@ def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
 
 
 def ranks_agree(subject: SchemeTrial) -> Finding:
-    """Where the scheme says so, all workers hold the same bits after every step."""
+    """If the scheme claims it, all workers hold the same bits after every step."""
     if not subject.scheme.replicated:
-        return not_tried("it does not say that they do (replicated = False)")
+        return not_tried("it does not claim this (replicated = False)")
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks), Rehearsal(ranks, sizes=EVEN)):
             outcome = subject.finished(case)
@@ -75,25 +75,24 @@ def _disagreement(outcome: RanksOutcome) -> str:
                 one, other = first.after[step][name], trace.after[step][name]
                 away = float(np.abs(one.astype(np.float64) - other).max(initial=0.0))
                 where = place(outcome.case.ranks, trace.rank, step + 1, name)
-                return f"{where}: it is {away:.1e} away from that of rank {first.rank}"
+                return f"{where}: it differs by {away:.1e} from that of rank {first.rank}"
     return ""
 
 
 def evaluated_weights(subject: SchemeTrial) -> Finding:
-    """All workers evaluate the same finite weights; whether they lie among the ranks' own is said too."""
+    """All workers evaluate the same finite weights; also tells whether they lie between the ranks' own."""
     outside = ""
     for ranks in subject.ranks:
         outcome = subject.finished(Rehearsal(ranks, sizes=EVEN))
-        if found := _misevaluated(outcome, subject.scheme.replicated):
-            do = "let averaged() answer with the same weights on all workers, one of each parameter's shape"
+        if found := _wrong_evaluation(outcome, subject.scheme.replicated):
+            do = "let averaged() return the same weights on all workers, one of each parameter's shape"
             return failed(f"{place(ranks)}: {found}", do)
         outside = outside or _outside(outcome.workers)
-    own = "those that are trained" if outcome.workers[0].averaged is None else "the same on all workers"
-    beside = f"; {outside}" if outside else ""
-    return passed(own + beside)
+    own = "the trained ones" if outcome.workers[0].averaged is None else "the same on all workers"
+    return passed(f"{own}; {outside}" if outside else own)
 
 
-def _misevaluated(outcome: RanksOutcome, replicated: bool) -> str:
+def _wrong_evaluation(outcome: RanksOutcome, replicated: bool) -> str:
     first = outcome.workers[0]
     for trace in outcome.workers:
         weights = evaluated(trace)
@@ -101,62 +100,62 @@ def _misevaluated(outcome: RanksOutcome, replicated: bool) -> str:
             return f"rank {trace.rank} has weights for {len(set(weights) & set(SHAPES))} of {len(SHAPES)} parameters"
         for name, shape in SHAPES.items():
             if weights[name].shape != shape:
-                return f"rank {trace.rank}'s {name!r} has shape {weights[name].shape}, and the parameter {shape}"
+                return f"rank {trace.rank}'s {name!r} has shape {weights[name].shape}, the parameter {shape}"
             if not np.isfinite(weights[name]).all():
                 return f"rank {trace.rank}'s {name!r} is not finite"
-        # That replicas differ is found by another probe.
+        # Another probe finds replicas that differ.
         if not (replicated and trace.averaged is None) and (name := unlike(evaluated(first), weights)):
             if trace.averaged is None:
-                return f"{name!r} differs between ranks 0 and {trace.rank}, and averaged() says nothing"
-            return f"rank {trace.rank}'s {name!r} is another than rank 0's"
+                return f"{name!r} differs between ranks 0 and {trace.rank}, and averaged() returns nothing"
+            return f"rank {trace.rank}'s {name!r} differs from rank 0's"
     return ""
 
 
 def _outside(workers: list[RankTrace]) -> str:
-    """Words where an evaluated weight is larger or smaller than that of every worker."""
+    """A description if an evaluated weight is outside the range of the workers' own."""
     for name in SHAPES:
         held = np.stack([trace.final[name] for trace in workers])
         weights = evaluated(workers[0])[name]
         slack = 1e-9 * (1 + np.abs(held).max())
         if (weights > held.max(0) + slack).any() or (weights < held.min(0) - slack).any():
-            return f"{name!r} lies outside of what the workers hold, so it is no average of theirs"
+            return f"{name!r} is outside the workers' range, so it is not an average of theirs"
     return ""
 
 
 def own_memory(subject: SchemeTrial) -> Finding:
-    """No two ranks hold an array in the same memory, and gradients are not needed after their step."""
+    """No two ranks share memory, and gradients are not needed after their step."""
     ranks = subject.most
     outcome = subject.finished(Rehearsal(ranks))
     views = [_views(trace) for trace in outcome.traces]
     if any(view is None for view in views):
-        return passed("arrays of this framework cannot be written to")
+        return passed("arrays of this framework are not writable")
     for one in outcome.traces:
         for other in outcome.traces[one.rank + 1 :]:
             for name in SHAPES:
                 if np.shares_memory(views[one.rank][name], views[other.rank][name]):  # type: ignore[index]
                     found = f"{place(ranks, other.rank, None, name)}: its memory is also rank {one.rank}'s"
-                    return failed(found, "copy what comes from another rank before you keep it")
+                    return failed(found, "copy what comes from another rank before keeping it")
     spoiled = subject.finished(Rehearsal(ranks, spoiled=True), "with gradients overwritten after their step ")
-    if found := _spoilt(spoiled, outcome, subject.scheme.lockstep):
-        do = "copy the gradients in step(), or be done with them when it returns"
+    if found := _differs_when_spoiled(spoiled, outcome, subject.scheme.lockstep):
+        do = "copy the gradients in step(), or finish with them before it returns"
         return failed(f"{found} when gradients are overwritten once step() has returned", do)
     return passed("no rank shares an array, and gradients are not needed after their step")
 
 
 def _views(trace: RankTrace) -> dict[str, Floats] | None:
-    """NumPy's view of each parameter; ``None`` where arrays cannot be written to."""
+    """NumPy views of the parameters; ``None`` if arrays are not writable."""
     views = {name: np.asarray(each) for name, each in trace.live.items()}
     return views if all(each.flags.writeable for each in views.values()) else None
 
 
-def _spoilt(spoiled: RanksOutcome, plain: RanksOutcome, exact: bool) -> str:
+def _differs_when_spoiled(spoiled: RanksOutcome, plain: RanksOutcome, exact: bool) -> str:
     for trace, other in zip(spoiled.workers, plain.workers, strict=True):
         weights: dict[str, Floats] = evaluated(trace)
         name = next((each for each in SHAPES if not np.isfinite(weights[each]).all()), "")
         if not name and exact:
             name = unlike(weights, evaluated(other))
         if name:
-            return f"{place(spoiled.case.ranks, trace.rank, None, name)}: it ends elsewhere"
+            return f"{place(spoiled.case.ranks, trace.rank, None, name)}: it ends with a different value"
     return ""
 
 
@@ -165,50 +164,50 @@ AGREEMENT = (initial_broadcast, ranks_agree, evaluated_weights, own_memory)
 
 _ITEMSIZE = 8
 _LONG = 48
-"""Steps, where a scheme does not send the same at each: several of its periods, hopefully."""
+"""Steps if a scheme does not send the same in each: hopefully several of its periods."""
 _FEW = 3
 _ERRORS = 4.0
-"""How many standard errors of its mean over steps an expectation may be beyond the factor that the scheme gives it."""
+"""How many standard errors the mean over steps may be off, beyond the factor that the scheme allows."""
 
 
 def traffic(subject: SchemeTrial) -> Finding:
-    """Bytes and messages of each rank, as counted at the communicator, are those that the scheme declares."""
-    said = ""
+    """Each rank's bytes and messages, counted at the communicator, are those that the scheme declares."""
+    summary = ""
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks, sizes=EVEN), Rehearsal(ranks, _LONG, sizes=EVEN)):
             outcome = subject.finished(case)
-            judged = [_judged(subject.scheme, each, case) for each in outcome.traces]
+            judged = [_judge(subject.scheme, each, case) for each in outcome.traces]
             if not any(wrong for wrong, _ in judged):
                 break
         wrong = next((found for found, _ in judged if found), "")
         if wrong:
-            return failed(wrong, "correct traffic(), or send no more than it says")
-        said = said or next((how for _, how in judged if how), "")
-    if not said and (finding := _message_by_message(subject)):
+            return failed(wrong, "correct traffic(), or send no more than it declares")
+        summary = summary or next((how for _, how in judged if how), "")
+    if not summary and (finding := _message_by_message(subject)):
         return finding
-    status = noted if "expectation" in said else passed
-    return status(said or f"each rank sends what is declared, at each of {SHORT} steps")
+    status = noted if "expectation" in summary else passed
+    return status(summary or f"each rank sends what is declared, in each of {SHORT} steps")
 
 
 def _message_by_message(subject: SchemeTrial) -> Finding | None:
-    """What is wrong where collectives are made of messages, and each of these is counted."""
+    """What is wrong if collectives are built from messages, each of which is counted."""
     case = Rehearsal(subject.most, _FEW, sizes=EVEN, messages=True)
-    outcome = subject.finished(case, "with collectives that are made of messages ")
-    wrong = next((found for each in outcome.traces if (found := _judged(subject.scheme, each, case)[0])), "")
-    do = "let traffic() add up the closed forms of levelbench.distributed.traffic"
+    outcome = subject.finished(case, "with collectives built from messages ")
+    wrong = next((found for each in outcome.traces if (found := _judge(subject.scheme, each, case)[0])), "")
+    do = "let traffic() add the closed forms of levelbench.distributed.traffic"
     return failed(f"{wrong}, message by message", do) if wrong else None
 
 
-def _judged(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]:
-    """What is wrong, and in which other sense than at every step it is right."""
+def _judge(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]:
+    """What is wrong, or in what weaker sense than in every step it is right."""
     try:
         declared = scheme.traffic(dict(SHAPES), _ITEMSIZE, case.ranks, trace.rank)
     except NotImplementedError:
-        return f"{place(case.ranks, trace.rank)}: traffic() is not there", ""
+        return f"{place(case.ranks, trace.rank)}: traffic() is not implemented", ""
     expected = (declared.sent_bytes, declared.messages)
     if trace.trains and all(each == expected for each in trace.sent):
         return "", ""
-    # Of a server only the sum over all steps is known.
+    # For a server only the sum over all steps is known.
     sums = list(accumulate(trace.sent, lambda one, other: (one[0] + other[0], one[1] + other[1])))
     steps = range(1, len(sums) + 1) if trace.trains else [case.steps]
     ends = [
@@ -228,14 +227,14 @@ def _judged(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str
         mean = tuple(np.mean(later, 0).tolist())
     within = scheme.traffic_within()
     if within > 1 and _near(mean, expected, within, later):
-        said = f"an expectation, to within a factor of {within:g}"
-        return "", f"{said}: {_words(mean)} a step, and {_words(expected)} are declared"
-    return f"{place(case.ranks, trace.rank)}: it sends {_words(mean)} a step, and {_words(expected)} are declared", ""
+        summary = f"an expectation, to within a factor of {within:g}"
+        return "", f"{summary}: {_words(mean)} per step, with {_words(expected)} declared"
+    return f"{place(case.ranks, trace.rank)}: it sends {_words(mean)} per step, but declares {_words(expected)}", ""
 
 
 def _near(mean: Sequence[float], expected: Sequence[float], within: float, sent: Sequence[tuple[int, int]]) -> bool:
-    """Whether the means are the expected ones, but for a factor and for what chance makes of so many steps."""
-    # Standard errors of the means of bytes and messages; none where there are not several steps.
+    """Whether the means are as expected, up to a factor and the chance variation over these steps."""
+    # Standard errors of the means of bytes and messages; zero without several steps.
     errors: Floats = np.std(sent, 0, ddof=1) / np.sqrt(len(sent)) if len(sent) > 1 else np.zeros(2)
     return all(
         other / within - _ERRORS * error <= one <= other * within + _ERRORS * error
@@ -252,9 +251,9 @@ _SEEDS = 3
 
 
 def determinism(subject: SchemeTrial) -> Finding:
-    """A scheme in lockstep ends with the same bits when it is run again."""
+    """A scheme in lockstep ends with the same bits when run again."""
     if not subject.scheme.lockstep:
-        return not_tried("ranks do not go in lockstep (lockstep = False)")
+        return not_tried("ranks are not in lockstep (lockstep = False)")
     case = Rehearsal(subject.most)
     first, second = subject.run(case), subject.again(case)
     require_alike(first, second, "a second run")
@@ -262,7 +261,7 @@ def determinism(subject: SchemeTrial) -> Finding:
 
 
 def random_delays(subject: SchemeTrial) -> Finding:
-    """No order of arrival leads to a deadlock or, in lockstep, to another result."""
+    """No order of arrival causes a deadlock or, in lockstep, another result."""
     lockstep = subject.scheme.lockstep
     for ranks in subject.ranks:
         plain = subject.run(Rehearsal(ranks))
@@ -278,25 +277,25 @@ def random_delays(subject: SchemeTrial) -> Finding:
 
 
 def unbuffered_sends(subject: SchemeTrial) -> Finding:
-    """It goes through where a send lasts until its message is received."""
-    do = "start the receive before you wait for the send, or let half of the ranks receive first"
+    """It completes even if a send waits until its message is received."""
+    do = "start the receive before waiting for the send, or let half of the ranks receive first"
     for ranks in subject.ranks:
         subject.finished(Rehearsal(ranks, synchronous=True), "where sends wait for their receivers ", do)
     return passed("a send may wait for its receiver")
 
 
 def pauses(subject: SchemeTrial) -> Finding:
-    """It may be stopped for an evaluation at any step, twice, and goes on as if nothing had been."""
+    """It may be interrupted for an evaluation at any step, twice, without any effect."""
     plain = Rehearsal(subject.most)
-    do = "let meet() do nothing where nothing is under way, and serve() end with its last step"
+    do = "let meet() do nothing if nothing is in progress, and serve() end with its last step"
     outcome = subject.finished(replace(plain, pauses=(1, SHORT // 2)), "with meet() in between, twice in a row, ", do)
     if subject.scheme.lockstep:
         require_alike(subject.run(plain), outcome, "a run with evaluations")
-    return passed("meet() twice after the first and the sixth step, and on")
+    return passed("meet() twice after the first and the sixth step")
 
 
 def lost_rank(subject: SchemeTrial) -> Finding:
-    """When a rank dies, all others end with a ``CommunicationError``, and soon."""
+    """When a rank dies, all others soon end with a ``CommunicationError``."""
     ranks = subject.most
     plain = subject.run(Rehearsal(ranks))
     survived = ""
@@ -307,19 +306,19 @@ def lost_rank(subject: SchemeTrial) -> Finding:
             found, done = _after_a_loss(outcome, rank)
             where = f"{place(ranks)}: rank {rank} dies at its operation {at} of {most}"
             if found:
-                do = "let a CommunicationError end the rank: do not catch it, and do not try again"
+                do = "let a CommunicationError end the rank: do not catch it or retry"
                 return failed(f"{where}, {found}", do)
             if done and at != most:
                 survived = survived or f"{where}, and {done} as if nothing had happened"
     if survived and subject.scheme.lockstep:
-        return failed(survived, "do not go on without a rank in lockstep: its gradients are missing")
+        return failed(survived, "do not continue without a rank in lockstep: its gradients are missing")
     if survived:
         return noted(survived)
-    return passed("rank 0 and the last one, at their first operation, in the midst and at the end")
+    return passed("rank 0 and the last one, at their first operation, in the middle and at the end")
 
 
 def _after_a_loss(outcome: RanksOutcome, lost: int) -> tuple[str, str]:
-    """What is wrong with how the others ended, and who came to the end of all steps."""
+    """What is wrong with how the others ended, and which of them completed all steps."""
     done = []
     for trace in outcome.traces:
         if trace.rank == lost:
@@ -329,14 +328,14 @@ def _after_a_loss(outcome: RanksOutcome, lost: int) -> tuple[str, str]:
         if trace.error is not None and not isinstance(trace.error, CommunicationError):
             return f"and rank {trace.rank} raises {type(trace.error).__name__}: {trace.error}", ""
         if trace.stubborn:
-            return f"and rank {trace.rank} goes on talking, again and again, {trace.doing()}", ""
+            return f"and rank {trace.rank} keeps communicating, {trace.doing()}", ""
         if trace.finished:
             done.append(f"rank {trace.rank} ends")
     return "", " and ".join(done)
 
 
 def phases(subject: SchemeTrial) -> Finding:
-    """A step waits for others in phase ``communicate`` and returns in phase ``update``: so its time is booked."""
+    """A step waits for others in phase ``communicate`` and returns in phase ``update``, so time is recorded there."""
     outcome = subject.finished(Rehearsal(subject.most))
     for trace in outcome.workers:
         if wrong := trace.phases - {Phase.UPDATE}:
@@ -347,37 +346,36 @@ def phases(subject: SchemeTrial) -> Finding:
             if wrong := during - {Phase.COMMUNICATE}:
                 named = ", ".join(each.label for each in sorted(wrong))
                 found = f"{place(subject.most, trace.rank)}: it waits for {operation} in phase {named}"
-                return failed(found, "call switch(Phase.COMMUNICATE) before you wait for others")
-    return passed("communication and update are booked as such")
+                return failed(found, "call switch(Phase.COMMUNICATE) before waiting for others")
+    return passed("communication and update are recorded as such")
 
 
 ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, phases)
 
 
 KEPT_AFTER = (5, 6)
-"""Steps after which the state is kept: no round of two steps or more is over at both."""
-RESTORABLE = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
+"""Steps after which the state is saved: no round of two steps or more ends at both."""
+RESTORABLE = "let state() contain all that step() uses besides its arguments, and restore() put it back"
 
 
 def checkpoints(subject: SchemeTrial) -> Finding:
-    """Fresh ranks that go on from the state of others do bit by bit what those did.
+    """Fresh ranks that resume from the state of others continue bit by bit like those.
 
-    Of ranks that do not go in lockstep this is asked where only one of them trains; where several do, that they come to
-    their end.
+    Without lockstep, this is required if only one rank trains; otherwise, only that they complete.
     """
     plain = subject.finished(_case(subject.most))
     if found := next((each.unkept for each in plain.traces if each.unkept), None):
-        said = f"{found}: a run with --checkpoint is refused"
-        return noted(said, "say kept = True in its class once state() and restore() are whole")
+        summary = f"{found}: a run with --checkpoint is refused"
+        return noted(summary, "declare kept = True in its class once state() and restore() are complete")
     exact = [subject.most] if subject.scheme.lockstep else _alone(subject)
     for ranks in sorted({subject.most, *exact}):
         for at in KEPT_AFTER:
             _require_resumable(subject, replace(_case(ranks), saves=at), exact=ranks in exact)
     listed = " and ".join(map(str, KEPT_AFTER))
     if exact:
-        where = "" if subject.scheme.lockstep else f", where one trains alone ({exact[0]} ranks)"
-        return passed(f"kept after steps {listed}, fresh ranks go on to the same bits{where}")
-    return noted(f"kept after steps {listed}, fresh ranks come to the end; no two runs are alike")
+        where = "" if subject.scheme.lockstep else f", with a single worker ({exact[0]} ranks)"
+        return passed(f"saved after steps {listed}, fresh ranks resume with the same bits{where}")
+    return noted(f"saved after steps {listed}, fresh ranks complete; no two runs are equal")
 
 
 def _case(ranks: int) -> Rehearsal:
@@ -385,7 +383,7 @@ def _case(ranks: int) -> Rehearsal:
 
 
 def _alone(subject: SchemeTrial) -> list[int]:
-    """The smallest number of ranks of which one trains; empty where the scheme takes none such."""
+    """The smallest number of ranks with a single worker; empty if the scheme accepts none."""
     for ranks in (1, 2):
         try:
             if subject.scheme.workers(ranks) == 1 and subject.run(_case(ranks)).error is None:
@@ -396,30 +394,30 @@ def _alone(subject: SchemeTrial) -> list[int]:
 
 
 def _require_resumable(subject: SchemeTrial, case: Rehearsal, *, exact: bool) -> None:
-    """End the probe where ranks cannot go on from what is kept after step ``case.saves``."""
+    """End the probe if ranks cannot resume from what is saved after step ``case.saves``."""
     ranks, at = case.ranks, case.saves
-    kept = subject.finished(case, f"with the state kept after step {at} ", RESTORABLE)
+    kept = subject.finished(case, f"with the state saved after step {at} ", RESTORABLE)
     for trace in kept.traces:
         found = {name: each.dtype for name, each in trace.kept.state.items()} if trace.kept else {}
         odd = next((name for name, dtype in found.items() if dtype.kind not in "biufc"), None)
         if odd is not None:
             what = f"{place(ranks, trace.rank)}: {odd!r} of its state has dtype {found[odd]}"
-            raise EndProbe(failed(what, "keep arrays of numbers: no pickle is written or read"))
+            raise EndProbe(failed(what, "save arrays of numbers: no pickle is written or read"))
     if exact:
-        require_alike(subject.run(_case(ranks)), kept, "a run that keeps its state", RESTORABLE)
-    resumed = subject.finished(replace(case, resumes=True), f"fresh ranks that go on after step {at}: ", RESTORABLE)
+        require_alike(subject.run(_case(ranks)), kept, "a run that saves its state", RESTORABLE)
+    resumed = subject.finished(replace(case, resumes=True), f"fresh ranks resumed after step {at}: ", RESTORABLE)
     if exact and (where := _first_difference(kept, resumed)):
-        raise EndProbe(failed(f"{where}, in fresh ranks that go on after step {at}", RESTORABLE))
+        raise EndProbe(failed(f"{where}, in fresh ranks resumed after step {at}", RESTORABLE))
 
 
 def _first_difference(whole: RanksOutcome, resumed: RanksOutcome) -> str:
-    """Where those that went on first hold other bits than those that were not interrupted."""
+    """Where resumed ranks first differ from uninterrupted ones."""
     ranks, at = whole.case.ranks, whole.case.saves
     for step in range(at, whole.case.steps):
         for one, other in zip(whole.workers, resumed.workers, strict=True):
             if name := unlike(one.after[step], other.after[step - at]):
-                return f"{place(ranks, one.rank, step + 1, name)}: other bits"
+                return f"{place(ranks, one.rank, step + 1, name)}: different bits"
     for one, other in zip(whole.workers, resumed.workers, strict=True):
         if name := unlike(one.final, other.final) or unlike(evaluated(one), evaluated(other)):
-            return f"{place(ranks, one.rank, None, name)}: other bits at the end"
+            return f"{place(ranks, one.rank, None, name)}: different bits at the end"
     return ""

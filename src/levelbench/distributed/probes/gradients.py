@@ -1,8 +1,8 @@
-"""Whether each rank's gradient counts as it should, against one process on the same global batches.
+"""Whether each rank's gradient has the right weight, compared with one process on the same global batches.
 
-With plain gradient descent and gradients that are known, an update is a sum of known arrays, so the factor of each
-follows by least squares, and the factors say what is wrong: a sum for a mean, a rank that was dropped. Then with the
-gradients of a network, for optimizers with several kinds of state, so that unforeseen faults are seen too.
+With plain gradient descent and known gradients, an update is a sum of known arrays. So the weight of each follows by
+least squares, and the weights tell what is wrong: a sum instead of a mean, a dropped rank. Then gradients of a network
+are used, with optimizers with different kinds of state, to detect other faults too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from levelbench.checks.findings import EndProbe, Finding, failed, not_tried, noted, passed
-from levelbench.distributed.probes.models import RATE, SHAPES, SHORT, beginning, loss_and_gradients, scripted_gradient
+from levelbench.distributed.probes.doubles import RATE, SHAPES, SHORT, beginning, loss_and_gradients, scripted_gradient
 from levelbench.distributed.probes.runs import (
     EVEN,
     Floats,
@@ -41,9 +41,9 @@ def shares(case: Rehearsal, step: int, workers: int) -> list[float]:
 
 
 def first_misfit(outcome: RanksOutcome, seed: int) -> str:
-    """Where and how an update first is not the mean gradient of the global batch; empty where all are.
+    """Where and how an update first differs from the mean gradient of the global batch; empty if none does.
 
-    Of a run that came to no end, the steps before are looked at.
+    If a run did not complete, the steps before are checked.
     """
     case, workers = outcome.case, len(outcome.workers)
     for step in range(1, case.steps + 1):
@@ -52,8 +52,11 @@ def first_misfit(outcome: RanksOutcome, seed: int) -> str:
         for trace in outcome.workers:
             if len(trace.after) < step:
                 continue
-            moved = _moved(trace, step, case)
-            wrong = [name for name in SHAPES if not _is_sum(moved[name], scripted, weights, name)]
+            moved, wrong = _moved(trace, step, case), []
+            for name in SHAPES:
+                expected = sum(weight * each[name] for weight, each in zip(weights, scripted, strict=True))
+                if not np.abs(moved[name] - expected).max() <= _EXACT * (1 + np.abs(expected).max()):
+                    wrong.append(name)
             if wrong:
                 where = place(case.ranks, trace.rank, step, wrong[0] if len(wrong) < len(SHAPES) else "")
                 return f"{where}: {_described(moved, wrong, step, weights, seed, case, trace.rank)}"
@@ -61,15 +64,10 @@ def first_misfit(outcome: RanksOutcome, seed: int) -> str:
 
 
 def _moved(trace: RankTrace, step: int, case: Rehearsal) -> dict[str, Floats]:
-    """What was subtracted in a step, over the learning rate."""
+    """What was subtracted in a step, divided by the learning rate."""
     before = trace.after[step - 2] if step > 1 else trace.start
     rate = RATE * case.factor(step)
     return {name: (before[name] - trace.after[step - 1][name]) / rate for name in SHAPES}
-
-
-def _is_sum(moved: Floats, scripted: Sequence[Mapping[str, Floats]], weights: Sequence[float], name: str) -> bool:
-    expected = sum(weight * each[name] for weight, each in zip(weights, scripted, strict=True))
-    return bool(np.abs(moved - expected).max() <= _EXACT * (1 + np.abs(expected).max()))
 
 
 def _described(
@@ -90,12 +88,12 @@ def _described(
     names = wrong if sum(moved[name].size for name in wrong) > 2 * len(terms) else list(SHAPES)
     factors, left = _fitted(moved, names, terms, seed)
     if left > _EXPLAINED:
-        return "the update is no sum of the ranks' gradients of this step or the last"
+        return "the update is not a sum of the ranks' gradients of this step or the last"
     now = [factors.get((each, step), 0.0) for each in range(workers)]
     before = [factors.get((each, step - 1), 0.0) for each in range(workers)]
-    text = f"the gradients of the {workers} workers count with {_listed(now)}; their shares are {_listed(weights)}"
+    text = f"the gradients of the {workers} workers have weights {_listed(now)}; their shares are {_listed(weights)}"
     if any(abs(each) > 1e-6 for each in before):
-        text += f"; and those of the step before with {_listed(before)}"
+        text += f"; and those of the step before {_listed(before)}"
     guess = _guess(now, before, weights, earlier, case, step, rank)
     return f"{text}: {guess}" if guess else text
 
@@ -103,7 +101,7 @@ def _described(
 def _fitted(
     moved: Mapping[str, Floats], names: Sequence[str], terms: Sequence[tuple[int, int]], seed: int
 ) -> tuple[dict[tuple[int, int], float], float]:
-    """The factor of each (rank, step), and what they leave unexplained, relative."""
+    """The weight of each (rank, step), and the relative residual."""
     target = np.concatenate([moved[name].reshape(-1) for name in names])
     columns = []
     for rank, step in terms:
@@ -127,7 +125,7 @@ def _guess(
     step: int,
     rank: int,
 ) -> str:
-    """What usually makes such factors; empty where nothing is known to."""
+    """The usual cause of such weights; empty if none is known."""
     if _close(before, earlier) and not any(abs(each) > 1e-6 for each in now):
         return "a buffer is read before the new gradients are in it"
     active = [at for at, weight in enumerate(weights) if weight]
@@ -135,10 +133,10 @@ def _guess(
     if _close(times, [times[0]] * len(times)):
         return _of_multiple(times[0], len(weights), case, step)
     if len(active) > 1 and _close([now[at] for at in active], [now[active[0]]] * len(active)):
-        return "each rank counts alike, whatever its part of the batch"
+        return "each rank has the same weight, whatever its part of the batch"
     dropped = [at for at in active if abs(now[at]) < 1e-6]
     if rank in active and dropped == [at for at in active if at != rank]:
-        return "the rank has its own gradient alone: it did not wait for the others"
+        return "the rank only has its own gradient: it did not wait for the others"
     if dropped:
         plural = "s" * (len(dropped) > 1)
         return f"what rank{plural} {', '.join(map(str, dropped))} computed is dropped"
@@ -152,16 +150,16 @@ def _of_multiple(times: float, workers: int, case: Rehearsal, step: int) -> str:
     if abs(times * case.factor(step) - 1) < 1e-6:
         return "the factor of the learning rate is left out"
     if workers > 1 and abs(times - workers) < 1e-6:
-        return "a sum where a mean was meant"
+        return "a sum instead of a mean"
     if abs(times * workers - 1) < 1e-6:
-        return "the mean is divided by the number of ranks once more"
+        return "the mean is divided by the number of ranks again"
     return "they are applied twice" if abs(times - 2) < 1e-6 else f"all are multiplied by {times:.4g}"
 
 
 def contributions(outcome: RanksOutcome, weights: Mapping[str, Floats], seed: int) -> Floats | None:
-    """With what factor each gradient is in ``weights``, shape (workers, steps); ``None`` where they are no such sum.
+    """The weight of each gradient in ``weights``, shape (workers, steps); ``None`` if they are not such a sum.
 
-    To be asked of a run with a constant learning rate.
+    For a run with a constant learning rate.
     """
     case, workers = outcome.case, len(outcome.workers)
     start = outcome.workers[0].start
@@ -174,9 +172,9 @@ def contributions(outcome: RanksOutcome, weights: Mapping[str, Floats], seed: in
 
 
 def long_run(outcome: RanksOutcome, weights: Mapping[str, Floats], seed: int) -> list[float]:
-    """With what factor each worker's gradient counts on average over steps, of a run with constant gradients.
+    """The mean weight of each worker's gradient over steps, in a run with constant gradients.
 
-    Least squares over all parameters: what is held back for later steps, or drawn at random, averages out.
+    Least squares over all parameters, so what is held back for later steps, or random, averages out.
     """
     case, workers = outcome.case, len(outcome.workers)
     start = outcome.workers[0].start
@@ -199,7 +197,7 @@ _DO = "send the weighted gradients, share times gradient, sum them over all work
 
 
 def gradients(subject: SchemeTrial) -> Finding:
-    """Each gradient counts with its share, at every step, in every parameter, also where parts are uneven or empty."""
+    """Each gradient has its share as weight, in every step and parameter, also with uneven or empty parts."""
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks, sizes=EVEN), Rehearsal(ranks)):
             outcome = subject.finished(case, "with uneven parts " if case.sizes != EVEN else "")
@@ -209,7 +207,7 @@ def gradients(subject: SchemeTrial) -> Finding:
 
 
 def optimizer(subject: SchemeTrial) -> Finding:
-    """The optimizer is given each parameter once a step, with the step's number and the factor of its learning rate."""
+    """The optimizer gets each parameter once per step, with the step's number and learning rate factor."""
     for ranks in subject.ranks:
         case = Rehearsal(ranks)
         outcome = subject.run(case)
@@ -217,8 +215,8 @@ def optimizer(subject: SchemeTrial) -> Finding:
             return not_tried("the scheme does not use the optimizer's own stepper")
         wrong = _wrongly_given(case, outcome)
         if wrong:
-            return failed(f"{place(ranks)}: {wrong}", "pass on the step and the factor that step() was given")
-    return passed("given each step and factor, and each parameter once")
+            return failed(f"{place(ranks)}: {wrong}", "pass on the step and the factor that step() got")
+    return passed("gets each step and factor, and each parameter once")
 
 
 def _wrongly_given(case: Rehearsal, outcome: RanksOutcome) -> str:
@@ -226,23 +224,23 @@ def _wrongly_given(case: Rehearsal, outcome: RanksOutcome) -> str:
         counted: dict[tuple[int, str], int] = {}
         for step, factor, names in trace.given:
             if not 1 <= step <= case.steps:
-                return f"rank {trace.rank}'s optimizer is given step {step}, of {case.steps}"
+                return f"rank {trace.rank}'s optimizer gets step {step} of {case.steps}"
             if abs(factor - case.factor(step)) > 1e-12:
-                expected = f"{case.factor(step):.4g} was given"
-                return f"rank {trace.rank}'s optimizer is given the factor {factor:.4g} at step {step}, and {expected}"
+                got, expected = f"{factor:.4g}", f"{case.factor(step):.4g}"
+                return f"rank {trace.rank}'s optimizer gets the factor {got} instead of {expected} at step {step}"
             for name in names:
                 counted[step, name] = counted.get((step, name), 0) + 1
         twice = next(((key, count) for key, count in counted.items() if count > 1), None)
         if twice:
             (step, name), count = twice
-            return f"rank {trace.rank}'s optimizer is given {name!r} {count} times at step {step}"
+            return f"rank {trace.rank}'s optimizer gets {name!r} {count} times at step {step}"
     seen = {(step, name) for trace in outcome.traces for step, _, names in trace.given for name in names}
     missing = [(step, name) for step in range(1, case.steps + 1) for name in SHAPES if (step, name) not in seen]
-    return f"no optimizer is given {missing[0][1]!r} at step {missing[0][0]}" if missing else ""
+    return f"no optimizer gets {missing[0][1]!r} at step {missing[0][0]}" if missing else ""
 
 
 def one_process(subject: SchemeTrial) -> Finding:
-    """After every step the parameters are those of one process, in float64 to rounding, in float32 to 1e-6."""
+    """After every step, the parameters are those of one process: to rounding in float64, to 1e-6 in float32."""
     worst = 0.0
     for ranks in subject.ranks:
         for name, each in _OPTIMIZERS.items():
@@ -255,26 +253,26 @@ def one_process(subject: SchemeTrial) -> Finding:
 
 
 def early_gradients(subject: SchemeTrial) -> Finding:
-    """With gradients that are handed over as they become final, the same."""
+    """The same with gradients that are passed on as they become final."""
     outcome = subject.finished(Rehearsal(subject.most, early=True))
     if not any(trace.asked_early for trace in outcome.workers):
-        return not_tried("it does not ask for them")
+        return not_tried("it does not request them")
     if misfit := first_misfit(outcome, subject.seed):
-        return failed(misfit, "wait for all that was begun in backward")
-    return passed("handed over one by one, last parameter first")
+        return failed(misfit, "wait for everything that was started in backward")
+    return passed("passed on one by one, last parameter first")
 
 
 def accumulation(subject: SchemeTrial) -> Finding:
-    """Two batches an update are one batch of both."""
+    """Two batches per update are equivalent to one batch of both."""
     case = Rehearsal(
         subject.most, max(2, subject.steps // 2), learns=True, optimizer=_OPTIMIZERS["momentum"], accumulate=2
     )
-    distance = _distance_from_one_process(subject, case, "with two batches an update")
+    distance = _distance_from_one_process(subject, case, "with two batches per update")
     return passed(f"{case.steps} updates of two batches: {distance:.0e} away from one of both")
 
 
 def _distance_from_one_process(subject: SchemeTrial, case: Rehearsal, how: str) -> float:
-    """How far ranks get away from one process; beyond rounding the probe ends."""
+    """The distance of the ranks from one process; beyond rounding the probe ends."""
     outcome = subject.finished(case, f"{how} ")
     worst = 0.0
     for step, expected in enumerate(subject.alone(replace(case, ranks=1)), 1):
@@ -284,8 +282,8 @@ def _distance_from_one_process(subject: SchemeTrial, case: Rehearsal, how: str) 
             worst = max(worst, distance)
             if not distance <= _TOLERANCE[case.dtype]:
                 where = place(case.ranks, trace.rank, step, name)
-                said = f"{how}, {distance:.1e} away from one process, and {_TOLERANCE[case.dtype]:.0e} is rounding"
-                raise EndProbe(failed(f"{where}: {said}", _DO))
+                summary = f"{how}, {distance:.1e} away from one process; rounding allows {_TOLERANCE[case.dtype]:.0e}"
+                raise EndProbe(failed(f"{where}: {summary}", _DO))
     return worst
 
 
@@ -302,30 +300,30 @@ def _ranks_listed(ranks: Sequence[int]) -> str:
 
 
 CONSISTENT = (gradients, optimizer, one_process, early_gradients, accumulation)
-"""The probes of a scheme that claims to be consistent."""
+"""The probes of schemes that claim to be consistent."""
 
 
 SHARE = 0.5
-"""Of the fall of one process's loss, what a scheme has to reach in as many steps."""
+"""The share of one process's decrease in loss that a scheme must reach in as many steps."""
 _SAME, _ROUGH, _LEAST, _MOST = 1e-6, 0.07, 0.5, 1.5
 LONG = 300
-"""Steps with the same gradients, where parts of them are held back."""
+"""Steps with constant gradients, if parts of them are held back."""
 _DO_SHARES = (
     "weight each gradient by its rank's share, and let mixing weights add up to 1 over senders and over receivers"
 )
-# Compression that keeps little back needs a small rate: what is held back until it is sent acts as a large one.
+# Compression that sends little needs a small rate, because delayed gradients act like a larger one.
 ATTEMPTS: tuple[tuple[float, int], ...] = ((RATE, 200), (0.2 * RATE, 400))
-"""Learning rates, and steps at each; one that succeeds is enough."""
+"""Learning rates, and steps at each; one success is enough."""
 _JUDGED, _EXAMPLES = 1_000_003, 512
-"""The number of the batch that the loss is taken of, which no rank trains on, and its size."""
+"""The number of the batch for the loss, which no rank trains on, and its size."""
 
 
 def every_worker_counts(subject: SchemeTrial) -> Finding:
-    """In what is evaluated the gradients of every worker count, and in lockstep in proportion to their shares.
+    """The evaluated weights contain the gradients of every worker, in lockstep in proportion to their shares.
 
-    Without lockstep it is for the order of arrival to say how much they count, and only that they do is judged.
+    Without lockstep the weights depend on the order of arrival, so it is only checked that they are not zero.
     """
-    said = ""
+    summary = ""
     for ranks in subject.ranks:
         parts = subject.scheme.workers(ranks)
         case = Rehearsal(ranks, sizes=(2 * parts - 1,), decays=False)
@@ -336,33 +334,33 @@ def every_worker_counts(subject: SchemeTrial) -> Finding:
         by_rank, expected = factors.mean(1), np.array(shares(case, 1, parts))
         total = float(by_rank.sum())
         uneven = subject.scheme.lockstep and np.abs(by_rank - total * expected).max() > _SAME * abs(total)
-        words = f"the gradients of the workers count with {_listed(by_rank)}; their shares are {_listed(expected)}"
+        words = f"the gradients of the workers have weights {_listed(by_rank)}; their shares are {_listed(expected)}"
         if uneven or not total > 0 or (by_rank < _SAME * total).any():
             return failed(f"{place(ranks)}: {words}", _DO_SHARES)
-        said = f"on {ranks} ranks {words}"
-    return passed(said)
+        summary = f"on {ranks} ranks {words}"
+    return passed(summary)
 
 
 def _in_the_long_run(subject: SchemeTrial) -> Finding:
-    """The same of a scheme that holds parts of gradients back, or draws them: with one gradient a worker, often."""
+    """The same for a scheme that delays or samples gradients, over many steps with a constant gradient per worker."""
     ranks, parts = subject.most, subject.scheme.workers(subject.most)
     case = Rehearsal(ranks, LONG, sizes=(2 * parts - 1,), decays=False, constant=True, keeps=False)
     outcome = subject.finished(case)
     factors = np.array(long_run(outcome, evaluated(outcome.workers[0]), subject.seed))
     total, expected = float(factors.sum()), np.array(shares(case, 1, parts))
-    words = f"after {LONG} steps the gradients of the workers count with {_listed(np.round(factors, 2))} on average"
-    said = f"{place(ranks)}: {words}; their shares are {_listed(expected)}"
+    words = f"after {LONG} steps the gradients of the workers have mean weights {_listed(np.round(factors, 2))}"
+    summary = f"{place(ranks)}: {words}; their shares are {_listed(expected)}"
     if not np.isfinite(total) or total > _MOST:
-        return failed(said, "let what is applied in the end be what the gradients add up to, once")
+        return failed(summary, "apply in total what the gradients add up to, once")
     if total < _LEAST:
-        return noted(f"{said}; most is still held back, so it is not judged")
+        return noted(f"{summary}; most is still held back, so it is not judged")
     if np.abs(factors / total - expected).max() > _ROUGH:
-        return failed(said, _DO_SHARES)
-    return passed(said)
+        return failed(summary, _DO_SHARES)
+    return passed(summary)
 
 
 def learns(subject: SchemeTrial) -> Finding:
-    """A small network's loss falls by at least half of what it falls by in one process."""
+    """A small network's loss falls by at least half as much as in one process."""
     ranks, seed = subject.most, subject.seed
     before = _loss(beginning(seed)[0], seed)
     missed = ""
@@ -371,10 +369,10 @@ def learns(subject: SchemeTrial) -> Finding:
         outcome = subject.finished(case)
         alone = subject.alone(replace(case, ranks=1))
         reached, possible = _loss(evaluated(outcome.workers[0]), seed), _loss(alone[-1], seed)
-        said = f"from {before:.3g} to {reached:.3g} in {steps} steps at a rate of {rate:g}, alone to {possible:.3g}"
+        summary = f"from {before:.3g} to {reached:.3g} in {steps} steps at a rate of {rate:g}, alone to {possible:.3g}"
         if before - reached >= SHARE * (before - possible):
-            return passed(f"on {ranks} ranks the loss falls {said}{missed}")
-        missed += f"; not {said}"
+            return passed(f"on {ranks} ranks the loss falls {summary}{missed}")
+        missed += f"; not {summary}"
     do = "compare its update with that of its paper, and its settings with the problem"
     return failed(f"{ranks} ranks: the loss does not fall as it should:{missed[1:]}", do)
 
@@ -387,4 +385,4 @@ def _loss(weights: dict[str, Floats], seed: int) -> float:
 
 
 INCONSISTENT = (every_worker_counts, learns)
-"""The probes of a scheme that makes no claim to be consistent."""
+"""The probes of schemes that do not claim to be consistent."""

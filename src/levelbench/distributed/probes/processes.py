@@ -1,7 +1,7 @@
-"""Checkpoints of schemes that bypass the communicator, as DDP and FSDP do: tried on ranks that are processes.
+"""Checks checkpoints of schemes that bypass the communicator, such as DDP and FSDP, on ranks that are processes.
 
-Such a scheme cannot be watched from outside, but what it leaves out of its state shows in what becomes of a run, so
-real ranks train a network, and fresh steppers that go on from a kept state must do bit by bit the same. A rank is
+Such a scheme cannot be observed from outside, but what is missing in its state changes the course of a run. So real
+ranks train a network, and fresh steppers that resume from a saved state must continue bit by bit the same. A rank is
 ``python -m levelbench.distributed.probes.processes FOLDER``.
 """
 
@@ -39,11 +39,11 @@ from levelbench.training.optimizers.rules import Adam
 
 JOB = "job.json"
 _START_S = 60.0
-"""What ranks may take to start: they import a framework."""
+"""The time that ranks may take to start, since they import a framework."""
 
 
 class SchemeAddress(msgspec.Struct, frozen=True):
-    """A scheme as another process finds it: its class in a module, or in a file, and its settings."""
+    """How another process finds a scheme: its class in a module or file, and its settings."""
 
     kind: str
     module: str
@@ -51,7 +51,7 @@ class SchemeAddress(msgspec.Struct, frozen=True):
     settings: dict[str, int | float | str | bool]
 
     def scheme(self) -> Scheme:
-        """The scheme; a file is run."""
+        """The scheme; a file is executed."""
         if self.file:
             home = plugins.load_file("scheme", Path(self.file))
         else:
@@ -62,7 +62,7 @@ class SchemeAddress(msgspec.Struct, frozen=True):
 
 
 class ResumptionJob(msgspec.Struct, frozen=True):
-    """What ranks are to try."""
+    """The task of the ranks."""
 
     schemes: list[SchemeAddress]
     framework: str
@@ -72,23 +72,23 @@ class ResumptionJob(msgspec.Struct, frozen=True):
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """What a rank found of one scheme: an empty text where nothing was."""
+    """What a rank found for one scheme; empty strings if nothing."""
 
     unkept: str = ""
-    """Why it cannot be kept, as the stepper says."""
+    """Why it cannot be resumed, according to the stepper."""
     refused: str = ""
-    """What it raised before its first step, as it does not run here."""
+    """What it raised before its first step because it does not run here."""
     wrong: str = ""
-    """Where a run that went on, or kept its state, was another one."""
+    """Where a run that resumed, or saved its state, differed."""
 
 
 def name_of(scheme: Scheme) -> SchemeAddress:
-    """How another process finds a scheme; ``DefinitionError`` for a class inside of a function."""
+    """The address of a scheme; ``DefinitionError`` for a class inside a function."""
     kind = type(scheme)
     file = inspect.getfile(kind)
     if "." in kind.__qualname__:
         raise DefinitionError(
-            f"scheme {kind.__qualname__}", "its class is inside of another thing", "let a file have it"
+            f"scheme {kind.__qualname__}", "its class is nested", "define it at the top level of a file"
         )
     known = "." in kind.__module__ and find_spec(kind.__module__) is not None
     return SchemeAddress(
@@ -99,14 +99,14 @@ def name_of(scheme: Scheme) -> SchemeAddress:
 def checkpoints_in_processes(
     scheme: Scheme, framework: str, ranks: int, seed: int, seconds: float
 ) -> Iterator[Finding]:
-    """Fresh ranks that go on from the state of others do bit by bit what those do: the probe ``checkpoints``."""
+    """Fresh ranks that resume from the state of others continue bit by bit like those: the probe ``checkpoints``."""
     if lacking := scheme.lacks():
         yield not_tried(lacking)
         return
     there = communicator_kinds()
     kinds = [kind for kind in scheme.communicators or ("gloo",) if there.get(kind, "unknown") is None]
     if not kinds:
-        yield not_tried(f"none of its communicators is here ({', '.join(scheme.communicators)})")
+        yield not_tried(f"none of its communicators is available here ({', '.join(scheme.communicators)})")
         return
     wanted = ResumptionJob([name_of(scheme)], framework, kinds[0], seed, seconds)
     found = resumptions(wanted, ranks)
@@ -114,18 +114,18 @@ def checkpoints_in_processes(
 
 
 def judged(found: Sequence[Sequence[Resumption]], ranks: int, at: int = 0) -> Finding:
-    """The finding on the scheme of number ``at``, of what each rank found."""
+    """The finding on scheme number ``at`` from the results of all ranks."""
     own = [each[at] for each in found]
     for rank, each in enumerate(own):
         where = f"{ranks} ranks (processes), rank {rank}"
         if each.refused:
             return not_tried(each.refused)
         if each.unkept:
-            do = "say kept = True in its class once state() and restore() are whole"
+            do = "declare kept = True in its class once state() and restore() are complete"
             return noted(f"{each.unkept}: a run with --checkpoint is refused", do)
         if each.wrong:
             return failed(f"{where}, {each.wrong}", RESTORABLE)
-    return passed(f"{ranks} ranks (processes): fresh ones go on to the same bits")
+    return passed(f"{ranks} ranks (processes): fresh ones resume with the same bits")
 
 
 def resumptions(wanted: ResumptionJob, ranks: int) -> list[list[Resumption]] | str:
@@ -160,7 +160,7 @@ class _Kept:
 
 @dataclass
 class _Course:
-    """What a rank saw of a run: its loss at each step, and what it holds at the end."""
+    """A rank's view of a run: the loss at each step, and what it holds at the end."""
 
     losses: dict[int, float] = field(default_factory=dict)
     final: Arrays = field(default_factory=dict)
@@ -175,13 +175,13 @@ class _Bench:
     seed: int
 
     def start(self, apart: int) -> tuple[Executor, SchemeStepper]:
-        """An executor that begins elsewhere than others, and the stepper."""
+        """An executor with its own initial parameters, and the stepper."""
         executor = self.backend.executor(_NETWORK, _NETWORK.initialise(self.seed + apart))
         worker = Worker(self.communicator, self.backend, executor, Adam(0.01), self.seed)
         return executor, self.scheme.start(worker)
 
     def course(self, keeps: int = 0, before: _Kept | None = None) -> _Course:
-        """All steps, or those after ``before``; the state is kept after step ``keeps``."""
+        """Run all steps, or those after ``before``; the state is saved after step ``keeps``."""
         rank, size = self.communicator.rank, self.communicator.size
         executor, stepper = self.start(rank if before is None else size + rank)
         if before is not None:
@@ -210,7 +210,7 @@ class _Bench:
 
 
 def resumption(communicator: Communicator, backend: Backend, scheme: Scheme, seed: int) -> Resumption:
-    """Whether ``scheme`` goes on as if nothing had been. Collective."""
+    """Whether ``scheme`` resumes as if it had not been interrupted. Collective."""
     bench = _Bench(communicator, backend, scheme, seed)
     try:
         _, stepper = bench.start(communicator.rank)
@@ -225,27 +225,27 @@ def resumption(communicator: Communicator, backend: Backend, scheme: Scheme, see
         kept = bench.course(keeps=at)
         assert kept.kept is not None
         odd = next((name for name, each in kept.kept.state.items() if each.dtype.kind not in "biufc"), "")
-        # Whatever is found on one rank, all make the same calls.
+        # Whatever one rank finds, all make the same calls.
         resumed = bench.course(before=kept.kept)
         if odd:
-            wrong = wrong or f"{odd!r} of its state is no array of numbers"
-        if found := _parting(whole, kept):
-            wrong = wrong or f"{found} where the state is kept after step {at}"
-        if found := _parting(whole, resumed):
-            wrong = wrong or f"{found}, in fresh ranks that go on after step {at}"
+            wrong = wrong or f"{odd!r} of its state is not an array of numbers"
+        if found := _difference(whole, kept):
+            wrong = wrong or f"{found} if the state is saved after step {at}"
+        if found := _difference(whole, resumed):
+            wrong = wrong or f"{found}, in fresh ranks resumed after step {at}"
     return Resumption(wrong=wrong)
 
 
-def _parting(whole: _Course, other: _Course) -> str:
+def _difference(whole: _Course, other: _Course) -> str:
     for step, loss in other.losses.items():
         if loss != whole.losses[step]:
-            return f"step {step}: another loss"
+            return f"step {step}: different loss"
     differs = next((name for name, each in whole.final.items() if each.tobytes() != other.final[name].tobytes()), "")
-    return f"{differs!r}: other bits at the end" if differs else ""
+    return f"{differs!r}: different bits at the end" if differs else ""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try all schemes with the other ranks, and write down what was found."""
+    """Try all schemes with the other ranks, and write the results."""
     die_with_parent()
     folder = Path(arguments[0])
     wanted = msgspec.json.decode((folder / JOB).read_bytes(), type=ResumptionJob)

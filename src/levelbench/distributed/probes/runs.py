@@ -1,13 +1,14 @@
-"""A scheme run on ranks in this process, with all that each rank did written down.
+"""Runs a scheme on ranks in this process and records everything that each rank does.
 
-A run is a value (``Rehearsal``), so probes that need the same run share it, and two runs that must end alike differ in
-one field. A rank asks a scheme for exactly what the trainer asks for, in the same order, and nothing else.
+A run is a value (``Rehearsal``), so probes that need the same run share it, and two runs that must end equally differ
+in a single field. A rank makes exactly the same calls to a scheme as the trainer, in the same order.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -19,18 +20,21 @@ from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.threads import rank_outcomes
 from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
-from levelbench.distributed.probes.models import (
+from levelbench.distributed.probes.doubles import (
     FEATURES,
     RATE,
     SHAPES,
     SHORT,
     TARGETS,
+    Abandoned,
+    HangDetector,
     NotingSGD,
     Regression,
     Scripted,
     ToyNetwork,
+    Watched,
+    receipts_as_sends,
 )
-from levelbench.distributed.probes.watching import Abandoned, HangDetector, Watched, receipts_as_sends
 from levelbench.distributed.ranks import DeferredGradients
 from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, Worker
 from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
@@ -53,16 +57,16 @@ def batch(seed: int, number: int, examples: int) -> tuple[Floats, Floats]:
 
 
 def part_of(examples: int, rank: int, workers: int) -> slice:
-    """The rows of a global batch that are a worker's, as ``Partitioned`` has them."""
+    """A worker's rows of a global batch, as in ``Partitioned``."""
     return slice(examples * rank // workers, examples * (rank + 1) // workers)
 
 
 @dataclass(frozen=True, eq=False)
 class RankState:
-    """What a rank keeps at a checkpoint; copies on the host."""
+    """What a rank saves at a checkpoint; copies on the host."""
 
     state: dict[str, Floats]
-    """Of the scheme."""
+    """The scheme's state."""
     parameters: dict[str, Floats]
     buffers: dict[str, Floats]
 
@@ -81,28 +85,21 @@ class RankLoop:
         trace.trains = trace.rank < self._workers
 
     def current(self) -> Phase:
-        """The phase that the rank is in."""
+        """The rank's current phase."""
         return self._phase
 
     def talk(self, what: str) -> None:
-        """The rank has waited for an operation."""
+        """Note that the rank has waited for an operation."""
         if self._stepping:
             self._trace.talks.setdefault(what, set()).add(self._phase)
 
     def run(self, communicator: CountingCommunicator) -> None:
-        """Start, all steps, the meetings in between, the end."""
+        """Run the start, all steps, the meetings in between, and the end."""
         case, trace, model = self._case, self._trace, self._model
         executor: Executor = DeferredGradients(model) if case.accumulate > 1 else model
-        worker = Worker(
-            communicator,
-            self._trial.backend,
-            executor,
-            self._optimizer,
-            self._trial.seed,
-            self._switch,
-            trace.ledger,
-        )
-        self._stepper = stepper = self._trial.scheme.start(worker)
+        trial = self._trial
+        worker = Worker(communicator, trial.backend, executor, self._optimizer, trial.seed, self._switch, trace.ledger)
+        self._stepper = stepper = trial.scheme.start(worker)
         trace.unkept = stepper.unkept
         trace.start, trace.start_buffers = model.held(), model.held_buffers()
         done = 0
@@ -154,10 +151,13 @@ class RankLoop:
         self._stepping = False
         self._trace.phases.add(self._phase)
         if case.spoiled:
-            _spoil(gradients)
+            # Some frameworks' arrays are not writable.
+            with suppress(TypeError):
+                for gradient in gradients.values():
+                    gradient[...] = float("nan")
 
     def _gradients(self, step: int, sizes: list[int], parts: list[slice], own: int) -> Mapping[str, Array]:
-        """Of the mean loss over this rank's examples of all batches of a step; zeros of none."""
+        """The gradients of the mean loss over this rank's examples of all batches of a step; zeros without examples."""
         executor, case = self._stepper.executor, self._case
         if not own:
             return self._model.zeros()
@@ -182,10 +182,10 @@ class RankLoop:
 
     def _kept(self, communicator: CountingCommunicator) -> RankState:
         self._switch(Phase.CHECKPOINT)
-        # Before the parameters, as the trainer does: what was under way may go into them.
+        # Before the parameters, like the trainer: what is in progress may change them.
         state = {name: np.array(each) for name, each in self._stepper.state().items()}
         kept = RankState(state, self._model.held(), self._model.held_buffers())
-        # Nobody goes on before all have written theirs.
+        # No rank continues before all have saved theirs.
         communicator.barrier()
         return kept
 
@@ -227,69 +227,60 @@ def single_process(trial: SchemeTrial, case: Rehearsal) -> list[dict[str, Floats
     return after
 
 
-def _spoil(gradients: Mapping[str, Array]) -> None:
-    """Overwrite them where the framework's arrays can be written to."""
-    for gradient in gradients.values():
-        try:
-            gradient[...] = float("nan")
-        except TypeError:
-            return
-
-
 _LATE_S, _SLOW_S, _LOOK_S, _GRACE_S = 0.002, 0.004, 0.1, 1.0
-# The first run on a number of ranks may have to compile.
+# The first run on a number of ranks may need to compile.
 _FIRST = 6.0
 
 EVEN = (12,)
 UNEVEN = (12, 7, 5, 1, 8)
-"""Examples of the global batches: no number of ranks from 2 to 5 divides all, and of the fourth most have none."""
+"""Examples of the global batches: no rank count from 2 to 5 divides all, and in the fourth most ranks have none."""
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What is run. ``sizes`` are the examples of the global batches, again from the beginning after the last."""
+    """A run. ``sizes`` are the examples of the global batches, repeated cyclically."""
 
     ranks: int
     steps: int = SHORT
     learns: bool = False
-    """Real gradients of a small network, in place of scripted ones."""
+    """Real gradients of a small network instead of scripted ones."""
     optimizer: Optimizer | None = None
-    """``None``: plain gradient descent that writes down what it is given."""
+    """``None``: plain gradient descent that records its arguments."""
     dtype: str = "float64"
     sizes: tuple[int, ...] = UNEVEN
     constant: bool = False
-    """Scripted gradients are those of the first step at every step."""
+    """Use the scripted gradients of the first step in every step."""
     decays: bool = True
     """Whether the factor of the learning rate changes from step to step."""
     early: bool = False
-    """Gradients are also handed over as they become final."""
+    """Also pass on gradients as they become final."""
     perturbed: bool = False
-    """Ranks other than 0 begin with other parameters and buffers."""
+    """Start other ranks than 0 with different parameters and buffers."""
     spoiled: bool = False
-    """Gradients are overwritten as soon as their step has returned."""
+    """Overwrite gradients as soon as their step has returned."""
     accumulate: int = 1
     keeps: bool = True
-    """Whether the parameters after each step are kept, and not only the last."""
+    """Whether to record the parameters after each step, not only the last."""
     pauses: tuple[int, ...] = ()
-    """Steps after which all meet twice and look at the averaged weights, as before an evaluation."""
+    """Steps after which all ranks meet twice and take the averaged weights, as before an evaluation."""
     saves: int = 0
-    """The step after which all ranks keep their state, if any."""
+    """The step after which all ranks save their state, if any."""
     resumes: bool = False
-    """Fresh ranks go on from what those of this very case kept who did not."""
+    """Resume fresh ranks from what the ranks of the same case without ``resumes`` saved."""
     synchronous: bool = False
-    """Sends last until they were received."""
+    """Sends complete only when they are received."""
     messages: bool = False
-    """Collectives are made of messages, so that what is counted is what is sent."""
+    """Build collectives from messages, so that counts are exact."""
     late: int | None = None
     """The seed of random delays before each operation."""
     slow: int | None = None
-    """A rank that is later than the others."""
+    """A rank that is slower than the others."""
     dies: tuple[int, int] | None = None
     """The rank that dies, and at which of its operations (from 1)."""
 
     @property
     def delays(self) -> Delays | None:
-        """What goes wrong."""
+        """The delays and failures of the run."""
         if self.late is None and self.slow is None and self.dies is None:
             return None
         slow = {} if self.slow is None else {self.slow: _SLOW_S}
@@ -301,34 +292,34 @@ class Rehearsal:
         return 1.0 / (1.0 + 0.1 * (step - 1)) if self.decays else 1.0
 
     def examples(self, step: int) -> list[int]:
-        """Those of the global batches that make up a step."""
+        """The examples of the global batches that make up a step."""
         first = (step - 1) * self.accumulate
         return [self.sizes[at % len(self.sizes)] for at in range(first, first + self.accumulate)]
 
 
 @dataclass(eq=False)
 class RankTrace:
-    """What one rank did. Arrays are copies on the host, but ``live``."""
+    """What one rank did. Arrays are host copies, except ``live``."""
 
     rank: int
     trains: bool = True
     start: dict[str, Floats] = field(default_factory=dict)
-    """The parameters once the scheme has started."""
+    """The parameters after the scheme has started."""
     start_buffers: dict[str, Floats] = field(default_factory=dict)
     after: list[dict[str, Floats]] = field(default_factory=list)
     """The parameters after each step."""
     final: dict[str, Floats] = field(default_factory=dict)
-    """... at the very end, after all have met."""
+    """The parameters at the end, after the last meeting."""
     averaged: dict[str, Floats] | None = None
     kept: RankState | None = None
     unkept: str | None = None
-    """Why it cannot be kept, as the stepper says."""
+    """Why it cannot be resumed, according to the stepper."""
     sent: list[tuple[int, int]] = field(default_factory=list)
-    """Bytes and messages by step; of a server by stretch of steps."""
+    """Bytes and messages by step; on a server, by stretch of steps."""
     given: list[tuple[int, float, tuple[str, ...]]] = field(default_factory=list)
-    """Step, factor and parameters that its optimizer was given."""
+    """The steps, factors and parameter names passed to its optimizer."""
     phases: set[Phase] = field(default_factory=set)
-    """Those in which a step returned."""
+    """The phases in which a step returned."""
     talks: dict[str, set[Phase]] = field(default_factory=dict)
     """The phases in which it waited within a step, by operation."""
     ledger: Observations = field(default_factory=Observations)
@@ -336,19 +327,19 @@ class RankTrace:
     operations: int = 0
     asked_early: bool = False
     doing: Callable[[], str] = lambda: "nothing yet"
-    """The operation that it began last."""
+    """Describes the last operation that it began."""
     step: int = 0
-    """The step it was in last, from 1."""
+    """The last step it was in, from 1."""
     finished: bool = False
     error: BaseException | None = None
     stubborn: bool = False
-    """Whether it went on, again and again, after errors of communication."""
+    """Whether it kept going after communication errors."""
 
 
 @final
 @dataclass(eq=False)
 class RanksOutcome:
-    """What all ranks did; ``error`` is what ended the run, if something did."""
+    """What all ranks did; ``error`` is what ended the run, if anything."""
 
     case: Rehearsal
     traces: list[RankTrace]
@@ -360,9 +351,9 @@ class RanksOutcome:
         return [each for each in self.traces if each.trains]
 
     def why(self) -> str:
-        """What ended the run, and what each rank was about."""
+        """What ended the run, and where each rank was."""
         own = [each.error for each in self.traces if each.error is not None]
-        # Rather what a rank raised by itself than what the others heard of it.
+        # Prefer what a rank raised itself over what the others heard of it.
         error = next((each for each in own if not isinstance(each, CommunicationError)), self.error)
         culprit = next((each for each in self.traces if each.error is error), None)
         where = "; ".join(
@@ -376,7 +367,7 @@ class RanksOutcome:
 
 @final
 class SchemeTrial:
-    """A scheme on a framework, with a seed. Runs are made once.
+    """A scheme on a framework, with a seed. Each run is made once.
 
     ``steps`` are those of a run with real gradients; ``seconds`` is how long a run may do nothing.
     """
@@ -384,7 +375,7 @@ class SchemeTrial:
     def __init__(self, scheme: Scheme, framework: str, seed: int, seconds: float, steps: int) -> None:
         self.scheme, self.framework, self.seed, self.seconds, self.steps = scheme, framework, seed, seconds, steps
         self.ranks: tuple[int, ...] = ()
-        """The numbers of ranks to look at, ascending, once it is known which the scheme takes."""
+        """The numbers of ranks to check, ascending, once it is known which the scheme accepts."""
         backend = open_framework(framework)
         if not isinstance(backend, Backend):
             raise UnsupportedError(f"framework {framework!r}", "it does not train", "use numpy, torch or jax")
@@ -393,7 +384,7 @@ class SchemeTrial:
         self._alone: dict[Rehearsal, list[dict[str, Floats]]] = {}
 
     def run(self, case: Rehearsal) -> RanksOutcome:
-        """The outcome of a case; that of the same case before, if there was one."""
+        """The outcome of a case, from an earlier run if there was one."""
         if case not in self._made:
             first = all(other.ranks != case.ranks for other in self._made)
             self._made[case] = self.again(case, _FIRST if first else 1.0)
@@ -405,7 +396,7 @@ class SchemeTrial:
         return self.ranks[-1]
 
     def finished(self, case: Rehearsal, what: str = "", do: str = "") -> RanksOutcome:
-        """The outcome of a case that came to its end; where it did not, the probe ends."""
+        """The outcome of a case that completed; if it did not, the probe ends."""
         outcome = self.run(case)
         if outcome.error is not None:
             raise EndProbe(stopped(outcome, what, do))
@@ -418,7 +409,7 @@ class SchemeTrial:
         return self._alone[case]
 
     def again(self, case: Rehearsal, allowance: float = 1.0) -> RanksOutcome:
-        """The outcome of a case, run again; after ``allowance`` times as long it counts as hung."""
+        """The outcome of a new run of a case; it counts as hung after ``allowance`` times ``seconds``."""
         seconds = self.seconds * allowance
         pulse = HangDetector(seconds)
         traces = [RankTrace(rank) for rank in range(case.ranks)]
@@ -431,14 +422,17 @@ class SchemeTrial:
                 with np.errstate(all="ignore"):
                     kept = before[trace.rank].kept if before else None
                     self._rank(communicator, case, trace, pulse, kept)
-            except BaseException as error:  # noqa: BLE001  # the boundary to a user's scheme, and whatever ends it
+            except BaseException as error:  # noqa: BLE001  # user code, and whatever ends it
                 trace.stubborn = isinstance(error, Abandoned)
-                trace.error = _told(error, communicator.rank)
+                if trace.stubborn:
+                    found = "it kept going after it was told that another rank is lost"
+                    error = CommunicationError(f"rank {communicator.rank}", found, "let the error end it")
+                trace.error = error
                 errors.append(trace.error)
                 raise trace.error from None
             trace.finished = True
 
-        # By daemons, and from another thread: a rank that never asks for anything must not hold up the check.
+        # In daemons, and from another thread, so that a rank that never communicates does not block the check.
         ended = threading.Event()
 
         def play() -> None:
@@ -450,13 +444,13 @@ class SchemeTrial:
             if pulse.stopped and not ended.wait(seconds + _GRACE_S):
                 break
         for trace in traces:
-            # Before its first step a scheme may refuse; later on it has failed.
+            # Before its first step a scheme may refuse; afterwards it has failed.
             if not trace.step and isinstance(trace.error, UsageError | UnsupportedError | MissingError):
                 raise trace.error
-        return RanksOutcome(case, traces, next(iter(errors), None) or _unended(traces, seconds))
+        return RanksOutcome(case, traces, next(iter(errors), None) or _unfinished(traces, seconds))
 
     def model(self, case: Rehearsal, rank: int) -> ToyNetwork:
-        """The network of a rank, as it is before the scheme has started."""
+        """The network of a rank before the scheme has started."""
         apart = rank if case.perturbed else 0
         if case.learns:
             return Regression(self.backend, self.seed, case.dtype, case.early, apart)
@@ -480,24 +474,16 @@ class SchemeTrial:
             trace.operations = watched.operations
 
 
-def _told(error: BaseException, rank: int) -> BaseException:
-    """What a rank is said to have raised."""
-    if not isinstance(error, Abandoned):
-        return error
-    found = "it went on, again and again, after it was told that another rank is lost"
-    return CommunicationError(f"rank {rank}", found, "let the error end it")
-
-
-def _unended(traces: Sequence[RankTrace], seconds: float) -> BaseException | None:
+def _unfinished(traces: Sequence[RankTrace], seconds: float) -> BaseException | None:
     for trace in traces:
         if not trace.finished:
-            do = "see that its loop ends, or give the check more --seconds"
+            do = "make sure that its loop ends, or give the check more --seconds"
             return CommunicationError(f"rank {trace.rank}", f"it has not ended after {seconds:g} s", do)
     return None
 
 
 def place(ranks: int, rank: int | None = None, step: int | None = None, name: str = "") -> str:
-    """Where something was seen: ``3 ranks, rank 1, step 7, 'gain'``."""
+    """A location, such as ``3 ranks, rank 1, step 7, 'gain'``."""
     parts = [f"{ranks} ranks"]
     if rank is not None:
         parts.append(f"rank {rank}")
@@ -509,38 +495,38 @@ def place(ranks: int, rank: int | None = None, step: int | None = None, name: st
 
 
 def stopped(outcome: RanksOutcome, what: str = "", do: str = "") -> Finding:
-    """The finding that a run did not come to its end."""
+    """The finding that a run did not complete."""
     number = outcome.case.ranks
-    advice = do or "see that all ranks make the same calls in the same order, and that each message has a receiver"
+    advice = do or "make sure that all ranks make the same calls in the same order and each message has a receiver"
     return failed(f"{place(number)}: {what}{outcome.why()}", advice)
 
 
 def unlike(one: dict[str, Floats], other: dict[str, Floats]) -> str:
-    """The first parameter of which two ranks hold other bits; empty if there is none."""
+    """The first parameter whose bits differ between two ranks; empty if there is none."""
     if one.keys() != other.keys():
         return next(iter(one.keys() ^ other.keys()))
     return next((name for name in one if one[name].tobytes() != other[name].tobytes()), "")
 
 
 def apart(one: dict[str, Floats], other: dict[str, Floats]) -> tuple[float, str]:
-    """The largest difference, relative to the largest magnitude in the parameter of ``other``, and in which it is."""
+    """The largest difference, relative to the parameter's largest magnitude in ``other``, and the parameter's name."""
     worst, where = 0.0, ""
     for name, value in other.items():
         scale = float(np.abs(value).max(initial=0.0)) or 1.0
         distance = float(np.abs(one[name].astype(np.float64) - value).max(initial=0.0)) / scale
-        # What is no number is as far away as can be.
+        # NaN counts as infinitely far away.
         if not distance <= worst:
             worst, where = distance if distance == distance else float("inf"), name
     return worst, where
 
 
 def evaluated(trace: RankTrace) -> dict[str, Floats]:
-    """What is evaluated on a rank."""
+    """The weights that are evaluated on a rank."""
     return trace.final if trace.averaged is None else trace.averaged
 
 
 def require_alike(first: RanksOutcome, second: RanksOutcome, what: str, do: str = "") -> None:
-    """End the probe where two runs do not end with the same bits."""
+    """End the probe if two runs do not end with the same bits."""
     for outcome in (first, second):
         if outcome.error is not None:
             raise EndProbe(stopped(outcome))
@@ -548,5 +534,5 @@ def require_alike(first: RanksOutcome, second: RanksOutcome, what: str, do: str 
         name = unlike(one.final, other.final) or unlike(evaluated(one), evaluated(other))
         if name:
             where = place(first.case.ranks, one.rank, None, name)
-            advice = do or "let nothing but seed, step and rank decide what is computed"
-            raise EndProbe(failed(f"{where}: {what} ends with other bits", advice))
+            advice = do or "let only seed, step and rank decide what is computed"
+            raise EndProbe(failed(f"{where}: {what} ends with different bits", advice))

@@ -1,7 +1,7 @@
-"""Checks whether a scheme is right before anybody asks whether it is fast.
+"""Checks whether a scheme is right, before measuring whether it is fast.
 
-A wrong scheme still learns, only worse. So it is not a loss that is looked at, but what became of each rank's gradient,
-on ranks in this process, whose every number, order of arrival and death is in the check's hands.
+A wrong scheme still learns, only worse. So the check does not look at a loss but at what happens to each rank's
+gradient, on ranks in this process, with full control over numbers, order of arrival and failures.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.distributed.probes.conduct import AGREEMENT, ROBUSTNESS, checkpoints, traffic
+from levelbench.distributed.probes.doubles import SHORT
 from levelbench.distributed.probes.gradients import CONSISTENT, INCONSISTENT, first_misfit
-from levelbench.distributed.probes.models import SHORT
 from levelbench.distributed.probes.processes import checkpoints_in_processes
 from levelbench.distributed.probes.runs import RanksOutcome, Rehearsal, SchemeTrial, stopped
 from levelbench.distributed.scheme import Scheme
@@ -30,7 +30,7 @@ _CLAIMS = ("consistent", "replicated", "lockstep")
 
 
 def well_formed(scheme: Scheme) -> Iterator[Finding]:
-    """What makes it a value that can be named, compared, and written into a record."""
+    """What makes a scheme a value that can be named, compared, and written to a record."""
     wrong = [*_value(scheme), *_words(scheme), *_claims(scheme)]
     for found, do in wrong:
         yield failed(found, do)
@@ -43,11 +43,11 @@ def well_formed(scheme: Scheme) -> Iterator[Finding]:
 def _value(scheme: Scheme) -> Iterator[tuple[str, str]]:
     kind: Any = type(scheme)
     if not is_dataclass(kind):
-        yield "it is no dataclass", "write @dataclass(frozen=True) before the class"
+        yield "it is not a dataclass", "write @dataclass(frozen=True) before the class"
         return
-    made: Any = getattr(kind, "__dataclass_params__")  # noqa: B009  # the type checker knows nothing of it
+    made: Any = getattr(kind, "__dataclass_params__")  # noqa: B009  # unknown to the type checker
     if not made.frozen:
-        yield "it can be changed", "write @dataclass(frozen=True)"
+        yield "it is mutable", "write @dataclass(frozen=True)"
     for each in fields(kind):
         if each.default is MISSING and each.default_factory is MISSING:
             yield f"the setting {each.name!r} has no default", "give it one"
@@ -56,13 +56,13 @@ def _value(scheme: Scheme) -> Iterator[tuple[str, str]]:
             yield f"the setting {each.name!r} is a {named}", "let settings be int, float, str or bool"
     declared: Any = scheme
     if scheme != replace(declared):
-        yield "two of the same settings are not equal", "leave the comparison to the dataclass"
+        yield "two schemes with the same settings are not equal", "leave the comparison to the dataclass"
 
 
 def _words(scheme: Scheme) -> Iterator[tuple[str, str]]:
     name, source = getattr(scheme, "name", None), getattr(scheme, "source", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield f"its name is {name!r}", "give the class a name of small letters, digits and dashes"
+        yield f"its name is {name!r}", "give the class a name of lower-case letters, digits and dashes"
     if not isinstance(source, str) or not source.strip():
         yield "it has no source", "name the paper that describes it, or say that there is none"
 
@@ -71,13 +71,13 @@ def _claims(scheme: Scheme) -> Iterator[tuple[str, str]]:
     for claim in _CLAIMS:
         value = getattr(scheme, claim, None)
         if not isinstance(value, bool):
-            yield f"{claim} is {value!r}", f"say whether it is {claim}: True or False"
+            yield f"{claim} is {value!r}", f"declare whether it is {claim}: True or False"
     if not isinstance(getattr(scheme, "frameworks", None), tuple):
-        yield "frameworks is no tuple", "name the frameworks that it runs on; () stands for all"
+        yield "frameworks is not a tuple", "name the frameworks that it runs on; () stands for all"
 
 
 Cut = Callable[[Sampler, int, int], Sampler]
-"""What a rank has of a sampler: sampler, rank and number of ranks."""
+"""A rank's part of a sampler, from sampler, rank and number of ranks."""
 
 _EXAMPLES, _EPOCHS = 53, 3
 
@@ -90,10 +90,10 @@ def check_partition(
     seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Check a way to give each rank its part of a sampler's batches (default: of a shuffled one's).
+    """Check a way to give each rank its part of a sampler's batches (default: those of a shuffled one).
 
-    Every epoch must visit the examples that the sampler visits, each as often, also where their number, and that of a
-    batch, is not divisible by the number of ranks; and step t of all ranks together must be batch t.
+    Every epoch must visit the same examples as the sampler, equally often, even if their number, or the batch, is not
+    divisible by the number of ranks; and step t of all ranks together must be batch t.
     """
     whole = sampler or Shuffled(8)
     split = Split.of(np.zeros((_EXAMPLES, 1), np.float32), np.arange(_EXAMPLES) % 3)
@@ -121,10 +121,10 @@ def _misfit(whole: Sampler, parts: Sequence[Sampler], split: Split, seed: int, e
     wanted = np.bincount(expected.order, minlength=len(split))
     for rank, part in enumerate(found):
         if len(part.sizes) != len(expected.sizes):
-            return f"rank {rank} makes {len(part.sizes)} steps, and the epoch has {len(expected.sizes)}"
+            return f"rank {rank} makes {len(part.sizes)} steps, but the epoch has {len(expected.sizes)}"
     if (visits != wanted).any():
         never, often = int((visits < wanted).sum()), int((visits > wanted).sum())
-        return f"{never} of {len(split)} examples are visited too seldom, and {often} too often"
+        return f"{never} of {len(split)} examples are visited too rarely, and {often} too often"
     for step in range(len(expected.sizes)):
         together = np.concatenate([each.batch(step) for each in found])
         if sorted(together.tolist()) != sorted(expected.batch(step).tolist()):
@@ -133,7 +133,7 @@ def _misfit(whole: Sampler, parts: Sequence[Sampler], split: Split, seed: int, e
     if (np.ptp(sizes, axis=0) > 1).any():
         step = int(np.argmax(np.ptp(sizes, axis=0))) + 1
         listed = ", ".join(map(str, sizes[:, step - 1].tolist()))
-        return f"at step {step} ranks have {listed} examples: not as even as can be"
+        return f"at step {step} ranks have {listed} examples: not as even as possible"
     return ""
 
 
@@ -154,15 +154,15 @@ def check_scheme(
 ) -> Report:
     """Check a scheme on ranks that are threads of this process, in a few seconds.
 
-    Of one that talks past the communicator (``counted = False``) only its checkpoints are tried, in processes.
-    ``ranks`` are the numbers of ranks to look at; one that the scheme refuses is noted. ``steps`` are those of each
-    comparison with one process. A run that has not ended after ``seconds`` is taken for hung. ``only`` names the probes
-    to run (default: all that suit the scheme's claims). ``tell`` is called with the name of each probe as it begins.
+    For a scheme that bypasses the communicator (``counted = False``), only checkpoints are checked, in processes.
+    ``ranks`` are the numbers of ranks to check; one that the scheme refuses is noted. ``steps`` is the length of each
+    comparison with one process. A run that has not ended after ``seconds`` counts as hung. ``only`` names the probes to
+    run (default: all that apply to the scheme's claims). ``tell`` is called with the name of each probe as it begins.
     """
     if not ranks or min(ranks) < 2 or steps < 2 or not seconds > 0:
         asked = f"a check on {', '.join(map(str, ranks)) or 'no'} ranks, of {steps} steps and {seconds:g} s"
         raise DefinitionError(
-            asked, "there would be nothing to see", "take 2 ranks or more, 2 steps or more, some time"
+            asked, "there would be nothing to see", "use at least 2 ranks, at least 2 steps and some time"
         )
     title = name or getattr(scheme, "name", type(scheme).__name__)
     if scheme.frameworks and framework not in scheme.frameworks:
@@ -175,7 +175,7 @@ def check_scheme(
 
 @dataclass
 class _Check:
-    """The probes, the later of which depend on what the first ones find."""
+    """The probes; later ones depend on the findings of the first ones."""
 
     trial: SchemeTrial
     asked: list[int]
@@ -198,7 +198,7 @@ class _Check:
         return not self.only or title in self.only
 
     def _goes_through(self) -> Iterator[Finding]:
-        """Which numbers of ranks it takes, and whether it comes to its end on them."""
+        """Which numbers of ranks it accepts, and whether it completes on them."""
         taken, refused = [], []
         for ranks in self.asked:
             try:
@@ -217,30 +217,30 @@ class _Check:
             listed = ", ".join(map(str, taken))
             yield passed(f"{SHORT} steps on {listed} ranks")
         elif len(refused) == len(self.asked):
-            yield failed("it takes none of these numbers of ranks", "ask for others: --ranks 5,6")
+            yield failed("it accepts none of these numbers of ranks", "ask for others: --ranks 5,6")
 
     def _stopped(self, outcome: RanksOutcome) -> Finding:
         finding = stopped(outcome)
-        # What ends a run need not be where it goes wrong: a call that one rank leaves out is seen at the next.
+        # A run need not end where it goes wrong: a call that one rank leaves out is only noticed at the next.
         misfit = first_misfit(outcome, self.trial.seed) if self.trial.scheme.consistent else ""
-        also = f"; the first update that is wrong: {misfit}" if misfit else ""
+        also = f"; the first wrong update: {misfit}" if misfit else ""
         return replace(finding, found=finding.found + also)
 
     def _tested(self, test: Test) -> list[Finding]:
         if not self.trial.ranks:
-            return [not_tried("no run came to its end")]
+            return [not_tried("no run completed")]
         found = test(self.trial)
         return found if isinstance(found, list) else [found]
 
     def _in_processes(self) -> Iterator[Finding]:
-        """A scheme that talks past the communicator does not run in threads."""
+        """A scheme that bypasses the communicator cannot run in threads."""
         trial = self.trial
         return checkpoints_in_processes(trial.scheme, trial.framework, min(self.asked), trial.seed, trial.seconds)
 
     def _partition(self) -> Iterator[Finding]:
-        """The pipeline's part: what the trainer gives each of the scheme's workers."""
+        """The data pipeline's part: the batches that the trainer gives each of the scheme's workers."""
         workers = sorted({self.trial.scheme.workers(ranks) for ranks in self.trial.ranks})
         if not workers:
-            yield not_tried("no run came to its end")
+            yield not_tried("no run completed")
             return
         yield from check_partition(workers=workers, seed=self.trial.seed).findings

@@ -1,10 +1,10 @@
-"""Synchronous data parallelism by all-reduce: every rank adds up all gradients and makes the same update.
+"""Synchronous data parallelism by all-reduce: every rank sums all gradients and makes the same update.
 
 A gradient of the mean loss over the global batch is the sum of the ranks' gradients, each weighted by its rank's share
-of the examples, so p ranks compute what one process does, to the rounding of a sum in another order. Gradients travel
-in buckets, which follow from the network alone: ranks need not agree on anything, and each starts its buckets in their
-order, as early as its gradients are ready (Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data
-Parallel Training").
+of the examples. So p ranks compute the same as one process, to the rounding of a sum in another order. Gradients travel
+in buckets that follow from the network alone, so ranks need not agree on anything; each starts its buckets in order, as
+early as its gradients are ready (Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel
+Training").
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FIRST_BYTES = 1 << 20
 def ready_order(executor: Executor) -> list[str]:
     """The trainable parameters in the order in which a backward pass completes their gradients.
 
-    A gradient is final once the backward pass has come to the parameter's first use. What is not used comes last; those
-    of one operator, and all of a native module, of which nobody knows the uses, come in reverse order of definition.
+    A gradient is final once the backward pass has reached the parameter's first use. Unused parameters come last; those
+    of one operator, and all of a native module, whose uses are unknown, come in reverse order of definition.
     """
     names = list(executor.parameters)[::-1]
     if executor.network is None:
@@ -49,10 +49,10 @@ def ready_order(executor: Executor) -> list[str]:
 def assign(
     arrays: Iterable[tuple[str, object, int]], most_bytes: float, first_bytes: float = FIRST_BYTES
 ) -> list[list[str]]:
-    """Buckets of names for arrays that are given as name, dtype and bytes in the order in which they become ready.
+    """Assign arrays, given as (name, dtype, bytes) in the order in which they become ready, to buckets of names.
 
-    A bucket holds one dtype and is closed by the array with which it reaches its limit; the first of each dtype has
-    the limit ``first_bytes``. Buckets come in the order in which they are complete.
+    A bucket holds one dtype and is closed by the array that reaches its limit; the first bucket of each dtype has the
+    limit ``first_bytes``. Buckets are returned in the order in which they are complete.
     """
     closed: list[tuple[int, list[str]]] = []
     open_ones: dict[object, tuple[list[str], int]] = {}
@@ -74,7 +74,7 @@ def assign(
 
 @final
 class Reducer:
-    """The weighted sum over ranks of gradients, bucket by bucket; every rank's arrays are those of ``parameters``."""
+    """The weighted sum of gradients over ranks, bucket by bucket; all ranks have arrays like ``parameters``."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class Reducer:
         self._communicator, self._parameters, self._clock = communicator, parameters, clock
         self._buckets = [dict.fromkeys(names) for names in buckets]
         self._packers = [packer(backend, {name: parameters[name] for name in names}) for names in buckets]
-        # A list: to go through live parameters takes as long as a small message.
+        # A list, because iterating over live parameters takes as long as a small message.
         self._names = list(parameters)
         self._bucket_of = {name: at for at, names in enumerate(buckets) for name in names}
         self._started_ns = self._inside_ns = 0
         self._clear()
         self.overlap = 0.0
-        """Of the last step: 1 − (time inside the communicator's calls) / (time from the start of the first bucket to
-        the end of the last): the share of the communication behind which this rank computed or copied."""
+        """For the last step: 1 − (time inside the communicator's calls) / (time from the start of the first bucket to
+        the end of the last), the share of the communication hidden behind computing or copying on this rank."""
 
     def _clear(self) -> None:
         self._taken: dict[str, Array] = {}
@@ -104,43 +104,43 @@ class Reducer:
         self._share: float | None = None
 
     def ready(self, name: str, gradient: Array, share: float) -> None:
-        """Take a gradient that is final, and start the buckets that are complete. It is left as it is.
+        """Take a final gradient, without changing it, and start the buckets that are complete.
 
-        Raises ``UsageError`` for one that was taken already.
+        Raises ``UsageError`` if it was taken already.
         """
         if name in self._taken:
             raise UsageError(
                 "overlapping communication with the backward pass",
-                f"the gradient of {name!r} came twice before the step was made",
+                f"the gradient of {name!r} came twice in one step",
                 "make one step after each backward pass, or use all-reduce[overlap=false]",
             )
         self._share, self._taken[name] = share, gradient
         at = self._bucket_of[name]
         self._packers[at].put(name, gradient, share)
         self._left[at] -= 1
-        # In their order, as on every other rank.
+        # In order, as on every other rank.
         while (at := len(self._handles)) < len(self._left) and not self._left[at]:
             self._start(self._packers[at].packed())
         if self._over < len(self._handles):
             self._drive()
 
     def _drive(self) -> None:
-        """Some libraries move messages on only while they are called."""
+        """Poll the buckets: some libraries only make progress while they are called."""
         began = self._clock.now_ns()
         while self._over < len(self._handles) and self._handles[self._over].done():
             self._over += 1
         self._inside_ns += self._clock.now_ns() - began
 
     def finish(self, gradients: Mapping[str, Array], share: float) -> dict[str, Array]:
-        """Σ share · gradient over ranks, by name, once all of it is there. What a rank has no gradient of counts as 0.
+        """Σ share · gradient over ranks, by name, once complete. Missing gradients count as 0.
 
-        The arrays belong to the reducer, and change at the next step. Raises ``UsageError`` where ``gradients`` are not
-        those that :meth:`ready` was given.
+        The arrays belong to the reducer and change at the next step. Raises ``UsageError`` if ``gradients`` differ from
+        those passed to :meth:`ready`.
         """
-        # In the order of the parameters, so that an optimizer which sums over them does as in one process.
+        # In the order of the parameters, so that an optimizer that sums over them does so as in one process.
         result: dict[str, Array] = dict.fromkeys(self._names)
         if len(self._buckets) == 1 and not self._taken:
-            # Nothing is behind anything else.
+            # With a single bucket nothing overlaps.
             (one,), self.overlap = self._packers, 0.0
             result.update(one.unpack(self._communicator.all_reduce(self._filled(0, gradients, share))))
             return result
@@ -161,7 +161,7 @@ class Reducer:
         return result
 
     def _filled(self, at: int, gradients: Mapping[str, Array], share: float) -> Array:
-        """A bucket with all that it has not got yet."""
+        """A bucket, after adding what is still missing."""
         names, each = self._buckets[at], self._packers[at]
         if self._left[at] == len(names) and names.keys() <= gradients.keys():
             return each.pack(gradients, share)
@@ -181,11 +181,11 @@ class Reducer:
     def _require_same(self, gradients: Mapping[str, Array], share: float) -> None:
         strange = next((name for name, each in self._taken.items() if gradients.get(name) is not each), None)
         if strange is not None or share != self._share:
-            found = f"that of {strange!r} is another" if strange else f"its share was {self._share}, and is now {share}"
+            found = f"that of {strange!r} differs" if strange else f"its share was {self._share}, and is now {share}"
             raise UsageError(
-                "a step whose gradients are being reduced since the backward pass",
+                "a step whose gradients are already being reduced",
                 found,
-                "hand over what backward returned, with the share that was set before it; or all-reduce[overlap=false]",
+                "pass what backward returned, with the share that was set before it; or use all-reduce[overlap=false]",
             )
 
 
@@ -195,15 +195,14 @@ _MB = 1 << 20
 @final
 @dataclass(frozen=True)
 class AllReduce(Scheme):
-    """w := optimizer(w, Σ_r share_r g_r) on every rank, after rank 0's start (Li et al. 2020).
+    """w := optimizer(w, Σ_r share_r g_r) on every rank, starting from rank 0's parameters (Li et al. 2020).
 
-    ``bucket_mb``: gradients travel in buckets of about so many MiB, the first one of each dtype of 1 MiB at most.
-    ``overlap``: a bucket starts during the backward pass where the framework says when a gradient is final and there is
-    more than one bucket, else after it. ``algorithm``: our own over messages, one of ``traffic.ALGORITHMS``; empty: the
-    library's all-reduce.
+    ``bucket_mb``: the approximate size of buckets in MiB; the first of each dtype has at most 1 MiB. ``overlap``: start
+    buckets during the backward pass, if the framework tells when a gradient is final and there is more than one bucket.
+    ``algorithm``: one of our own over messages, from ``traffic.ALGORITHMS``; empty: the library's all-reduce.
 
-    Each rank normalises (batch normalisation) over its own part of the batch, so a network with that differs from one
-    process. Notes ``overlap`` a step: 1 − (time inside the communicator's calls) / (time from the start of the first
+    Each rank applies batch normalisation to its own part of the batch, so a network with that differs from one
+    process. Notes ``overlap`` per step: 1 − (time inside the communicator's calls) / (time from the start of the first
     bucket to the end of the last).
     """
 
@@ -229,10 +228,10 @@ class AllReduce(Scheme):
         return _AllReduceStepper(self, worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """One all-reduce a bucket, by ``algorithm``; where it is empty by a ring, as in gloo.
+        """One all-reduce per bucket, by ``algorithm``, or by a ring if that is empty, as in gloo.
 
-        Exact where the network uses its parameters in the order in which it has them; else buckets may be cut
-        elsewhere, which is up to ``size`` elements more or less for each.
+        Exact if the network uses its parameters in their order; otherwise buckets may be cut elsewhere, which changes
+        each by up to ``size`` elements.
         """
         sizes = {name: prod(shape) for name, shape in parameters.items()}
         arrays = [(name, "", sizes[name] * itemsize) for name in reversed(sizes)]
@@ -257,7 +256,7 @@ class _AllReduceStepper(BaseStepper):
         plan = assign(arrays, scheme.bucket_mb * _MB)
         self._reducer = Reducer(communicator, worker.backend, parameters, plan, worker.clock)
         self._alone = communicator.size == 1
-        # A single bucket is complete when the backward pass is: a callback for each gradient would only cost time.
+        # A single bucket is complete with the backward pass: a callback for each gradient would only cost time.
         if scheme.overlap and len(plan) > 1 and not self._alone:
             self.executor.on_gradient(self._ready)
 

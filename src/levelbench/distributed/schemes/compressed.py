@@ -1,8 +1,8 @@
-"""Synchronous schemes whose gradients travel compressed: sparse, quantised, as signs, in 16 bits.
+"""Synchronous schemes with compressed gradients: sparse, quantised, as signs, in 16 bits.
 
-Each is all-reduce with another way of adding up (:mod:`levelbench.distributed.compression.exchange`) and one error
-feedback around it. All ranks add the same payloads in the same order, or one rank adds and sends the sum, so all apply
-the same bits although each sees another gradient.
+Each is all-reduce with another way of summing (:mod:`levelbench.distributed.compression.exchange`) and error feedback
+around it. All ranks add the same payloads in the same order, or one rank adds and sends the sum, so all apply the same
+bits although their gradients differ.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NARROW = 4
 
 
 def all_of(gradients: Mapping[str, Array], parameters: Mapping[str, Array]) -> Mapping[str, Array]:
-    """A gradient for each parameter: zeros where there is none."""
+    """A gradient for each parameter, with zeros for those without one."""
     if len(gradients) == len(parameters):
         return gradients
     return {
@@ -54,10 +54,10 @@ def all_of(gradients: Mapping[str, Array], parameters: Mapping[str, Array]) -> M
 
 
 def note_compression(worker: Worker, ratio: float | None, residuals: list[Array], gradients: list[Array]) -> None:
-    """Note ``compression_ratio`` (bytes of gradients / bytes of what stands for them) and ``residual_norm``.
+    """Note ``compression_ratio`` (bytes of gradients / bytes of payloads) and ``residual_norm``.
 
-    The first is not noted where it varies (``None``): what was sent is counted in any case. The second is the norm of
-    this rank's residuals over the norm of its gradients, which are given as scalar arrays.
+    A ratio that varies (``None``) is not noted, as sent bytes are counted anyway. ``residual_norm`` is the norm of this
+    rank's residuals over the norm of its gradients, whose norms are given as scalar arrays.
     """
     if ratio is not None:
         worker.ledger.note("compression_ratio", ratio, "1")
@@ -69,7 +69,7 @@ def note_compression(worker: Worker, ratio: float | None, residuals: list[Array]
 class _CompressedStepper(BaseStepper):
     """Packs, compensates, exchanges, unpacks, updates.
 
-    All but the update is phase ``communicate``: what of it the communicator did not take is the time of compression.
+    Everything but the update is phase ``communicate``; its time outside the communicator is spent on compression.
     """
 
     kept = True
@@ -130,7 +130,7 @@ class _CompressedStepper(BaseStepper):
         self._norms = list(arrays_of("norm", backend, state).values())
 
     def _ratio(self) -> float | None:
-        """Bytes of the gradients over bytes of the last step's payloads."""
+        """The bytes of the gradients over those of the last step's payloads."""
         exchange, whole, sent = self._exchange(self._steps), 0, 0
         for each in self._packed.packers:
             itemsize = each.dtype.itemsize
@@ -154,7 +154,7 @@ class _CompressedStepper(BaseStepper):
         return updated
 
     def _mask(self) -> None:
-        """Forget the momentum of what was sent, of which nothing is left (Lin et al. 2018, equation 8)."""
+        """Reset the momentum of what was sent completely (Lin et al. 2018, equation 8)."""
         self._velocities = [
             velocity * namespace(velocity).astype(each.residual != 0, velocity.dtype)
             for velocity, each in zip(self._velocities, self._feedback, strict=True)
@@ -163,9 +163,9 @@ class _CompressedStepper(BaseStepper):
 
 @dataclass(frozen=True)
 class Compressed(Scheme):
-    """Synchronous data parallelism with compressed gradients, and what is left out added to the next one.
+    """Synchronous data parallelism with compressed gradients; what is left out is added to the next gradient.
 
-    Gradients are compressed as one flat array a dtype, after the backward pass.
+    Gradients are compressed after the backward pass, as one flat array per dtype.
     """
 
     error_feedback: bool = True
@@ -174,7 +174,7 @@ class Compressed(Scheme):
 
     @abstractmethod
     def exchange(self, step: int = 1 << 62) -> Exchange:
-        """How gradients are added up in a step (from 1); by default after any warm-up."""
+        """How gradients are summed in a step (from 1); by default that after any warm-up."""
 
     def start(self, worker: Worker) -> SchemeStepper:
         return _CompressedStepper(worker, self.exchange, self.error_feedback)
@@ -183,30 +183,28 @@ class Compressed(Scheme):
         return self.exchange().traffic_within
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """That of the exchange of all gradients, after any warm-up; those of 16 bits are widened to 32 before."""
+        """That of the exchange after any warm-up; 16-bit gradients are widened to 32 bits first."""
         return self.exchange().traffic(elements(parameters), max(4, itemsize), size, rank)
 
 
-def _ratio_is_a_share(scheme: SparseTopK | RandomK) -> None:
+def _check_ratio(scheme: SparseTopK | RandomK) -> None:
     if not 0 < scheme.ratio <= 1:
         raise DefinitionError(
-            f"{type(scheme).__name__} with ratio={scheme.ratio}",
-            "it is not a share of the gradient",
-            "choose 0 < ratio <= 1",
+            f"{type(scheme).__name__} with ratio={scheme.ratio}", "it is not a share", "choose 0 < ratio <= 1"
         )
 
 
 @dataclass(frozen=True)
 class SparseTopK(Compressed):
-    """The share ``ratio`` of the elements, those of the largest magnitude, as values and places.
+    """The share ``ratio`` of the elements with the largest magnitudes, as values and places.
 
     ``exchange_by`` is ``gather`` (every rank gets all payloads) or ``doubling`` (SparCML's: partners merge their
-    streams, doubling what is in them, and go on with dense arrays once a stream would be larger than one; its traffic
-    depends on how places coincide, and :meth:`traffic` is an expectation: that of places chosen at random).
+    streams, doubling their contents, and switch to dense arrays once a stream would be larger; the traffic depends on
+    how places coincide, so :meth:`traffic` is an expectation for randomly chosen places).
 
-    In the first ``warmup_steps`` the share falls exponentially from 1 to ``ratio``. ``momentum`` is Deep Gradient
-    Compression's momentum correction with factor masking (Lin et al. 2018, sections 3.1 and 3.3), in place of the
-    optimizer's own: give it SGD without momentum.
+    In the first ``warmup_steps``, the share falls exponentially from 1 to ``ratio``. ``momentum`` is the momentum
+    correction with factor masking of Deep Gradient Compression (Lin et al. 2018, sections 3.1 and 3.3), which replaces
+    the optimizer's own: use SGD without momentum.
     """
 
     name: ClassVar[str] = "top-k"
@@ -218,14 +216,14 @@ class SparseTopK(Compressed):
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        _ratio_is_a_share(self)
+        _check_ratio(self)
         checks.one_of(self, ("gather", "doubling"), "exchange_by")
         checks.at_least(self, 0, "warmup_steps")
         checks.share(self, "momentum")
         if self.momentum and not self.error_feedback:
             raise DefinitionError(
                 f"top-k with momentum={self.momentum} and error_feedback=False",
-                "momentum correction applies to what is held back, and nothing is",
+                "momentum correction needs the residuals that error feedback keeps",
                 "choose error_feedback=True",
             )
 
@@ -244,9 +242,9 @@ class SparseTopK(Compressed):
 class RandomK(Compressed):
     """The share ``ratio`` of the elements, at places drawn for each step from the run's seed: an all-reduce of values.
 
-    Without error feedback what comes is multiplied by n / k, so that its expectation is the gradient (Wangni et al.
-    2018). With it (Stich et al. 2018) an element waits for 1 / ratio steps on average, and then moves by all of its
-    gradients at once: the rates that are stable fall with the ratio, all the more with momentum.
+    Without error feedback the result is multiplied by n / k, so that its expectation is the gradient (Wangni et al.
+    2018). With it (Stich et al. 2018), an element waits for 1 / ratio steps on average and then moves by all of its
+    gradients at once, so stable learning rates fall with the ratio, even more so with momentum.
     """
 
     name: ClassVar[str] = "random-k"
@@ -255,7 +253,7 @@ class RandomK(Compressed):
     ratio: float = 0.25
 
     def __post_init__(self) -> None:
-        _ratio_is_a_share(self)
+        _check_ratio(self)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         return Reduced(RandomKCompressor(self.ratio), rescale=not self.error_feedback)
@@ -263,10 +261,10 @@ class RandomK(Compressed):
 
 @dataclass(frozen=True)
 class Threshold(Compressed):
-    """All elements of a magnitude of ``threshold``, or (``relative``) of that many root mean squares of the gradient.
+    """All elements with a magnitude of ``threshold``, or (``relative``) of that many root mean squares of the gradient.
 
-    Sizes vary from step to step and rank to rank, so they are exchanged first, and traffic is an expectation: that of
-    the share ``expected`` of all elements. 0.05 is about what a normal distribution has beyond two root mean squares.
+    Sizes vary between steps and ranks, so they are exchanged first, and the traffic is an expectation for the share
+    ``expected`` of all elements. 0.05 is about what a normal distribution has beyond two root mean squares.
     """
 
     name: ClassVar[str] = "threshold"
@@ -284,11 +282,11 @@ class Threshold(Compressed):
 
 @dataclass(frozen=True)
 class QSGD(Compressed):
-    """``levels`` levels either way of zero for each element, of the norm (``l2`` or ``max``) of its bucket, at random.
+    """Each element randomly rounded to one of ``levels`` levels either side of zero, relative to its bucket's ``norm``.
 
-    Unbiased, so there is no error feedback unless it is asked for; then the bound on the variance must be below 1, as
-    residuals would grow else. ``pieces``: each rank adds up a piece and quantises the sum again, so that the bytes do
-    not grow with the ranks.
+    ``norm`` is ``l2`` or ``max``. Unbiased, so error feedback is off by default; with it, the bound on the variance
+    must be below 1, or residuals would grow. ``pieces``: each rank sums a piece and quantises the sum again, so that
+    the bytes do not grow with the ranks.
     """
 
     name: ClassVar[str] = "qsgd"
@@ -304,13 +302,13 @@ class QSGD(Compressed):
         checks.one_of(self, ("l2", "max"), "norm")
         if self.levels > 1 << 15:
             raise DefinitionError(
-                f"QSGD with levels={self.levels}", "codes have 17 bits at most", "choose 32768 or fewer"
+                f"QSGD with levels={self.levels}", "codes have at most 17 bits", "choose 32768 or fewer"
             )
         variance = self._compressor().variance
         if self.error_feedback and variance >= 1:
             raise DefinitionError(
                 f"QSGD with levels={self.levels}, bucket={self.bucket} and error_feedback=True",
-                f"its error may be {variance:.2g} times the gradient, and residuals then grow",
+                f"its error may be {variance:.2g} times the gradient, so residuals would grow",
                 "choose more levels, a smaller bucket, or error_feedback=False",
             )
 
@@ -323,9 +321,9 @@ class QSGD(Compressed):
 
 @dataclass(frozen=True)
 class Sign(Compressed):
-    """One bit an element, and a scale for each ``bucket``: see :class:`SignCompressor` for what ``scale`` may be.
+    """One bit per element, and a scale per ``bucket``: see :class:`SignCompressor` for ``scale``.
 
-    With ``vote`` the sign of the sum of signs is applied, each rank having one vote whatever its share: steps are of
+    With ``vote``, the sign of the sum of signs is applied, and each rank has one vote whatever its share: steps have
     the size of the learning rate, and error feedback must be off. ``pieces`` as in :class:`QSGD`.
     """
 
@@ -342,7 +340,7 @@ class Sign(Compressed):
         if self.scale == "vote" and (self.error_feedback or self.pieces):
             raise DefinitionError(
                 "Sign with scale=vote",
-                "a vote does not estimate the gradient, so there is no residual and pieces cannot be summed",
+                "a vote does not estimate the gradient, so it has no residual, and pieces cannot be summed",
                 "choose error_feedback=False and pieces=False, or scale=mean",
             )
 
@@ -357,11 +355,11 @@ class Sign(Compressed):
 class Cast(Compressed):
     """Gradients in 16 bits, of type ``kind``: ``float16`` or ``bfloat16``.
 
-    Half precision ends at 65504, and what is beyond comes with the next steps; bfloat16 has the range of float32 and 8
-    bits of precision. Each rank adds up a piece of all, in the gradient's own type, and sends the sum in 16 bits: the
-    bytes and messages of a ring all-reduce in 16 bits, with two roundings instead of one an addition, over any
-    communicator. ``narrow`` has the communicator add in 16 bits, as PyTorch's hook of that name does: error feedback
-    then knows the rounding of what was sent, not that of sums.
+    Half precision ends at 65504, and the excess follows in the next steps; bfloat16 has the range of float32 and 8 bits
+    of precision. Each rank sums one piece in the gradient's own type and sends the sum in 16 bits. This takes the bytes
+    and messages of a 16-bit ring all-reduce, with two roundings instead of one per addition, over any communicator.
+    With ``narrow`` the communicator adds in 16 bits, like PyTorch's hook of that name; error feedback then covers the
+    rounding of what was sent, not that of sums.
     """
 
     name: ClassVar[str] = "cast"
@@ -379,7 +377,6 @@ class Cast(Compressed):
 
 @dataclass(frozen=True)
 class _CastPreset(Preset):
-    consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = True
     kind: ClassVar[str]
     error_feedback: bool = True

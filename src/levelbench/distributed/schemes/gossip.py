@@ -1,7 +1,7 @@
-"""Gossip: each worker pushes its model to one other in each step, and does not wait for one that is a few steps behind.
+"""Gossip: in each step, a worker pushes its model to one other worker; it only waits for messages that are very late.
 
-A model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
-or out of order, the sum of weight times model over workers and messages under way stays what it is.
+A model travels with a weight (push-sum). A message takes half of the weight, so however late or out of order messages
+are, the sum of weight times model over all workers and messages in flight is preserved.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, namespace
 
 _WEIGHT = ""
-"""The name of the weight among the arrays of a message: no parameter is called so."""
+"""The name of the weight among the arrays of a message; no parameter has it."""
 _LEAST = 0.25
-"""The weight that a worker keeps, so that its rate is never more than four times that of the others."""
+"""The weight that a worker keeps at least, so that its rate is at most four times that of the others."""
 _TINY = -6
-"""The exponent of weights of which nothing is sent."""
+"""The exponent of weights that are too small to be halved."""
 
 
 def half(weight: float) -> float:
-    """Half of a weight, to 8 significant bits: a number that any floating point dtype carries exactly.
+    """Half of a weight, rounded to 8 significant bits, which any floating-point dtype represents exactly.
 
-    Nothing of a weight below 2⁻⁶, whose bits half precision would lose.
+    Zero for weights below 2⁻⁶, whose bits half precision would lose.
     """
     mantissa, exponent = frexp(weight)
     if exponent <= _TINY:
@@ -45,7 +45,7 @@ def half(weight: float) -> float:
 
 @final
 class _GossipStepper(OwnModelStepper):
-    """The live parameters z are the model itself; with the weight w it stands for w z of push-sum."""
+    """The live parameters z are the model itself; in push-sum, with the weight w, they stand for w z."""
 
     kept = True
 
@@ -53,17 +53,17 @@ class _GossipStepper(OwnModelStepper):
         super().__init__(worker)
         self._ahead, self._step = scheme.ahead, 0
         self.weight = 1.0
-        """The weight w of this worker's model; over workers, and with the messages under way, they add up to p."""
+        """The weight w of this worker's model; all weights, with those in flight, sum to p."""
         self._peers = peers_of(scheme.peers, self.communicator.size, worker.seed)
         self._names = list(by_dtype(self.parameters).values())
         self._layouts = [FlatLayout(each) for each in self._arrays(1.0)]
         self._sent: deque[Handle] = deque()
         self._coming: list[tuple[int, list[Handle]]] = []
-        """The messages on their way here, by step."""
+        """The messages in flight to this rank, by step."""
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         self._step = step
-        # At 1 / w of the rate w z moves as far as anybody's, and no gradient counts less because messages are late.
+        # At 1 / w of the rate, w z moves as far as on any worker, and late messages do not reduce a gradient's weight.
         self.own_step(gradients, step, factor / self.weight)
         if self.communicator.size == 1:
             return
@@ -97,7 +97,7 @@ class _GossipStepper(OwnModelStepper):
         return self.mean_of_ranks({name: each * self.weight for name, each in given.items()})
 
     def _arrays(self, weight: float) -> list[dict[str, Array]]:
-        """The arrays of a message, one mapping a dtype; the weight is the last of the first."""
+        """The arrays of a message, one mapping per dtype; the weight is the last of the first."""
         result = [{name: self.parameters[name] for name in names} for names in self._names]
         first = self.parameters[self._names[0][0]]
         result[0][_WEIGHT] = namespace(first).full((1,), weight, dtype=first.dtype, device=first.device)
@@ -110,28 +110,28 @@ class _GossipStepper(OwnModelStepper):
         return self.communicator.start_receive(buffer, source, at)
 
     def _push(self, target: int) -> None:
-        """The model and half of its weight leave, in arrays of their own."""
+        """Send a copy of the model with half of its weight."""
         leaves = half(max(0.0, min(self.weight, 2 * (self.weight - _LEAST))))
         self.weight -= leaves
         for at, (layout, arrays) in enumerate(zip(self._layouts, self._arrays(leaves), strict=True)):
             flat = layout.pack(arrays)
-            # What is made of a single array may be that array.
+            # Packing a single array may return that array.
             self._sent.append(self.communicator.start_send(copy(flat) if len(arrays) == 1 else flat, target, at))
         while self._sent and self._sent[0].done():
             self._sent.popleft().wait()
 
     def _take(self, last: int) -> None:
-        """Take in what has come, and wait for the messages of steps up to ``last``."""
-        still = []
+        """Merge the messages that have arrived, and wait for those of steps up to ``last``."""
+        later = []
         for step, handles in self._coming:
             if step <= last or all(handle.done() for handle in handles):
-                self._take_in(step, handles)
+                self._merge(step, handles)
             else:
-                still.append((step, handles))
-        self._coming = still
+                later.append((step, handles))
+        self._coming = later
 
-    def _take_in(self, step: int, handles: list[Handle]) -> None:
-        """A message (z', w') makes z := (w z + w' z') / (w + w') and w := w + w'."""
+    def _merge(self, step: int, handles: list[Handle]) -> None:
+        """Merge a message (z', w'): z := (w z + w' z') / (w + w') and w := w + w'."""
         flats = [handle.wait() for handle in handles]
         came = float(flats[0][-1])
         self.weight += came
@@ -148,7 +148,7 @@ class _GossipStepper(OwnModelStepper):
 
 
 def peers_of(name: str, size: int, seed: int) -> Callable[[int, int], tuple[int, int]]:
-    """From whom a rank takes and to whom it sends in a step (from 1): each rank is sent one message."""
+    """A function from rank and step (from 1) to the ranks that it receives from and sends to, one message each."""
     if name == "exponential":
         graph = make_graph("one-peer", size)
         return lambda rank, step: (next(iter(graph.sources(rank, step - 1))), graph.targets(rank, step - 1)[0])
@@ -164,13 +164,13 @@ def peers_of(name: str, size: int, seed: int) -> Callable[[int, int], tuple[int,
 @final
 @dataclass(frozen=True)
 class Gossip(Scheme):
-    """Stochastic gradient push: each worker i has a model z_i and a weight w_i, 1 at first.
+    """Stochastic gradient push: each worker i has a model z_i and a weight w_i, initially 1.
 
-    In a step it moves z_i by its gradient, at 1 / w_i of the learning rate, so that w_i z_i moves as far as anybody's;
-    pushes (z_i, w_i / 2) to one other and keeps the other half of the weight (1/4 at least); then takes in what has
-    come: z_i := (w_i z_i + w' z') / (w_i + w'), w_i := w_i + w'. ``peers``: exponential (to i + 1, i + 2, i + 4, ... in
-    turn) or random (a new ring each step, drawn from the run's seed). A worker waits for a message only when it was due
-    ``ahead`` steps ago; with ``ahead=0`` all go in lockstep. Evaluated is Σ w z / Σ w.
+    In each step it moves z_i by its gradient, at 1 / w_i of the learning rate, so that w_i z_i moves as far as on any
+    worker; pushes (z_i, w_i / 2) to one other and keeps the other half of the weight (at least 1/4); then merges what
+    has arrived: z_i := (w_i z_i + w' z') / (w_i + w'), w_i := w_i + w'. ``peers``: exponential (to i + 1, i + 2, i + 4,
+    ... in turn) or random (a new ring each step, drawn from the run's seed). A worker waits for a message only if it
+    was due ``ahead`` steps ago; with ``ahead=0`` all are in lockstep. Σ w z / Σ w is evaluated.
     """
 
     peers: str = "exponential"

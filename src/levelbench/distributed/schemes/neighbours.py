@@ -1,7 +1,7 @@
-"""Decentralised training: each worker mixes its model with those of its neighbours on a graph; there is no centre.
+"""Decentralised training: each worker mixes its model with those of its neighbours on a graph, without a centre.
 
-A graph answers for one rank and one step at a time, so that a thousand ranks need no matrix. How fast ranks agree
-follows from its contraction: what is left at most of the distance to the mean once the graph has repeated itself.
+A graph is queried for one rank and one step at a time, so a thousand ranks need no matrix. How fast ranks agree follows
+from the graph's contraction: the largest remaining share of the distance to the mean after one period of the graph.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from levelbench.training.optimizers.arrays import namespace
 
 @dataclass(frozen=True)
 class MixingGraph(ABC):
-    """A graph over ``size`` ranks that repeats itself every :attr:`rounds` steps.
+    """A graph over ``size`` ranks that repeats every :attr:`rounds` steps.
 
-    The matrix W of each step is doubly stochastic: rows and columns sum to 1, so that mixing leaves the mean of all
-    models where it is.
+    The matrix W of each step is doubly stochastic: rows and columns sum to 1, so mixing preserves the mean of all
+    models.
     """
 
     size: int
 
     @property
     def rounds(self) -> int:
-        """After how many steps it repeats itself."""
+        """The graph's period in steps."""
         return 1
 
     @abstractmethod
     def sources(self, rank: int, step: int = 0) -> dict[int, float]:
-        """The weight W[rank, j] by rank j of those that ``rank`` takes from in a step, itself left out."""
+        """The weights W[rank, j] of the ranks j that ``rank`` receives from in a step, except its own."""
 
     @abstractmethod
     def targets(self, rank: int, step: int = 0) -> tuple[int, ...]:
-        """The ranks that take from ``rank`` in a step."""
+        """The ranks that ``rank`` sends to in a step."""
 
     def own(self, rank: int, step: int = 0) -> float:
-        """The weight W[rank, rank]: what is left of 1."""
+        """The weight W[rank, rank], the rest to 1."""
         return 1.0 - sum(self.sources(rank, step).values())
 
 
 @dataclass(frozen=True)
 class Undirected(MixingGraph):
-    """A fixed graph whose edges go both ways, with the weights of Metropolis and Hastings.
+    """A fixed, undirected graph with Metropolis-Hastings weights.
 
     W[i, j] = 1 / (1 + max(degree i, degree j)) (Xiao, Boyd & Kim 2007). ``edges[i]`` are the neighbours of rank i.
     """
@@ -73,7 +73,7 @@ class Undirected(MixingGraph):
 
 @dataclass(frozen=True)
 class Circulant(MixingGraph):
-    """Rank i sends to those ``hops`` further on (modulo p), all weights alike; ``hops`` by round, again and again."""
+    """Rank i sends to those ``hops`` further on (modulo p) with equal weights; ``hops`` by round, cyclically."""
 
     hops: tuple[tuple[int, ...], ...]
 
@@ -97,7 +97,7 @@ def _exponential(size: int, degree: int, seed: int) -> MixingGraph:
 def _one_peer(size: int, degree: int, seed: int) -> MixingGraph:
     """The exponential graph one edge at a time: in step t to i + 2^(t mod ceil(log2 p)).
 
-    Where p is a power of two, all ranks hold the exact mean after log2 p steps (Assran et al. 2019; Ying et al. 2021).
+    If p is a power of two, all ranks hold the exact mean after log2 p steps (Assran et al. 2019; Ying et al. 2021).
     """
     return Circulant(size, tuple((hop,) for hop in _powers(size)) or ((),))
 
@@ -128,9 +128,9 @@ def _complete(size: int, degree: int, seed: int) -> MixingGraph:
 
 
 def _random(size: int, degree: int, seed: int) -> MixingGraph:
-    """A connected graph in which each rank has ``degree`` neighbours, drawn by switching edges of a circulant one.
+    """A connected graph with ``degree`` neighbours per rank, drawn by switching edges of a circulant graph.
 
-    Two edges a-b and c-d become a-d and c-b, many times over, which leaves all degrees alone; the chain's limit is the
+    Many times, two edges a-b and c-d become a-d and c-b, which preserves all degrees; the limit of this chain is the
     uniform distribution over such graphs (Cooper, Dyer & Greenhill 2007).
     """
     if degree >= size - 1:
@@ -138,20 +138,17 @@ def _random(size: int, degree: int, seed: int) -> MixingGraph:
     if degree < 3 or size * degree % 2:
         raise UsageError(
             f"a random graph of {size} ranks with {degree} neighbours each",
-            "two make a ring at best" if degree < 3 else "there is none: an odd number of ranks needs an even one",
+            "with two it is a ring at best" if degree < 3 else "an odd number of ranks needs an even degree",
             "choose degree=4" if degree < 3 else f"choose degree={degree + 1}",
         )
     generator = Generator(PCG64([seed, 0x6EA9B5]))
+    # Join each rank to the nearest ones on a ring, and to the opposite one if the degree is odd.
+    hops = [*range(1, degree // 2 + 1), *([size // 2] if degree % 2 else [])]
     while True:
-        neighbours = _switched(_circulant(size, degree), size * degree * 5, generator)
+        circulant = [{(rank + sign * hop) % size for hop in hops for sign in (-1, 1)} for rank in range(size)]
+        neighbours = _switched(circulant, size * degree * 5, generator)
         if _connected(neighbours):
             return _undirected(neighbours)
-
-
-def _circulant(size: int, degree: int) -> list[set[int]]:
-    """Each rank next to the nearest ones on a ring, and to the opposite one where the degree is odd."""
-    hops = [*range(1, degree // 2 + 1), *([size // 2] if degree % 2 else [])]
-    return [{(rank + sign * hop) % size for hop in hops for sign in (-1, 1)} for rank in range(size)]
 
 
 def _switched(neighbours: list[set[int]], times: int, generator: Generator) -> list[set[int]]:
@@ -185,16 +182,16 @@ _MADE = {
     "complete": _complete,
 }
 GRAPHS: tuple[str, ...] = tuple(_MADE)
-"""The names there are."""
+"""The names of all graphs."""
 
 
-# Ranks that are simulated in one process all ask for the same one.
+# Ranks that are simulated in one process all request the same graph.
 @lru_cache(maxsize=8)
 def make_graph(name: str, size: int, *, degree: int = 4, seed: int = 0) -> MixingGraph:
-    """The graph of a name over ``size`` ranks; ``degree`` and ``seed`` are those of ``random``.
+    """The graph with this name over ``size`` ranks; ``degree`` and ``seed`` apply to ``random``.
 
-    A torus is as near to a square as ``size`` can be cut: 12 ranks are 3 by 4, and a prime number of them makes a ring.
-    ``UnknownNameError`` for another name; ``UsageError`` where no graph has that degree.
+    A torus is as square as possible: 12 ranks are 3 by 4, and a prime number of ranks is a ring. ``UnknownNameError``
+    for an unknown name; ``UsageError`` if no graph has this degree.
     """
     if name not in _MADE:
         raise UnknownNameError("graph", name, GRAPHS)
@@ -203,7 +200,7 @@ def make_graph(name: str, size: int, *, degree: int = 4, seed: int = 0) -> Mixin
 
 @final
 class _NeighboursStepper(OwnModelStepper):
-    """Between two steps the messages of the next one may be under way: all workers are in the same place then."""
+    """Messages of the next step may be in flight between two steps, equally on all workers."""
 
     kept = True
 
@@ -252,7 +249,7 @@ class _NeighboursStepper(OwnModelStepper):
         self._wait()
 
     def _begin(self, step: int) -> None:
-        """Let the models of this moment travel; receives come first, so that no send waits for one."""
+        """Start to exchange the current models; receives come first, so that no send waits for one."""
         self.worker.switch(Phase.COMMUNICATE)
         communicator, graph = self.communicator, self._graph
         self._flats = self._packed.pack(self.parameters)
@@ -278,12 +275,12 @@ class _NeighboursStepper(OwnModelStepper):
         return arrived
 
     def _mix(self, step: int) -> None:
-        """The weighted mean of the neighbours' models and this one, as they were when they were sent."""
+        """Take the weighted mean of the neighbours' models and this one, as they were when sent."""
         self.worker.switch(Phase.COMMUNICATE)
         waits_ns = self.worker.clock.now_ns()
         arrived = self._wait()
         ended_ns = self.worker.clock.now_ns()
-        # The first messages waited for the training to begin.
+        # The first messages were sent before training began.
         if self._ahead and step > 1 and arrived:
             inside_ns = self._inside_ns + ended_ns - waits_ns
             self.worker.ledger.note("overlap", 1 - inside_ns / max(1, ended_ns - self._began_ns))
@@ -300,16 +297,16 @@ class _NeighboursStepper(OwnModelStepper):
 @final
 @dataclass(frozen=True)
 class Neighbours(Scheme):
-    """x_i := Σ_j W_ij x_j - update_i(g_i(x_i)): D-PSGD, with any optimizer in the place of lr g.
+    """x_i := Σ_j W_ij x_j - update_i(g_i(x_i)): D-PSGD, with any optimizer in place of lr g.
 
-    ``graph`` is ring, torus, exponential, one-peer, random or complete; ``degree`` the number of neighbours of random.
+    ``graph`` is ring, torus, exponential, one-peer, random or complete; ``degree`` applies to random.
 
-    - ``mix="before"``: models are mixed as they were before the update, so messages travel while gradients are
-      computed (``overlap``: sent as soon as a step is over). This is the paper's order.
+    - ``mix="before"``: mix models as they were before the update, so messages travel while gradients are computed
+      (``overlap``: sent as soon as a step is over). This is the paper's order.
     - ``mix="after"``: x_i := Σ_j W_ij (x_j - update_j(g_j)), adapt-then-combine (Ying et al. 2021); on the complete
-      graph it is model averaging.
+      graph this is model averaging.
 
-    Evaluated is the mean of all workers' models. With ``overlap`` it notes ``overlap`` a step: 1 - (time inside the
+    The mean of all workers' models is evaluated. With ``overlap`` it notes ``overlap`` per step: 1 - (time inside the
     communicator's calls) / (time from the first send to the last arrival).
     """
 

@@ -1,9 +1,9 @@
 """Parameter servers: some ranks hold the parameters and the optimizer's state, the others send them gradients.
 
-The consistent server adds up all workers' gradients in the order of ranks, updates and answers, so the result is that
-of one process whatever order the gradients arrive in. The others apply each gradient when it arrives. They count
-versions, so they know of each gradient how many updates it has missed (its staleness), and how soon a worker gets its
-answer is one setting: at once, or when the slowest worker is near enough.
+The consistent server sums all workers' gradients in rank order, updates and answers, so the result is that of one
+process, whatever the order of arrival. The others apply each gradient when it arrives. They count versions, so they
+know how many updates each gradient has missed (its staleness). How soon a worker gets its answer is a single setting:
+at once, or when the slowest worker is close enough.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.packing import HostArray, Packed
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
+from levelbench.distributed.schemes.base import begin_as_rank_zero, note_divergence, number, numbers, those_under, under
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
 from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native, Shard
 
 
 def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
-    """The names that each server holds: the largest first, each to the server that has least (Graham 1969).
+    """The names that each server holds: the largest first, each to the server with the least (Graham 1969).
 
-    Of equal ones the first in the mapping goes first, and to the server of the lowest number. Names of a shard are in
-    the mapping's order. A server may have none where there are fewer names than servers.
+    Ties are resolved by the mapping's order and the lowest server number. The names of a shard are in the mapping's
+    order. A server has none if there are fewer names than servers.
     """
     held = [0] * servers
     where: dict[str, int] = {}
@@ -45,7 +44,7 @@ def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
 
 
 def trainers(name: str, servers: int, size: int) -> int:
-    """How many of ``size`` ranks train, besides the servers; ``UsageError`` if none is left."""
+    """How many of ``size`` ranks train, next to the servers; ``UsageError`` if none is left."""
     if size <= servers:
         raise UsageError(
             f"{size} ranks with the scheme {name!r}",
@@ -58,8 +57,8 @@ def trainers(name: str, servers: int, size: int) -> int:
 def require_separable(optimizer: Optimizer, asked: str) -> None:
     """Raise ``UnsupportedError`` unless each parameter follows from its own gradient and state alone.
 
-    Known to be so: every update rule, a framework's own optimizers, and decay, clipping by value and averaging around
-    these. Not so: clipping by the norm of all gradients. ``Groups`` want to see all names.
+    This is known of every update rule, a framework's own optimizers, and decay, clipping by value and averaging around
+    them. It does not hold for clipping by the norm of all gradients, nor for ``Groups``, which need all names.
     """
     inside = optimizer
     while isinstance(inside, Decay | ClipValue | EMA):
@@ -67,7 +66,7 @@ def require_separable(optimizer: Optimizer, asked: str) -> None:
     if not isinstance(inside, UpdateRule | Native):
         raise UnsupportedError(
             asked,
-            f"{type(inside).__name__} looks at all parameters together, or does not say that it does not",
+            f"{type(inside).__name__} combines all parameters, or does not declare that it does not",
             "use one server, or the scheme all-reduce",
         )
 
@@ -76,8 +75,8 @@ def require_separable(optimizer: Optimizer, asked: str) -> None:
 class StepCounts:
     """The steps that each worker has ``made``, and those of the ``slowest``.
 
-    The slowest is searched for only when the last of the slowest has gone on: a search among thousands of workers for
-    each push would take longer than the push.
+    The minimum is only recomputed when the last of the slowest workers has advanced: a search among thousands of
+    workers would take longer than a push.
     """
 
     def __init__(self, made: Iterable[int]) -> None:
@@ -85,7 +84,7 @@ class StepCounts:
         self._find_slowest()
 
     def count(self, worker: int) -> int:
-        """One more of a worker; how many that makes."""
+        """Count a step of a worker; returns its total."""
         before = self.made[worker]
         self.made[worker] = before + 1
         if before == self.slowest:
@@ -101,7 +100,7 @@ class StepCounts:
 
 @dataclass(frozen=True)
 class _Served(Scheme):
-    """The last ``servers`` ranks serve, the others train; whole parameters are dealt out by size (:func:`shards`)."""
+    """The last ``servers`` ranks serve, the others train; parameters are assigned by size (:func:`shards`)."""
 
     servers: int = 1
 
@@ -123,7 +122,7 @@ class _Served(Scheme):
 
     @abstractmethod
     def _stepper(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> SchemeStepper:
-        """What goes to work on this rank; ``parts`` are the servers' parts of the parameters, by rank."""
+        """The stepper of this rank; ``parts`` are the servers' shards of the parameters, by rank."""
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
         sizes, workers = {name: prod(shape) * itemsize for name, shape in parameters.items()}, self.workers(size)
@@ -133,7 +132,7 @@ class _Served(Scheme):
 
 
 class _Stepper(SchemeStepper):
-    """What workers and servers share. The number of a flat array among those of its part is its messages' tag."""
+    """What workers and servers share. A message's tag is the number of its flat array within its shard."""
 
     kept = True
 
@@ -141,9 +140,9 @@ class _Stepper(SchemeStepper):
         self.executor, self.worker, self.communicator = worker.executor, worker, worker.communicator
         self.parts, self.workers = parts, workers
         self.packed = {server: Packed(worker.backend, shard) for server, shard in parts.items()}
-        # All ranks ask a stepper that is not used: a server without a part has none, and must make the same calls.
+        # All ranks must make the same calls, so they find out from an unused stepper: some servers have no shard.
         self.averages = worker.optimizer.start(worker.backend, self.executor.parameters).averaged() is not None
-        """Whether the optimizer has weights of its own to evaluate with."""
+        """Whether the optimizer has its own weights to evaluate."""
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         raise NotImplementedError("a server has no batch of its own: it calls serve")
@@ -154,11 +153,11 @@ class _WorkerStepper(_Stepper):
 
     kept = True
     even: ClassVar[bool]
-    """Whether servers take the mean of the workers' gradients, and not their sum."""
+    """Whether servers take the mean of the workers' gradients instead of the sum."""
 
     def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> None:
         super().__init__(worker, parts, workers)
-        self._room = {server: [each.empty() for each in packed.packers] for server, packed in self.packed.items()}
+        self._buffers = {server: [each.empty() for each in packed.packers] for server, packed in self.packed.items()}
         self.evaluated: dict[str, Array] | None = None
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
@@ -166,8 +165,8 @@ class _WorkerStepper(_Stepper):
         start_send, start_receive = self.communicator.start_send, self.communicator.start_receive
         weight = self.share * self.workers if self.even else self.share
         coming = {
-            server: [start_receive(like, server, at) for at, like in enumerate(room)]
-            for server, room in self._room.items()
+            server: [start_receive(like, server, at) for at, like in enumerate(buffers)]
+            for server, buffers in self._buffers.items()
         }
         sent = [
             start_send(flat, server, at)
@@ -190,7 +189,7 @@ class _WorkerStepper(_Stepper):
 class ParameterServer(_Served):
     """Worker r sends share_r g_r; server s: w_s := optimizer(w_s, Σ_r share_r g_r), then sends w_s (Li et al. 2014).
 
-    All wait for all: each step is that of one process. Notes nothing.
+    All wait for all: each step is that of one process.
     """
 
     name: ClassVar[str] = "parameter-server"
@@ -213,29 +212,29 @@ class _SummingWorker(_WorkerStepper):
             return
         self.evaluated = {}
         for server, packed in self.packed.items():
-            room = [each.empty() for each in packed.packers]
-            flats = [self.communicator.receive(like, server, at) for at, like in enumerate(room)]
+            buffers = [each.empty() for each in packed.packers]
+            flats = [self.communicator.receive(like, server, at) for at, like in enumerate(buffers)]
             self.evaluated.update(packed.unpack(flats))
 
     def state(self) -> dict[str, HostArray]:
         return {}
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @final
 class _SummingServer(_Stepper):
-    """Adds up the gradients of all workers, updates its part, sends it. Without a part it does nothing."""
+    """Sums the gradients of all workers, updates its shard and sends it. Does nothing without a shard."""
 
     def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> None:
         super().__init__(worker, parts, workers)
         self._shard = parts.get(worker.communicator.rank)
         if self._shard is not None:
-            # Not every optimizer goes to work on nothing.
+            # Not every optimizer starts on an empty mapping.
             self._inner = worker.optimizer.start(worker.backend, self._shard)
             self._packed = self.packed[worker.communicator.rank]
-            self._room = [[each.empty() for each in self._packed.packers] for _ in range(workers)]
+            self._buffers = [[each.empty() for each in self._packed.packers] for _ in range(workers)]
 
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
         if self._shard is None:
@@ -261,10 +260,11 @@ class _SummingServer(_Stepper):
             self._send({**self._shard, **averaged})
 
     def _sum(self) -> list[Array]:
-        """All workers' gradients, added in the order of ranks."""
+        """The gradients of all workers, summed in rank order."""
         start_receive = self.communicator.start_receive
         handles = [
-            [start_receive(like, rank, at) for at, like in enumerate(room)] for rank, room in enumerate(self._room)
+            [start_receive(like, rank, at) for at, like in enumerate(buffers)]
+            for rank, buffers in enumerate(self._buffers)
         ]
         total = [each.wait() for each in handles[0]]
         for others in handles[1:]:
@@ -284,18 +284,19 @@ class _SummingServer(_Stepper):
 class StaleSynchronous(_Served):
     """Workers push gradients to servers, which apply them as they arrive, and get the parameters back.
 
-    Each push is an update of its own, number 1, 2, ... of that server, at 1 / workers of the learning rate: the
-    workers' updates of one step move as far as the one update of a single process. With ``staleness_aware`` a gradient
-    of staleness τ moves at 1 / max(1, τ) of that (Zhang et al. 2016). Gradients are weighted by share · workers.
+    Each push is a separate update, number 1, 2, ... of that server, at 1 / workers of the learning rate: the workers'
+    updates of one step move as far as one update of a single process. With ``staleness_aware``, a gradient of staleness
+    τ moves at 1 / max(1, τ) of that (Zhang et al. 2016). Gradients are weighted by share · workers.
 
-    A worker that has made c steps is answered once all have made c - ``stale``, so it trains on parameters that hold
+    A worker that has made c steps is answered once all have made c - ``stale``, so it trains on parameters that contain
     all workers' updates of their first c - ``stale`` steps; ``lag`` never exceeds ``stale``, and ``staleness`` never
-    (workers - 1)(2 stale + 1). With ``stale=0`` all go in lockstep, and plain SGD is that of one process to rounding.
+    (workers - 1)(2 stale + 1). With ``stale=0`` all are in lockstep, and plain SGD is that of one process to rounding.
     With ``stale=-1`` there is no bound, and each worker is answered at once (``async-parameter-server``).
 
-    Evaluated are the servers' parameters. Each worker notes for each of its pushes, once a server: ``staleness``, the
-    updates between what its gradient was computed on and its own, and ``lag``, the steps by which it was ahead of the
-    slowest worker when it read; at each meeting ``divergence``, by how much its parameters differ from the servers'.
+    The servers' parameters are evaluated. For each push, a worker notes, per server, ``staleness``, the number of
+    updates between the parameters that its gradient was computed on and its own, and ``lag``, the steps by which it was
+    ahead of the slowest worker when it read; and at each meeting ``divergence``, its parameters' distance from the
+    servers'.
     """
 
     staleness_aware: bool = False
@@ -321,9 +322,9 @@ class StaleSynchronous(_Served):
 @final
 @dataclass(frozen=True)
 class AsynchronousParameterServer(Preset):
-    """Downpour SGD: as it arrives, w := optimizer(w, g(w as that worker read it)), and w goes back to that worker.
+    """Downpour SGD: on arrival, w := optimizer(w, g(w as that worker read it)), and w goes back to that worker.
 
-    See :class:`StaleSynchronous`, of which this is the one without a bound.
+    This is :class:`StaleSynchronous` without a bound.
     """
 
     servers: int = 1
@@ -332,8 +333,6 @@ class AsynchronousParameterServer(Preset):
     name: ClassVar[str] = "async-parameter-server"
     aliases: ClassVar[tuple[str, ...]] = ("asgd", "downpour")
     source: ClassVar[str] = "Dean et al. 2012, Large Scale Distributed Deep Networks"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = False
     lockstep: ClassVar[bool] = False
 
     @property
@@ -345,14 +344,14 @@ class AsynchronousParameterServer(Preset):
 
 
 class _Versioned(_Stepper):
-    """What workers and servers do together when they meet: the current parameters, and what became of each push."""
+    """What workers and servers do when they meet: broadcast the current parameters and the log of pushes."""
 
     steps = 0
-    """Since the last time all met."""
+    """Steps since the last meeting."""
 
     def announced(self, server: int, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """A server's arrays of its shard, on all ranks. ``arrays`` is read there, and shows shapes elsewhere."""
-        # A packer of its own, as it must outlast the next step's messages.
+        """A server's arrays of its shard, on all ranks. Elsewhere ``arrays`` only gives the shapes."""
+        # A separate packer, since the result must survive the next step's messages.
         packed = Packed(self.worker.backend, self.parts[server])
         return packed.unpack([self.communicator.broadcast(flat, server) for flat in packed.pack(arrays)])
 
@@ -374,7 +373,7 @@ class _PushingWorker(_WorkerStepper, _Versioned):
 
     def meet(self) -> None:
         self.worker.switch(Phase.COMMUNICATE)
-        note, parameters = self.worker.ledger.note, self.worker.executor.parameters
+        note = self.worker.ledger.note
         current: dict[str, Array] = {}
         averages: dict[str, Array] = {}
         for server, shard in self.parts.items():
@@ -387,9 +386,7 @@ class _PushingWorker(_WorkerStepper, _Versioned):
             if self.averages:
                 averages |= self.announced(server, shard)
         self.steps = 0
-        apart = sum(float(norm(parameters[name] - each)) ** 2 for name, each in current.items())
-        whole = sum(float(norm(each)) ** 2 for each in current.values())
-        note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
+        note_divergence(self.worker, current)
         self.evaluated = averages or current
 
     def state(self) -> dict[str, HostArray]:
@@ -401,7 +398,7 @@ class _PushingWorker(_WorkerStepper, _Versioned):
 
 @final
 class _VersionedServer(_Versioned):
-    """Receives gradients from anybody, updates its shard, answers."""
+    """Receives gradients from any worker, updates its shard, answers."""
 
     def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int, scheme: StaleSynchronous) -> None:
         super().__init__(worker, parts, workers)
@@ -409,30 +406,28 @@ class _VersionedServer(_Versioned):
         self._shard: Mapping[str, Array] = parts.get(rank, {})
         if rank in parts:
             self._inner = worker.optimizer.start(worker.backend, parts[rank])
-            self._room = [each.empty() for each in self.packed[rank].packers]
+            self._buffers = [each.empty() for each in self.packed[rank].packers]
         self._bound, self._aware = scheme.stale, scheme.staleness_aware
         self._version = 0
-        # By worker: the version that it has read, how far ahead it was then, its steps, and what was kept of each.
+        # By worker: the version it has read, its lag then, its steps, and the log of its pushes.
         self._reads, self._lags, self._steps = [0] * workers, [0] * workers, StepCounts([0] * workers)
         self._kept: list[list[tuple[int, int]]] = [[] for _ in range(workers)]
         self._waiting: list[int] = []
 
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
         self.steps += last - first + 1
+        receive_any, receive = self.communicator.receive_any, self.communicator.receive
+        buffers = self._buffers if self._shard else []
         while self._shard and self._steps.slowest < last:
             self.worker.switch(Phase.COMMUNICATE)
-            gradients, source = self._received()
+            flat, source = receive_any(buffers[0], 0)
+            others = [receive(like, source, at) for at, like in enumerate(buffers) if at]
+            gradients = self.packed[self.communicator.rank].unpack([flat, *others])
             self.worker.switch(Phase.UPDATE)
             self._apply(gradients, source, factor(self._steps.count(source)))
             self.worker.switch(Phase.COMMUNICATE)
             self._waiting.append(source)
             self._answer()
-
-    def _received(self) -> tuple[dict[str, Array], int]:
-        rank, room = self.communicator.rank, self._room
-        flat, source = self.communicator.receive_any(room[0], 0)
-        others = [self.communicator.receive(like, source, at) for at, like in enumerate(room) if at]
-        return self.packed[rank].unpack([flat, *others]), source
 
     def _apply(self, gradients: Mapping[str, Array], source: int, factor: float) -> None:
         staleness = self._version - self._reads[source]
@@ -442,7 +437,7 @@ class _VersionedServer(_Versioned):
         self._inner.step(gradients, self._version, factor / (self.workers * slower))
 
     def _answer(self) -> None:
-        """The current parameters, to those waiting workers whom the slowest one is near enough to."""
+        """Send the current parameters to the waiting workers that are close enough to the slowest one."""
         made, slowest, bound = self._steps.made, self._steps.slowest, self._bound
         answered = [each for each in self._waiting if bound < 0 or made[each] - slowest <= bound]
         if not answered:

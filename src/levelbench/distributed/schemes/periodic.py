@@ -1,7 +1,7 @@
-"""Periodic averaging: each worker moves a model of its own, and now and then all take the mean of them.
+"""Periodic averaging: each worker trains its own model, and from time to time all take the mean of them.
 
-What differs between the schemes of the literature is how long a round is and how the next one begins: model averaging,
-local SGD and DiLoCo are presets of one scheme.
+The schemes of the literature differ in how long a round is and how the next one begins: model averaging, local SGD and
+DiLoCo are presets of one scheme.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from levelbench.training.optimizers.rules import Momentum
 @final
 @dataclass(frozen=True)
 class Periodic(Scheme):
-    """Each worker takes ``period`` steps of its own, with any optimizer; then all take the mean of their models.
+    """Each worker takes ``period`` steps on its own, with any optimizer; then all take the mean of their models.
 
-    - ``post_local``: in steps 1 to this one models are averaged after each (post-local SGD, Lin et al. 2020).
-    - ``growth``: above 0 the period follows the learning rate: a round that begins at rate η takes
+    - ``post_local``: up to this step, models are averaged after each step (post-local SGD, Lin et al. 2020).
+    - ``growth``: above 0, the period follows the learning rate: a round that begins at rate η takes
       max(period, ⌊(growth / η)²⌋) steps (the quadratic synchronization rule, Gu et al. 2024). The rule of Wang & Joshi
-      2019 needs the loss of all workers, which no scheme is given.
-    - ``optimizer_state``: average the floating point arrays of the optimizer's state too; else each keeps its own.
+      2019 needs the loss of all workers, which schemes do not get.
+    - ``optimizer_state``: also average the floating-point arrays of the optimizer's state; else each keeps its own.
     - ``outer_lr``, ``outer_momentum``, ``nesterov``: an outer optimizer takes the mean movement Δ = 1/p Σ_i (θ - θ_i)
-      of a round that began at θ for a gradient: all go on from θ := θ - outer_lr (Δ + outer_momentum v) with
+      of a round that began at θ as its gradient: all continue from θ := θ - outer_lr (Δ + outer_momentum v) with
       v := outer_momentum v + Δ; without ``nesterov`` from θ := θ - outer_lr v. With 1 and 0 that is the mean.
 
-    Evaluated is the mean of the workers' models. Notes the ``period`` of each round; of each round of more than one
-    step ``drift``: ‖x − x̄‖ / ‖x̄‖ of this worker's parameters and their mean, at the round's end.
+    The mean of the workers' models is evaluated. Notes the ``period`` of each round, and for each round of more than
+    one step ``drift``: ‖x − x̄‖ / ‖x̄‖ of this worker's parameters and their mean at the round's end.
     """
 
     period: int = 8
@@ -74,10 +74,10 @@ class Periodic(Scheme):
         checks.share(self, "outer_momentum")
 
     def steps_of_round(self, step: int, lr: float) -> int:
-        """How many steps the round takes that begins with step number ``step`` (from 1) at learning rate ``lr``."""
+        """The length of the round that begins with step ``step`` (from 1) at learning rate ``lr``."""
         if step <= self.post_local:
             return 1
-        # A rate of 0 would wait for ever; nothing moves at it, so any period does.
+        # At a rate of 0 the rule gives infinity; nothing moves then, so any period will do.
         grown = int((self.growth / lr) ** 2) if lr > 0 else 0
         return max(self.period, grown)
 
@@ -85,7 +85,7 @@ class Periodic(Scheme):
         return _PeriodicStepper(worker, self)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """An all-reduce of the parameters in ``period`` steps, without what growth saves and the state adds."""
+        """One all-reduce of the parameters per ``period`` steps; ignores growth and optimizer state."""
         return traffic.all_reduce(elements(parameters), itemsize, size, rank) * (1 / self.period)
 
 
@@ -100,7 +100,7 @@ class _PeriodicStepper(OwnModelStepper):
         self._packed = self.packed()
         self._drifts: list[tuple[Array, Array]] = []
         self._anchor: dict[str, Array] = {}
-        """Where the round began; kept for an outer optimizer alone."""
+        """The parameters at the round's start; only for an outer optimizer."""
         self._outer: Stepper | None = None
         if (scheme.outer_lr, scheme.outer_momentum) != (1.0, 0.0):
             self._anchor = {name: copy(each) for name, each in self.parameters.items()}
@@ -154,16 +154,16 @@ class _PeriodicStepper(OwnModelStepper):
             self._outer.restore(those_under("outer", state))
 
     def _moved(self, outer: Stepper, mean: Mapping[str, Array]) -> dict[str, Array]:
-        """The outer step: all compute it from the same bits, so the models are the same bits afterwards."""
+        """The outer step: all ranks compute it from the same bits, so the models are bitwise identical afterwards."""
         moved = {name: each - mean[name] for name, each in self._anchor.items()}
         self._round += 1
-        # The schedule is that of the inner optimizer: the outer rate is constant, as in the paper.
+        # The schedule belongs to the inner optimizer: the outer rate is constant, as in the paper.
         outer.step(moved, self._round, 1.0)
-        # Copies: an optimizer on JAX takes the memory of the parameters that it is given.
+        # Copies, because an optimizer on JAX donates its parameters' memory.
         return {name: copy(each) for name, each in self._anchor.items()}
 
     def _drift(self, mean: Mapping[str, Array]) -> tuple[Array, Array]:
-        """‖x − x̄‖² and ‖x̄‖² as native scalars: reading them now would make a device wait."""
+        """‖x − x̄‖² and ‖x̄‖² as native scalars, since reading them now would make a device wait."""
         apart = [norm(self.parameters[name] - each) ** 2 for name, each in mean.items()]
         whole = [norm(each) ** 2 for each in mean.values()]
         return sum(apart[1:], apart[0]), sum(whole[1:], whole[0])
@@ -184,8 +184,8 @@ class _PeriodicStepper(OwnModelStepper):
 class ModelAveraging(Preset):
     """Each worker i steps by its own gradient, then all take the mean: x := 1/p Σ_i (x_i - update_i(g_i)).
 
-    With plain SGD it is synchronous all-reduce to rounding; with a state (momentum, Adam) each worker keeps its own,
-    unless ``optimizer_state`` averages that as well. ``every`` is the number of steps between two averages.
+    With plain SGD, this is synchronous all-reduce to rounding. With optimizer state (momentum, Adam) each worker keeps
+    its own, unless ``optimizer_state`` averages it too. ``every`` is the number of steps between two averages.
     """
 
     every: int = 1
@@ -194,8 +194,6 @@ class ModelAveraging(Preset):
     name: ClassVar[str] = "model-averaging"
     aliases: ClassVar[tuple[str, ...]] = ("mavg",)
     source: ClassVar[str] = "McDonald, Hall & Mann 2010, Distributed Training Strategies for the Structured Perceptron"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.at_least(self, 1, "every")
@@ -208,7 +206,7 @@ class ModelAveraging(Preset):
 @final
 @dataclass(frozen=True)
 class LocalSGD(Preset):
-    """Each worker takes ``period`` steps of its own; then all take the mean of their models: see :class:`Periodic`."""
+    """Each worker takes ``period`` steps on its own; then all take the mean of their models: see :class:`Periodic`."""
 
     period: int = 8
     post_local: int = 0
@@ -217,8 +215,6 @@ class LocalSGD(Preset):
 
     name: ClassVar[str] = "local-sgd"
     source: ClassVar[str] = "Stich 2019, Local SGD Converges Fast and Communicates Little"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = False
 
     @property
     def meant(self) -> Periodic:
@@ -228,9 +224,9 @@ class LocalSGD(Preset):
 @final
 @dataclass(frozen=True)
 class DiLoCo(Preset):
-    """Long rounds, and an outer optimizer: see :class:`Periodic`. Each worker keeps its optimizer's state.
+    """Long rounds with an outer optimizer: see :class:`Periodic`. Each worker keeps its optimizer's state.
 
-    With outer_lr=1 and outer_momentum=0 it is local SGD. The paper's period is 500 steps for long runs; the default
+    With outer_lr=1 and outer_momentum=0 this is local SGD. The paper's period is 500 steps, for long runs; the default
     here is for short ones.
     """
 
@@ -241,8 +237,6 @@ class DiLoCo(Preset):
 
     name: ClassVar[str] = "diloco"
     source: ClassVar[str] = "Douillard et al. 2023, DiLoCo: Distributed Low-Communication Training of Language Models"
-    consistent: ClassVar[bool] = False
-    replicated: ClassVar[bool] = False
 
     @property
     def meant(self) -> Periodic:

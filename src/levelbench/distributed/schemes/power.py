@@ -1,8 +1,7 @@
-"""PowerSGD: gradients as products of two thin matrices, found by one step of power iteration a training step.
+"""PowerSGD: gradients as products of two thin matrices, with one step of power iteration per training step.
 
 P = M Q and Q = Mᵀ P are linear in M, so two all-reduces of thin matrices replace one of the gradient, and no rank needs
-the sum of the matrices themselves. Last step's factor is where this step's iteration starts, so over many steps the
-iteration converges.
+the sum of the matrices themselves. The iteration starts from the last step's factor, so it converges over many steps.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from levelbench.training.optimizers.arrays import namespace, norm
 
 @dataclass(frozen=True)
 class Factors:
-    """How an array of this shape is a matrix (its first axis, and all others), and the rank of its factors."""
+    """A gradient as a matrix (its first axis, and all others), and the rank of its factors."""
 
     rows: int
     columns: int
@@ -37,9 +36,9 @@ class Factors:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], rank: int, least_ratio: float) -> Factors | None:
-        """``None`` for what travels as it is.
+        """The factors for an array of this shape; ``None`` if it is not compressed.
 
-        That is arrays of fewer than two axes, and matrices whose factors are not ``least_ratio`` times smaller.
+        These are arrays with fewer than two axes, and matrices whose factors are not ``least_ratio`` times smaller.
         """
         if len(shape) < 2 or not prod(shape):
             return None
@@ -49,12 +48,12 @@ class Factors:
 
 
 def orthonormal(matrix: Array) -> Array:
-    """An orthonormal basis of the columns, shape (rows, rank), by QR; any one where they are dependent."""
+    """An orthonormal basis of the columns, shape (rows, rank), by QR; arbitrary if they are dependent."""
     return namespace(matrix).linalg.qr(matrix, mode="reduced")[0]
 
 
 def start(factors: Factors, like: Array, key: Key) -> Array:
-    """A first Q, shape (columns, rank): normal draws, the same on all ranks, orthonormal."""
+    """An initial Q, shape (columns, rank): orthonormalised normal draws, the same on all ranks."""
     drawn = key.everywhere().generator().standard_normal((factors.columns, factors.rank))
     basis = np.ascontiguousarray(np.linalg.qr(drawn)[0])
     xp = namespace(like)
@@ -63,12 +62,12 @@ def start(factors: Factors, like: Array, key: Key) -> Array:
 
 @dataclass(frozen=True)
 class PowerSGD(Scheme):
-    """Matrices (the first axis, and all others) as P Qᵀ of rank ``rank``; the rest travels as it is.
+    """Matrices (the first axis, and all others) as P Qᵀ of rank ``rank``; the rest is sent uncompressed.
 
-    M := g + e of each worker; P := Σ M Q, made orthonormal; Q := Σ Mᵀ P; the update is P Qᵀ, and e := M − P (Mᵀ P)ᵀ of
-    the worker's own M (algorithm 1 and 2 of the paper). ``warm_start`` begins with the last step's Q. Matrices whose
-    factors are not smaller by more than ``least_ratio`` times travel as they are, and in the first ``dense_steps`` all
-    do. All workers apply the same bits: they compute both from sums that are the same bits on each.
+    M := g + e on each worker; P := Σ M Q, orthonormalised; Q := Σ Mᵀ P; the update is P Qᵀ, and e := M − P (Mᵀ P)ᵀ with
+    the worker's own M (algorithms 1 and 2 of the paper). ``warm_start`` begins with the last step's Q. Matrices whose
+    factors are not smaller by more than ``least_ratio`` times are sent uncompressed, and in the first ``dense_steps``
+    everything is. All workers apply the same bits, computed from sums that are bitwise identical.
     """
 
     name: ClassVar[str] = "power-sgd"
@@ -87,16 +86,16 @@ class PowerSGD(Scheme):
         checks.not_negative(self, "least_ratio")
 
     def factors(self, parameters: Mapping[str, tuple[int, ...]]) -> dict[str, Factors]:
-        """The parameters of these shapes that are compressed, and how."""
+        """The compressed ones among parameters of these shapes, with their factors."""
         found = {name: Factors.of(shape, self.rank, self.least_ratio) for name, shape in parameters.items()}
         return {name: each for name, each in found.items() if each is not None}
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """A stepper with a first Q for each matrix. ``DefinitionError`` for gradients of 16 bits."""
+        """Start to work; ``DefinitionError`` for 16-bit gradients."""
         return _PowerStepper(worker, self)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """Two all-reduces, one of P and what is not compressed, one of Q: what is expected after ``dense_steps``."""
+        """Two all-reduces, one of P and everything uncompressed, one of Q, as after ``dense_steps``."""
         first, second = self._elements(parameters)
         sent = traffic.all_reduce(first, itemsize, size, rank)
         return sent + traffic.all_reduce(second, itemsize, size, rank) if second else sent
@@ -108,14 +107,12 @@ class PowerSGD(Scheme):
         return rest + left, sum(each.columns * each.rank for each in compressed.values())
 
     def ratio(self, parameters: Mapping[str, tuple[int, ...]]) -> float:
-        """Elements of all gradients over elements that are sent in their place."""
+        """The elements of all gradients over those sent in their place."""
         sent = sum(self._elements(parameters))
         return elements(parameters) / sent if sent else 1.0
 
 
 class _PowerStepper(BaseStepper):
-    """PowerSGD at work."""
-
     kept = True
 
     def __init__(self, worker: Worker, scheme: PowerSGD) -> None:
@@ -134,7 +131,7 @@ class _PowerStepper(BaseStepper):
         self.right: dict[str, Array] = {}
         """The last step's Q of each matrix, shape (columns, rank)."""
         self.residuals: dict[str, Array] = {}
-        """What is left of each matrix, of this rank's."""
+        """What is left of each matrix on this rank."""
         self._norms: list[Array] = []
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
@@ -175,7 +172,7 @@ class _PowerStepper(BaseStepper):
         return layout.unpack(self.communicator.all_reduce(layout.pack(arrays)))
 
     def _approximated(self, gradients: dict[str, Array], step: int) -> dict[str, Array]:
-        """The sums over all ranks of what is not compressed, and P Qᵀ for the rest."""
+        """The sums over all ranks, with P Qᵀ for the compressed matrices."""
         matrices = {name: self._matrix(name, gradients.pop(name)) for name in self._factors if name in gradients}
         bases = {name: self._basis(name, matrix, step) for name, matrix in matrices.items()}
         sums = self._summed(gradients | {name: matrix @ bases[name] for name, matrix in matrices.items()})
@@ -190,13 +187,13 @@ class _PowerStepper(BaseStepper):
         return sums | {name: (left[name] @ self.right[name].T).reshape(self._shapes[name]) for name in matrices}
 
     def _matrix(self, name: str, gradient: Array) -> Array:
-        """The gradient as a matrix, with what was left of those before."""
+        """The gradient as a matrix, plus its residual."""
         factors = self._factors[name]
         matrix = gradient.reshape((factors.rows, factors.columns))
         return matrix + self.residuals[name] if name in self.residuals else matrix
 
     def _basis(self, name: str, matrix: Array, step: int) -> Array:
-        """The Q to begin with, orthonormal: else its columns shrink with the gradients."""
+        """The initial Q, orthonormal so that its columns do not shrink with the gradients."""
         if name in self.right and self._scheme.warm_start:
             return orthonormal(self.right[name])
         place = list(self._factors).index(name)

@@ -1,5 +1,5 @@
-"""A simulator of distributed training: schemes run unchanged on ranks whose clock is virtual.
+"""A simulator of distributed training: schemes run unchanged on ranks with a virtual clock.
 
-Everything but time is real. A rank's scheme is the code that runs on a cluster, and its arrays hold
-numbers; what its forward pass and its messages take is what the models of ``networks`` and ``model`` say.
+Only time is simulated. A rank runs the same scheme code as on a cluster, on arrays that hold numbers; how long its
+forward pass and its messages take comes from the models in ``networks`` and ``model``.
 """

@@ -1,13 +1,13 @@
 """Simulated ranks: real numbers, virtual time.
 
-Each rank is a greenlet with a clock of its own, of which the earliest goes on (:meth:`Scheduler.settle`), so all that
-is shared happens in the order of virtual time, the same in every run. Where ranks talk by collectives alone, one rank's
-list of what it did is enough to replay it with other times for all ranks at once.
+Each rank is a greenlet with its own clock, and the one with the earliest clock runs (:meth:`Scheduler.settle`). So
+shared state changes in the order of virtual time, which is the same in every run. If ranks use collectives only, the
+trace of one rank is enough to replay it with other times for all ranks at once.
 
-An array of n bytes stands for one of ``scale`` times n, those of at most ``CONTROL`` elements (counters, versions,
-sizes) for themselves. A link is a time until which it is taken. A message goes on to the link of the one that receives
-it when its first byte comes there, so many who send to one wait for each other in the order in which they arrive
-(incast). A collective begins when its last rank has come and the one before it has ended.
+An array of n bytes stands for one of ``scale`` times n bytes, except that arrays of at most ``CONTROL`` elements
+(counters, versions, sizes) stand for themselves. A link is modelled as the time until which it is busy. A message
+enters the receiver's link when its first byte arrives there, so several senders to one receiver queue in the order in
+which they arrive (incast). A collective begins when its last rank has arrived and the previous one has ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.networks.executor import Array
 
 _COLLECT_AFTER = 200_000
-"""New objects between two looks for garbage, while ranks run."""
+"""New objects between two garbage collections while ranks run."""
 
 
 @final
@@ -50,39 +50,43 @@ class Fiber:
     rank: int
     greenlet: Any
     now_s: float = 0.0
-    looks: int = 0
-    """How often it has looked whether something is there since it last computed."""
+    polls: int = 0
+    """How often it has polled since it last computed."""
     waits: Callable[[], str] | None = None
-    """Says what it waits for; ``None`` while it runs."""
+    """Returns what it waits for; ``None`` while it runs."""
     result: Any = None
 
 
 @final
 class Scheduler:
-    """Runs fibers and events in the order of their virtual time; at the same time, in the order they were asked for."""
+    """Runs fibers and events in the order of virtual time; at equal times, in the order they were scheduled."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[float, int, Any]] = []
-        self._asked = 0
+        self._scheduled = 0
         self._fibers: list[Fiber] = []
         self._error: BaseException | None = None
         self._broken = ""
         self.current: Fiber
 
     def run(self, work: Sequence[Callable[[], Any]], ranks: Sequence[int] | None = None) -> list[Any]:
-        """Run one function a rank from time zero to their ends; the results in their order.
+        """Run one function per rank from time zero to the end; returns the results in order.
 
-        ``ranks`` are theirs; ``None``: 0, 1, 2, ... The first exception of a rank ends the others, who get a
-        ``CommunicationError``, and is raised. If nobody can go on, all get one that says where each waits.
+        ``ranks`` are their numbers; ``None`` means 0, 1, 2, ... The first exception on a rank is raised, and the other
+        ranks get a ``CommunicationError``. If no rank can continue, all get an error that says where each waits.
         """
-        greenlets = _greenlets()
+        try:
+            greenlets = import_module("greenlet")
+        except ImportError:
+            do = "install levelbench[simulate], or greenlet"
+            raise MissingError("simulated ranks", "greenlet is not installed", do) from None
         self._hub = greenlets.getcurrent()
         self._fibers = [Fiber(rank, None) for rank in ranks or range(len(work))]
         for fiber, each in zip(self._fibers, work, strict=True):
             fiber.greenlet = greenlets.greenlet(lambda fiber=fiber, each=each: self._live(fiber, each))
             self._push(0.0, fiber)
         with _seldom_collected():
-            self._turn()
+            self._loop()
             if any(not fiber.greenlet.dead for fiber in self._fibers):
                 self._deadlock()
         if self._error is not None:
@@ -90,11 +94,11 @@ class Scheduler:
         return [fiber.result for fiber in self._fibers]
 
     def at(self, time_s: float, event: Callable[[float], None]) -> None:
-        """Call ``event`` with its time when it is the earliest."""
+        """Call ``event`` with ``time_s`` when that is the earliest time."""
         self._push(time_s, event)
 
     def settle(self) -> None:
-        """Let everything go first that is earlier than the current rank."""
+        """Let everything that is earlier than the current rank run first."""
         if self._broken:
             raise self._end()
         fiber = self.current
@@ -103,7 +107,7 @@ class Scheduler:
             self._leave(fiber)
 
     def wait(self, waits: Callable[[], str]) -> None:
-        """Stop the current rank until :meth:`wake`; raises ``CommunicationError`` where that cannot come."""
+        """Suspend the current rank until :meth:`wake`; ``CommunicationError`` if that cannot happen."""
         if self._broken:
             raise self._end()
         fiber = self.current
@@ -111,20 +115,20 @@ class Scheduler:
         self._leave(fiber)
 
     def wake(self, fiber: Fiber, time_s: float) -> None:
-        """Let a rank that waits go on, at ``time_s`` of its clock."""
+        """Resume a waiting rank at ``time_s`` of its clock."""
         fiber.waits = None
         self._push(time_s, fiber)
 
     def fail(self, why: str) -> None:
-        """End all ranks: whoever waits or comes to talk gets a ``CommunicationError``."""
+        """End all ranks: those that wait or communicate get a ``CommunicationError``."""
         self._broken = self._broken or why
         for fiber in self._fibers:
             if not fiber.greenlet.dead and fiber.waits is not None:
                 self.wake(fiber, fiber.now_s)
 
     def _push(self, time_s: float, what: Any) -> None:
-        self._asked += 1
-        heappush(self._queue, (time_s, self._asked, what))
+        self._scheduled += 1
+        heappush(self._queue, (time_s, self._scheduled, what))
 
     def _leave(self, fiber: Fiber) -> None:
         self._hub.switch()
@@ -132,8 +136,8 @@ class Scheduler:
         if self._broken:
             raise self._end()
 
-    def _turn(self) -> None:
-        """The loop: the earliest first."""
+    def _loop(self) -> None:
+        """The event loop, earliest first."""
         queue = self._queue
         while queue:
             time_s, _, what = heappop(queue)
@@ -149,7 +153,7 @@ class Scheduler:
     def _live(self, fiber: Fiber, work: Callable[[], Any]) -> None:
         try:
             fiber.result = work()
-        except BaseException as error:  # noqa: BLE001  # a rank is code that is not ours: its error is raised by run
+        except BaseException as error:  # noqa: BLE001  # user code; run raises it
             self._error = self._error or error
 
     def _deadlock(self) -> None:
@@ -159,7 +163,7 @@ class Scheduler:
         ended = len(self._fibers) - len(waiting)
         self.fail(f"deadlock: {shown}{left}" + (f"; {ended} have ended" if ended else ""))
         self._error = self._end()
-        self._turn()
+        self._loop()
 
     def _end(self) -> CommunicationError:
         return CommunicationError("a message on simulated ranks", self._broken, "correct the order of the messages")
@@ -167,7 +171,7 @@ class Scheduler:
 
 @contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """What thousands of ranks hold lives to their end: to look through it for garbage again and again finds nothing."""
+    """Collect garbage rarely: what thousands of ranks hold lives to the end, so frequent collections find nothing."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _COLLECT_AFTER) if before[0] else 0, *before[1:])
     try:
@@ -176,21 +180,12 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _greenlets() -> Any:
-    try:
-        return import_module("greenlet")
-    except ImportError:
-        raise MissingError(
-            "simulated ranks", "greenlet is not installed", "install levelbench[simulate], or greenlet"
-        ) from None
-
-
-COMPUTE, SPEND, ENCODE, COME, WAIT = range(5)
-"""A share of a step's passes; other seconds; those of the scheme itself; begin a collective; wait for its end."""
+COMPUTE, SPEND, ENCODE, ENTER, WAIT = range(5)
+"""A share of a step's compute; other seconds; the scheme's own seconds; start a collective; wait for its end."""
 
 
 class Action(NamedTuple):
-    """Something a rank did. ``number`` is the step of ``COMPUTE``, from 0, and the collective of the others."""
+    """Something a rank did. ``number`` is the step of ``COMPUTE``, from 0, or the number of the collective."""
 
     kind: int
     number: int
@@ -201,7 +196,7 @@ class Action(NamedTuple):
 
 @final
 class ActionTrace:
-    """The actions of the first of ``ranks``, and whether all of them had the same."""
+    """The actions of the first of ``ranks``, and whether all ranks had the same."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.actions: list[Action] = []
@@ -211,7 +206,7 @@ class ActionTrace:
         self._regular = True
 
     def add(self, rank: int, action: Action) -> None:
-        """One more of a rank."""
+        """Record an action of a rank."""
         if self._closed[rank]:
             return
         self._digests[rank] = hash((self._digests[rank], action))
@@ -219,25 +214,25 @@ class ActionTrace:
             self.actions.append(action)
 
     def spoil(self, rank: int) -> None:
-        """A rank did something that depends on times, or on who came first."""
+        """Note that a rank did something that depends on timing."""
         self._regular = self._regular and self._closed[rank]
 
     def open(self, rank: int) -> None:
-        """From now on what a rank does counts; all must have met before."""
+        """Record a rank's actions from now on; all ranks must have synchronised before."""
         self._closed[rank] = False
 
     def close(self, rank: int) -> None:
-        """What a rank does counts no more."""
+        """Stop recording a rank's actions."""
         self._closed[rank] = True
 
     @property
     def regular(self) -> bool:
-        """Whether :func:`replay` holds for it."""
+        """Whether :func:`replay` is valid for this trace."""
         return self._regular and len(set(self._digests.values())) == 1
 
 
 class Replayed(NamedTuple):
-    """By draw: seconds until the last rank was done, and the share of all ranks' time in which they only waited."""
+    """For each draw: seconds until the last rank ended, and the share of all ranks' time spent only on waiting."""
 
     ended_s: NDArray[np.float64]
     communication_share: NDArray[np.float64]
@@ -246,18 +241,18 @@ class Replayed(NamedTuple):
 def replay(
     actions: Sequence[Action], times_s: NDArray[np.float64], networks: Sequence[Interconnect], algorithm: str
 ) -> Replayed:
-    """The same actions with the passes' times ``times_s``, shape (draws, ranks, steps), and a network for each draw."""
+    """Replay actions with compute times ``times_s``, shape (draws, ranks, steps), and a network for each draw."""
     draws, ranks, _ = times_s.shape
     now, waited, free = np.zeros((draws, ranks)), np.zeros(draws), np.zeros(draws)
     ends: dict[int, NDArray[np.float64]] = {}
     for kind, number, amount, operation in actions:
         if kind == COMPUTE:
             now += times_s[:, :, number] * amount
-        elif kind == COME:
+        elif kind == ENTER:
             took = np.array([collective_s(each, operation, amount, ranks, algorithm) for each in networks])
             ends[number] = free = np.maximum(now.max(axis=1), free) + took
         elif kind == WAIT:
-            if number not in ends:  # begun, and so over, before the trace was opened
+            if number not in ends:  # it ended before the trace was opened
                 continue
             until = ends[number][:, None]
             waited += np.maximum(until - now, 0).sum(axis=1)
@@ -269,27 +264,27 @@ def replay(
 
 
 CONTROL = 4
-FREE_LOOKS = 8
-MOST_LOOKS = 600
-"""A rank that looks so often without computing has waited for weeks."""
+FREE_POLLS = 8
+MOST_POLLS = 600
+"""A rank that polls this often without computing has waited for weeks."""
 POLL_S = 1e-6
 POLL_GROWTH = 1.05
-"""How much later each further look at a handle is: a rank that waits by looking is late by this share at most."""
+"""The growth of the interval between polls: a rank that waits by polling is late by at most this share."""
 _MOST_ROUTES = 1 << 18
-"""That are kept: ranks mostly send to the same few."""
+"""Routes in the cache; ranks mostly send to the same few others."""
 
 
 class NotPlayed(Exception):
-    """A rank wants something of one that is not there, or of one alone."""
+    """A rank needs another that is not played, or does something that only one rank does."""
 
 
 @final
 class Cluster(Meeting):
-    """What simulated ranks share: their clocks, the network, collectives and messages.
+    """What simulated ranks share: clocks, the network, collectives and messages.
 
-    ``algorithm`` is that of an all-reduce (``networks.ALL_REDUCE``). ``played`` are the ranks that there really are,
-    where the others would do the same: then messages from one to another, and roots that are not there, are
-    :class:`NotPlayed`, and in collectives what the played ones bring stands for the others as well, in turn.
+    ``algorithm`` is that of all-reduce (``networks.ALL_REDUCE``). ``played`` are the ranks that are really simulated,
+    if the others would do the same. Then messages, and roots that are not played, raise :class:`NotPlayed`, and in
+    collectives the values of the played ranks stand in for the others, cyclically.
     """
 
     name = "simulated"
@@ -311,60 +306,60 @@ class Cluster(Meeting):
         self.played = range(size) if played is None else played
         self.trace = ActionTrace(self.played)
         self.sent, self.received = [0.0] * size, [0.0] * size
-        """Bytes of messages by rank."""
+        """Bytes of messages, by rank."""
         self._links_free_s: dict[tuple[str | int, ...], float] = {}
         self._routes: dict[tuple[int, int], Route] = {}
-        self._turns = dict.fromkeys(self.played, 0)
+        self._next_numbers = dict.fromkeys(self.played, 0)
         self._collectives: dict[int, Collective] = {}
         self._free_s = 0.0
 
     def stands_for(self, array: HostArray) -> float:
-        """Bytes of the large array that this one stands for."""
+        """The size in bytes of the large array that this one stands for."""
         return array.nbytes * self.scale if array.size > CONTROL else float(array.nbytes)
 
     @property
     def now_s(self) -> float:
-        """The clock of the rank that runs."""
+        """The clock of the running rank."""
         return self.scheduler.current.now_s
 
     def spend(self, seconds: float, action: Action | None = None) -> None:
-        """Let the clock of the rank that runs move on: it computes. ``action`` says what, if not so many seconds."""
+        """Advance the clock of the running rank. ``action`` records what it did, if not just these seconds."""
         fiber = self.scheduler.current
         fiber.now_s += seconds
-        fiber.looks = 0
+        fiber.polls = 0
         self.trace.add(fiber.rank, action or Action(SPEND, 0, seconds))
 
-    def look(self, ready: Callable[[float], bool], *, exact: bool = True) -> bool:
-        """Whether something is ready by now; lets the others go on.
+    def poll(self, ready: Callable[[float], bool], *, exact: bool = True) -> bool:
+        """Poll whether something is ready by now; lets other ranks run.
 
-        The first looks of a rank that computes in between are free. One that looks again and again waits: looking then
-        takes a little time, and longer each time. Without ``exact`` a free look does not let earlier ranks go first:
-        "not yet" is then always a possible answer, and the quicker one.
+        The first polls after computing are free. Further ones mean that the rank waits: each takes a little time, more
+        each time. Without ``exact``, a free poll does not let earlier ranks run first: "not yet" is always a valid
+        answer, and the faster one.
         """
         scheduler = self.scheduler
         fiber = scheduler.current
-        fiber.looks += 1
-        waits = fiber.looks > FREE_LOOKS
-        if fiber.looks > MOST_LOOKS:
+        fiber.polls += 1
+        waits = fiber.polls > FREE_POLLS
+        if fiber.polls > MOST_POLLS:
             raise CommunicationError(
                 f"rank {fiber.rank} polls for a message or collective",
-                f"nothing has after {fiber.now_s:.3g} s of virtual time, and no other rank is behind",
+                f"nothing has arrived after {fiber.now_s:.3g} s of virtual time, and no other rank is behind",
                 "correct the order of the messages",
             )
         if waits:
-            fiber.now_s += POLL_S * POLL_GROWTH ** (fiber.looks - FREE_LOOKS)
+            fiber.now_s += POLL_S * POLL_GROWTH ** (fiber.polls - FREE_POLLS)
             self.trace.spoil(fiber.rank)
         if waits or exact:
             scheduler.settle()
         if not ready(fiber.now_s):
             return False
-        fiber.looks = 0
+        fiber.polls = 0
         return True
 
     # Messages
 
     def send(self, rank: int, array: Array, to: int, tag: int) -> Handle:
-        """Copied now; the handle is done when the last byte has left this rank's link."""
+        """Copies at once; the handle is done when the last byte has left this rank's link."""
         self._require_messages(rank)
         self.scheduler.settle()
         given, now = view(array), self.now_s
@@ -372,7 +367,7 @@ class Cluster(Meeting):
         self.sent[rank] += message.nbytes
         if rank == to:
             self.scheduler.at(now, lambda time_s: self._deliver(message, to, tag, time_s))
-            return self._sending(array, now)
+            return self._send_handle(array, now)
         route = self._routes.get((rank, to))
         if route is None:
             if len(self._routes) >= _MOST_ROUTES:
@@ -387,25 +382,25 @@ class Cluster(Meeting):
         tail_s = end + route.latency_s
 
         def arrive(time_s: float) -> None:
-            """The first byte comes to the receiver's link; the last cannot come before ``tail_s``."""
+            """The first byte reaches the receiver's link; the last cannot arrive before ``tail_s``."""
             _, end_s = self._take(last, time_s, message.nbytes)
             self.scheduler.at(max(end_s, tail_s), lambda at: self._deliver(message, to, tag, at))
 
         self.scheduler.at(head + route.latency_s, arrive)
-        return self._sending(array, released)
+        return self._send_handle(array, released)
 
-    def _sending(self, array: Array, until_s: float) -> Handle:
-        """A message that leaves until then."""
+    def _send_handle(self, array: Array, until_s: float) -> Handle:
+        """A message that has left this rank at ``until_s``."""
 
         def wait() -> Array:
             fiber = self.scheduler.current
             fiber.now_s = max(fiber.now_s, until_s)
             return array
 
-        return FunctionHandle(wait, lambda: self.look(lambda now_s: until_s <= now_s))
+        return FunctionHandle(wait, lambda: self.poll(lambda now_s: until_s <= now_s))
 
     def _take(self, link: Wire, from_s: float, nbytes: float) -> tuple[float, float]:
-        """When a message enters a link, and when it has left it."""
+        """The times at which a message enters and leaves a link."""
         start = max(from_s, self._links_free_s.get(link.name, 0.0))
         end = start + nbytes / link.beta
         self._links_free_s[link.name] = end
@@ -417,16 +412,16 @@ class Cluster(Meeting):
         if receipt is not None and receipt.fiber is not None:
             self.scheduler.wake(receipt.fiber, time_s)
 
-    def want(self, rank: int, source: int, tag: int) -> Receipt:
+    def post_receive(self, rank: int, source: int, tag: int) -> Receipt:
         self._require_messages(rank)
         if source == ANY:
             self.scheduler.settle()
         receipt = Receipt(source, tag)
-        self.box(rank, tag).want(receipt)
+        self.box(rank, tag).post(receipt)
         return receipt
 
     def receive(self, rank: int, receipt: Receipt) -> Parcel:
-        """Wait until it is there; the rank's clock is then at its arrival or later."""
+        """Wait until the message is there, and move the rank's clock to its arrival."""
         fiber = self.scheduler.current
         if receipt.message is None:
             receipt.fiber = fiber
@@ -436,7 +431,7 @@ class Cluster(Meeting):
         return receipt.message
 
     def arrived(self, receipt: Receipt) -> bool:
-        return self.look(lambda now_s: receipt.message is not None and receipt.arrived_s <= now_s)
+        return self.poll(lambda now_s: receipt.message is not None and receipt.arrived_s <= now_s)
 
     # Collectives
 
@@ -447,8 +442,8 @@ class Cluster(Meeting):
         if call.root is not None:
             self._require_played(call.root)
         fiber, nbytes = self.scheduler.current, 0.0 if like is None else self.stands_for(like)
-        number = self._turns[rank]
-        self._turns[rank] = number + 1
+        number = self._next_numbers[rank]
+        self._next_numbers[rank] = number + 1
         entered = self._collectives.get(number)
         if entered is None:
             entered = self._collectives[number] = Collective(call, number, rank)
@@ -461,7 +456,7 @@ class Cluster(Meeting):
         entered.values[rank] = value
         entered.last_s = max(entered.last_s, fiber.now_s)
         entered.nbytes = max(entered.nbytes, nbytes)
-        self.trace.add(rank, Action(COME, number, nbytes, call.operation))
+        self.trace.add(rank, Action(ENTER, number, nbytes, call.operation))
         if len(entered.values) == len(self.played):
             del self._collectives[number]
             self._complete(entered, combine)
@@ -488,20 +483,20 @@ class Cluster(Meeting):
             self.scheduler.wait(lambda: f"{entered.call} for {self._absent(entered)}")
         fiber.now_s = max(fiber.now_s, entered.ends_s)
 
-    def ended(self, entered: Collective) -> bool:
-        return self.look(lambda now_s: entered.complete and entered.ends_s <= now_s, exact=False)
+    def completed(self, entered: Collective) -> bool:
+        return self.poll(lambda now_s: entered.complete and entered.ends_s <= now_s, exact=False)
 
     def leave(self, entered: Collective) -> None:
-        """Nothing is kept of one that is complete."""
+        """Do nothing: a complete collective is not kept."""
 
     def _absent(self, entered: Collective) -> str:
-        absent = [rank for rank, turn in self._turns.items() if turn <= entered.number]
+        absent = [rank for rank, turn in self._next_numbers.items() if turn <= entered.number]
         shown = ", ".join(map(str, absent[:4]))
         return f"rank {shown}" if len(absent) == 1 else f"ranks {shown}" + (", ..." if len(absent) > 4 else "")
 
     # Endings
 
-    def part(self, rank: int) -> None:
+    def depart(self, rank: int) -> None:
         self.gone.add(rank)
 
     def fail(self, why: str) -> None:
@@ -513,6 +508,6 @@ class Cluster(Meeting):
         self.trace.spoil(rank)
 
     def _require_played(self, root: int | None = None) -> None:
-        """Refuse what needs a rank that is not there: a root, or any that may be the other end of a message."""
+        """Refuse what needs a rank that is not played: a root, or any rank at the other end of a message."""
         if len(self.played) < self.size and root not in self.played:
             raise NotPlayed

@@ -1,8 +1,8 @@
-"""What is trained, as the simulator sees it: sizes of parameters, the time of a step, and how well that is known.
+"""The simulator's model of training: parameter sizes, step times, and how precisely they are known.
 
-Messages ask for bytes and the clock for seconds, so a network is its parameters in their order, and its computation a
-sample of measured times. What was measured is known within an interval, so a simulation is repeated with parameters
-drawn from those, and its spread shows how much is known.
+Messages need bytes and clocks need seconds, so a network is its parameters in order, and its computation is a sample
+of measured times. Measurements are known only within an interval, so a simulation is repeated with parameters drawn
+from these intervals, and its spread shows the uncertainty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from levelbench.errors import UsageError
 @final
 @dataclass(frozen=True)
 class ModelShape:
-    """The trainable parameters by name, in the order in which the network uses them, and the bytes of an element."""
+    """The trainable parameters by name, in the order in which the network uses them, and the bytes per element."""
 
     parameters: Mapping[str, tuple[int, ...]]
     itemsize: int = 4
@@ -35,38 +35,38 @@ class ModelShape:
 
     @property
     def elements(self) -> int:
-        """Of all parameters."""
+        """The elements of all parameters."""
         return sum(prod(shape) for shape in self.parameters.values())
 
     @property
     def nbytes(self) -> int:
-        """Of all parameters, or gradients."""
+        """The bytes of all parameters, or of all gradients."""
         return self.elements * self.itemsize
 
 
 @final
 @dataclass(frozen=True)
 class StandIn:
-    """A small model that goes through the scheme's code in the place of a large one."""
+    """A small model that the scheme's code handles in place of a large one."""
 
     shapes: Mapping[str, tuple[int, ...]]
     weights: Mapping[str, float]
-    """Each one's share of the time of the backward pass; they add up to 1."""
+    """Each parameter's share of the backward pass; they sum to 1."""
     scale: float
-    """Bytes of the large one for each of this one's, whose elements are float32."""
+    """Bytes of the large model per byte of this one, whose elements are float32."""
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """New parameters, not all alike."""
+        """New parameters with distinct values."""
         return {
             name: np.arange(1, prod(shape) + 1, dtype=np.float32).reshape(shape) for name, shape in self.shapes.items()
         }
 
 
 def stand_in(model: ModelShape, elements: int = 2048, parts: int = 8) -> StandIn:
-    """``model`` made small: neighbouring parameters go together into at most ``parts`` flat ones of like size.
+    """A small version of ``model``: neighbouring parameters are merged into at most ``parts`` flat, similar-sized ones.
 
-    Every parameter counts the same in the time of the backward pass, as layers of one network differ more in
-    parameters than in time. A model of at most ``elements`` stays as it is.
+    Every parameter counts equally in the time of the backward pass, since the layers of a network differ more in
+    parameters than in time. A model of at most ``elements`` elements is not changed.
     """
     shapes = model.parameters
     if model.elements <= elements:
@@ -90,12 +90,12 @@ def stand_in(model: ModelShape, elements: int = 2048, parts: int = 8) -> StandIn
 class Compute:
     """What a rank computes in a step.
 
-    Forward and backward take ``mean_s``, with the spread ``sigma_s`` from step to step (lognormal), or are drawn from
-    measured ``samples_s`` of mean ``mean_s``.
+    Forward and backward take ``mean_s``, with a lognormal spread of ``sigma_s`` from step to step, or are drawn from
+    the measured ``samples_s``, whose mean is ``mean_s``.
 
-    All hold for ``batch`` examples a rank; of others, ``fixed_s`` stays and the rest is in proportion.
-    ``update_s`` is the optimizer's time for all parameters, ``encode_s`` the scheme's own for a step, such as
-    compression. ``slow`` are ranks that take so many times as long.
+    All times are for ``batch`` examples per rank; for other batches, ``fixed_s`` stays and the rest is proportional.
+    ``update_s`` is the optimizer's time for all parameters, ``encode_s`` the scheme's own time per step, such as for
+    compression. ``slow`` has the factors by which some ranks are slower.
     """
 
     mean_s: float
@@ -111,32 +111,30 @@ class Compute:
     def __post_init__(self) -> None:
         if not 0 <= self.fixed_s <= self.mean_s or self.sigma_s < 0 or self.batch < 1:
             raise UsageError(
-                f"a step of {self.mean_s:.4g} s, spread {self.sigma_s:.4g} s, of which {self.fixed_s:.4g} s are fixed",
-                "these cannot be the times of one step",
+                f"a step of {self.mean_s:.4g} s with spread {self.sigma_s:.4g} s and {self.fixed_s:.4g} s fixed",
+                "these cannot be the times of a step",
                 "give 0 <= fixed_s <= mean_s, sigma_s >= 0 and a batch of at least 1",
             )
 
     @staticmethod
     def measured(samples_s: tuple[float, ...], batch: int, **others: Any) -> Compute:
-        """From the times of at least two steps, of which steps are drawn again."""
+        """From at least two measured steps, which are resampled."""
         if len(samples_s) < 2:
-            raise UsageError(
-                f"{len(samples_s)} measured steps", "they are too few to show a spread", "measure at least two"
-            )
+            raise UsageError(f"{len(samples_s)} measured steps", "too few to show a spread", "measure at least two")
         values = np.array(samples_s)
         return Compute(
             float(values.mean()), float(values.std(ddof=1)), tuple(map(float, samples_s)), batch=batch, **others
         )
 
     def at(self, batch: float) -> Compute:
-        """For another number of examples a rank."""
+        """Scaled to another number of examples per rank."""
         if self.mean_s == 0:
             return self
         factor = (self.fixed_s + (self.mean_s - self.fixed_s) * batch / self.batch) / self.mean_s
         return self.times(factor, batch=max(1, round(batch)))
 
     def times(self, factor: float, **others: Any) -> Compute:
-        """So many times as long, spread included."""
+        """``factor`` times as long, spread included."""
         return replace(
             self,
             mean_s=self.mean_s * factor,
@@ -152,7 +150,7 @@ class Compute:
         return self._drawn(generator, (steps,)) * self.slow.get(rank, 1.0)
 
     def draw_all(self, ranks: int, steps: int, seed: int) -> NDArray[np.float64]:
-        """Seconds of each step of all ranks at once, shape (ranks, steps): other numbers, of the same distribution."""
+        """Seconds of each step of all ranks, shape (ranks, steps): other draws from the same distribution as `draw`."""
         generator = np.random.Generator(np.random.PCG64([seed, 0xA11]))
         factors = np.ones((ranks, 1))
         for rank, factor in self.slow.items():
@@ -198,10 +196,10 @@ class Calibrated:
 @final
 @dataclass(frozen=True)
 class Uncertain:
-    """How well a simulation's parameters are known. What is ``None`` is taken as exact.
+    """How precisely a simulation's parameters are known; ``None`` means exactly.
 
-    ``compute_s`` is that of the mean step of ``Compute``, ``alpha_s`` and ``beta`` those of the network's links between
-    hosts; drawn each for itself.
+    ``compute_s`` belongs to the mean step of ``Compute``, ``alpha_s`` and ``beta`` to the network's links between
+    hosts; each is drawn independently.
     """
 
     compute_s: Calibrated | None = None
@@ -209,7 +207,7 @@ class Uncertain:
     beta: Calibrated | None = None
 
     def draw(self, compute: Compute, network: Interconnect, seed: int, number: int) -> tuple[Compute, Interconnect]:
-        """Draw ``number`` of both; the same in every call."""
+        """Draw number ``number`` of both, the same in every call."""
         generator = np.random.Generator(np.random.PCG64([seed, number, 0xCA11B]))
         factors = [
             1.0 if each is None else each.draw(generator) / each.value
@@ -220,25 +218,25 @@ class Uncertain:
 
 
 def of_samples(samples_s: tuple[float, ...]) -> Calibrated:
-    """The mean of measured step times with its interval, by the normal approximation: for 30 steps or more.
+    """The mean of measured step times with its interval, by the normal approximation, for 30 steps or more.
 
-    Steps that follow one another are alike, so the interval is that of the means of ten stretches where there are 100
-    steps or more (batch means).
+    Consecutive steps are correlated, so with 100 steps or more the interval is that of the means of ten batches (batch
+    means).
     """
     values = np.array(samples_s)
     if len(values) >= 100:
         values = np.array([stretch.mean() for stretch in np.array_split(values, 10)])
     if len(values) < 2:
-        raise UsageError(f"{len(values)} measured steps", "they are too few to show a spread", "measure at least 30")
+        raise UsageError(f"{len(values)} measured steps", "too few to show a spread", "measure at least 30")
     mean = float(values.mean())
     half = _Z95 * float(values.std(ddof=1)) / len(values) ** 0.5
     return Calibrated(mean, max(mean - half, mean / 10), mean + half)
 
 
 def link_of(fit: Fit, made_of: Round | None = None) -> tuple[Calibrated, Calibrated]:
-    """Latency (s) and bandwidth (B/s) of a message, from a fitted operation that is ``made_of`` such (``rounds_of``).
+    """Latency (s) and bandwidth (B/s) of a message, from a fitted operation that consists of ``made_of``.
 
-    An end at zero or infinity, which a line through few sizes may well have, is taken as a hundredth of its value or a
+    An interval that reaches zero or infinity, as a fit to few sizes may, is cut at a hundredth of the value or a
     hundred times it.
     """
     found = []

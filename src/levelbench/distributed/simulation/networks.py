@@ -1,13 +1,13 @@
-"""What a message, and a collective made of messages, takes on a network: latency, bandwidth, and shared links.
+"""How long messages and collectives take on a network: latency, bandwidth, and shared links.
 
 A message of n bytes takes alpha + n / beta (Hockney 1994), and several on one link share its bandwidth. A collective is
-a list of rounds in which every rank sends to the one ``distance`` further on, so one formula holds for every topology:
-those of Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and 4), the ring of Patarasuk & Yuan 2009, the double
-tree of Sanders, Speck & Träff 2009; the time of adding numbers is left out.
+a list of rounds in which every rank sends to the one ``distance`` further on, so one formula covers every topology.
+Sources: Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and 4), Patarasuk & Yuan 2009 for the ring, Sanders,
+Speck & Träff 2009 for the double tree. The time to add numbers is left out.
 
-Links inside the topology are shared exactly for messages one by one, and in a round to first order, as the number of
-messages on its busiest link; where several ranks share a host the sum of the rounds is an upper bound. Not modelled:
-packets, lost ones and congestion control, adaptive routing, the processor's time for a message, other jobs.
+Links inside the topology are shared exactly for individual messages, and in a round to first order, by the number of
+messages on the busiest link; if several ranks share a host, the sum of the rounds is an upper bound. Not modelled:
+packets, packet loss, congestion control, adaptive routing, per-message processor time, other jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from levelbench.errors import UnknownNameError, UsageError
 
 
 class Wire(NamedTuple):
-    """Something that one message at a time crosses."""
+    """A link that carries one message at a time."""
 
     name: tuple[str | int, ...]
     beta: float
@@ -31,7 +31,7 @@ class Wire(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The way of a message: its latency, the links that it crosses in order, the receiver's own last."""
+    """The route of a message: its latency and the links it crosses in order, ending with the receiver's own."""
 
     latency_s: float
     links: tuple[Wire, ...]
@@ -40,17 +40,17 @@ class Route(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Interconnect:
-    """A network of hosts. ``size`` in its methods is the number of ranks, ``per_host`` of them on each host.
+    """A network of hosts. In its methods, ``size`` is the number of ranks, ``per_host`` of which share a host.
 
-    - ``flat``: every two hosts are one switch apart, which never blocks.
-    - ``ring``: hosts in a ring, messages take the shorter way through those between.
-    - ``tree``: switches of ``radix`` children, each with one link of bandwidth ``beta`` upwards.
+    - ``flat``: any two hosts are one non-blocking switch apart.
+    - ``ring``: hosts in a ring; messages take the shorter way.
+    - ``tree``: switches with ``radix`` children, each with one uplink of bandwidth ``beta``.
     - ``fat-tree``: the same with as much bandwidth upwards as downwards, divided by ``taper`` at each level.
-    - ``torus``: a grid of ``dimensions``, closed in each; messages go along one dimension after the other.
+    - ``torus``: a grid of ``dimensions`` that wraps around in each; messages are routed dimension by dimension.
 
-    ``alpha_s`` is the latency of a message between neighbours, ``hop_s`` that of each further switch or host on its
-    way, ``beta`` the bandwidth of a host's link in bytes a second and direction; ``local_*`` are those within a host,
-    of each rank for itself.
+    ``alpha_s`` is the latency of a message between neighbours, ``hop_s`` that of each further switch or host on the
+    route, ``beta`` the bandwidth of a host's link in bytes per second and direction; ``local_*`` are those within a
+    host, for each rank separately.
     """
 
     alpha_s: float
@@ -65,18 +65,18 @@ class Interconnect:
     local_beta: float = 1e12
 
     def blocks(self, size: int) -> bool:
-        """Whether messages between different pairs of hosts can meet on a link."""
+        """Whether messages between different pairs of hosts can share a link."""
         if self.topology in ("ring", "torus"):
             return True
         narrow = self.topology == "tree" or (self.topology == "fat-tree" and self.taper > 1)
         return narrow and self.hosts(size) > self.radix
 
     def hosts(self, size: int) -> int:
-        """How many hosts ``size`` ranks fill."""
+        """The number of hosts for ``size`` ranks."""
         return ceil(size / self.per_host)
 
     def route(self, source: int, target: int, size: int) -> Route:
-        """How a message gets from one rank to another."""
+        """The route from one rank to another."""
         start, end = source // self.per_host, target // self.per_host
         if start == end:
             links = (
@@ -89,9 +89,9 @@ class Interconnect:
         return Route(self.alpha_s + hops * self.hop_s, (out, *inner, into))
 
     def round_s(self, distance: int, nbytes: float, size: int, *, exchange: bool = False) -> float:
-        """Seconds until every rank has sent ``nbytes`` to the one ``distance`` further on, all at the same time.
+        """Seconds until every rank has sent ``nbytes`` to the rank ``distance`` further on, all at the same time.
 
-        ``exchange``: to the one whose number differs by the bit of ``distance`` instead, which sends to it.
+        With ``exchange``, ranks whose numbers differ in the bit of ``distance`` send to each other instead.
         """
         latency, inverse, local_latency, local_inverse = _round(self, distance, size, exchange)
         return max(latency + nbytes * inverse, local_latency + nbytes * local_inverse)
@@ -114,15 +114,13 @@ def _uplink(network: Interconnect, level: int) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def _way(network: Interconnect, start: int, end: int, hosts: int) -> tuple[int, tuple[Wire, ...]]:
-    """Switches or hosts on the way beyond the first, and the links between them."""
-    if network.topology == "ring":
-        steps = torus_path((hosts,), start, end)
-    elif network.topology == "torus":
+    """Switches or hosts on the route beyond the first, and the links between them."""
+    if network.topology in ("ring", "torus"):
         steps = torus_path(checked_dimensions(network, hosts), start, end)
     elif network.topology in ("tree", "fat-tree"):
         levels = _levels(network, start, end)
         if network.topology == "fat-tree" and network.taper == 1:
-            # As much bandwidth upwards as downwards: no message waits inside.
+            # Full bisection bandwidth: no message waits inside.
             return 2 * (levels - 1), ()
         up = [Wire(("up", at, start // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
         down = [Wire(("down", at, end // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
@@ -134,7 +132,7 @@ def _way(network: Interconnect, start: int, end: int, hosts: int) -> tuple[int, 
 
 @lru_cache(maxsize=1 << 14)
 def _round(network: Interconnect, distance: int, size: int, exchange: bool) -> tuple[float, float, float, float]:
-    """Latency and seconds a byte of a round, between hosts and within one."""
+    """Latency and seconds per byte of a round, between hosts and within one."""
     within, hosts = network.per_host, network.hosts(size)
     local = (network.local_alpha_s, 1 / network.local_beta) if within > 1 else (0.0, 0.0)
     apart = crossed(distance, within, exchange)
@@ -148,13 +146,11 @@ def _round(network: Interconnect, distance: int, size: int, exchange: bool) -> t
 
 
 def _spread(network: Interconnect, distance: int, hosts: int, exchange: bool) -> tuple[int, float]:
-    """Further switches on the longest way, and messages on the busiest link, where every host sends one."""
-    if network.topology == "ring":
-        return torus_spread((hosts,), distance)
-    if network.topology == "torus":
+    """Further switches on the longest route, and messages on the busiest link, when every host sends one."""
+    if network.topology in ("ring", "torus"):
         return torus_spread(checked_dimensions(network, hosts), distance)
     if network.topology in ("tree", "fat-tree"):
-        # Sending on by one place, some pair is always on either side of the root; exchanging bits, none need be.
+        # In a shift, some pair is always on either side of the root; in an exchange of bits, none need be.
         levels = _levels(network, 0, min(distance, hosts - 1) if exchange else hosts - 1)
         leaving = [crossed(distance, network.radix**at, exchange) for at in range(1, levels)]
         loads = [count * network.beta / _uplink(network, at) for at, count in enumerate(leaving, 1)]
@@ -163,14 +159,14 @@ def _spread(network: Interconnect, distance: int, hosts: int, exchange: bool) ->
 
 
 def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
-    """Those of the torus; as square as can be where not given. ``UsageError`` unless they hold the hosts."""
+    """The dimensions of a ring or torus (default: nearly square); ``UsageError`` unless they hold the hosts."""
+    if network.topology == "ring":
+        return (hosts,)
     if network.dimensions:
         if prod(network.dimensions) != hosts:
             asked = "x".join(map(str, network.dimensions))
             raise UsageError(
-                f"a torus of {asked} hosts",
-                f"there are {hosts} hosts",
-                "give dimensions whose product is the number of hosts",
+                f"a torus of {asked} hosts", f"there are {hosts} hosts", "give dimensions with that product"
             )
         return network.dimensions
     side = next(at for at in range(int(hosts**0.5), 0, -1) if hosts % at == 0)
@@ -178,15 +174,15 @@ def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
 
 
 ALL_REDUCE = ("auto", "ring", "recursive-doubling", "halving-doubling", "tree", "double-tree", "hierarchical")
-"""Algorithms of an all-reduce; ``auto`` is the fastest of them for the size at hand, as a tuned library chooses."""
+"""Algorithms of all-reduce; ``auto`` is the fastest of them for the given size, as a tuned library chooses."""
 
 
 @lru_cache(maxsize=1 << 14)
 def collective_s(network: Interconnect, operation: str, nbytes: float, size: int, algorithm: str = "auto") -> float:
-    """Seconds from when the last rank comes until all have their result.
+    """Seconds from the arrival of the last rank until all have their result.
 
-    ``nbytes`` are those of the array that a rank gives: of all-gather and gather its own part, of all-to-all and
-    scatter one of its arrays. ``algorithm`` is for all-reduce, one of ``ALL_REDUCE``.
+    ``nbytes`` is the size of the array that a rank passes: for all-gather and gather its own part, for all-to-all and
+    scatter one of its arrays. ``algorithm`` applies to all-reduce and is one of ``ALL_REDUCE``.
     """
     if size == 1:
         return 0.0
@@ -205,8 +201,8 @@ def _all_reduce(network: Interconnect, nbytes: float, size: int, algorithm: str)
     if algorithm == "tree":
         return 2 * _tree(network, nbytes, size)
     if algorithm == "double-tree":
-        # Two pipelined trees, each of half the bytes: every rank sends and receives each byte twice at full speed.
-        # All levels are at work at once: where links are shared inside, one of each may meet on a link.
+        # Two pipelined trees, each with half of the bytes: every rank sends and receives each byte twice at full speed.
+        # All levels work at once, so where inner links are shared, one message per level may meet on a link.
         meeting = (size - 1).bit_length() if network.blocks(size) else 1
         sent_s = network.round_s(1, nbytes, size) - network.round_s(1, 0.0, size)
         return 2 * _tree(network, 0.0, size) + 2 * meeting * sent_s
@@ -222,7 +218,7 @@ def _all_reduce(network: Interconnect, nbytes: float, size: int, algorithm: str)
 
 
 def _hierarchical(network: Interconnect, nbytes: float, size: int) -> float:
-    """Reduce-scatter within each host, a ring between hosts for each piece, all-gather within; one host: a ring."""
+    """Reduce-scatter within each host, a ring between hosts for each piece, all-gather within; a ring on one host."""
     within = network.per_host
     if within == 1 or size <= within:
         return _all_reduce(network, nbytes, size, "ring")
@@ -232,13 +228,13 @@ def _hierarchical(network: Interconnect, nbytes: float, size: int) -> float:
 
 
 def _tree(network: Interconnect, nbytes: float, size: int) -> float:
-    """A binomial tree: the ranks that have it send it to those 1, 2, 4, ... further on."""
+    """A binomial tree: ranks that have the data send it to those 1, 2, 4, ... further on."""
     distances = [1 << at for at in range((size - 1).bit_length())]
     return sum(network.round_s(each, nbytes, size, exchange=True) for each in distances)
 
 
 def _halves(network: Interconnect, nbytes: float, size: int) -> float:
-    """Gather or scatter by a binomial tree: what is sent doubles with the distance, up to half of all."""
+    """Gather or scatter by a binomial tree: messages double with the distance, up to half of everything."""
     distances = [1 << at for at in range((size - 1).bit_length())]
     return sum(network.round_s(each, min(each, size - each) * nbytes, size, exchange=True) for each in distances)
 
@@ -263,12 +259,12 @@ _BITS = {f"{prefix}{bit}": factor / 8 for prefix, factor in _PREFIXES.items() fo
 
 
 def duration_s(text: str, asked: str) -> float:
-    """Seconds: ``2us``, ``0.5 ms``. Decimal numbers, no sign. ``UsageError`` names ``asked``."""
+    """Seconds from ``2us`` or ``0.5 ms``: an unsigned decimal number. ``UsageError`` names ``asked``."""
     return _read(text, asked, _SECONDS, "a time with a unit, such as 2us (ns, us, ms, s)")
 
 
 def bandwidth(text: str, asked: str) -> float:
-    """Bytes a second: ``25GB/s``, ``100Gbit/s``; k, M, G are decimal, Ki, Mi, Gi binary, B bytes and b or bit bits."""
+    """Bytes per second from ``25GB/s`` or ``100Gbit/s``; k, M, G are decimal, Ki, Mi, Gi binary; b is bits."""
     value = _read(text, asked, _BYTES | _BITS, "a bandwidth with a unit, such as 25GB/s or 100Gbit/s")
     if value <= 0:
         raise UsageError(f"{asked}={text}", "nothing would ever arrive", "give a bandwidth above zero")
@@ -327,11 +323,11 @@ _BELONG = {"radix": ("tree", "fat-tree"), "taper": ("fat-tree",), "dimensions": 
 
 
 def parse(text: str) -> Interconnect:
-    """A network from ``key=value`` pairs, separated by commas. ``alpha`` and ``beta`` are needed.
+    """A network from comma-separated ``key=value`` pairs; ``alpha`` and ``beta`` are required.
 
     Keys: ``alpha``, ``hop``, ``local-alpha`` (times: ns us ms s), ``beta``, ``local-beta`` (GB/s, Gbit/s, ...),
     ``topology``, ``radix`` (tree, fat-tree), ``taper`` (fat-tree), ``dimensions`` (torus: 8x8), ``per-host``.
-    ``topology=hosts`` is ``flat`` and asks for ``per-host``. ``UsageError`` says what cannot be meant.
+    ``topology=hosts`` is ``flat`` and requires ``per-host``. ``UsageError`` for contradictions.
     """
     asked = f"the network {text!r}"
     given: dict[str, str] = {}
@@ -355,7 +351,7 @@ def parse(text: str) -> Interconnect:
 
 
 def _check_pairs(asked: str, given: dict[str, str]) -> None:
-    """Refuse what would be read and then have no effect, or lacks its other half."""
+    """Refuse settings that would have no effect or lack their counterpart."""
     topology = given.get("topology", "flat")
     for key, topologies in _BELONG.items():
         if key in given and topology not in topologies:
@@ -375,14 +371,14 @@ def _check_pairs(asked: str, given: dict[str, str]) -> None:
 
 
 def crossed(distance: int, within: int, exchange: bool) -> int:
-    """How many of a host's ``within`` ranks send out of it where each sends ``distance`` further on."""
+    """How many of a host's ``within`` ranks send to another host if each sends ``distance`` further on."""
     if exchange and within % (2 * distance) == 0:
         return 0
     return min(distance, within)
 
 
 def torus_path(dimensions: tuple[int, ...], start: int, end: int) -> list[tuple[int, int]]:
-    """The cables from one host to another, (host, next host), along one dimension after the other, the shorter way."""
+    """The cables from one host to another, (host, next host), dimension by dimension, the shorter way."""
     steps, here, stride = [], start, 1
     for length in dimensions:
         place, wanted = here // stride % length, end // stride % length
@@ -398,9 +394,9 @@ def torus_path(dimensions: tuple[int, ...], start: int, end: int) -> list[tuple[
 
 
 def torus_spread(dimensions: tuple[int, ...], distance: int) -> tuple[int, float]:
-    """Cables beyond the first on the way, and messages on the busiest, where every host sends ``distance`` further on.
+    """Cables on the route beyond the first, and messages on the busiest, if every host sends ``distance`` further on.
 
-    In a dimension of which every host sends k further on, each of its cables carries min(k, length - k) messages.
+    In a dimension in which every host sends k further on, each cable carries min(k, length - k) messages.
     """
     hops, load, stride = 0, 1, 1
     for length in dimensions:

@@ -1,9 +1,9 @@
-"""What the checks of schemes rest on: gradients that are right, and gradients that are told early."""
+"""The toy networks of the scheme checks: correct gradients, and gradients that are passed on early."""
 
 import numpy as np
 import pytest
 
-from levelbench.distributed.probes.models import (
+from levelbench.distributed.probes.doubles import (
     SHAPES,
     Regression,
     Scripted,
@@ -29,7 +29,7 @@ def test_gradients_are_the_slopes_of_the_loss(name):
         assert gradients[name][place] == pytest.approx((losses[0] - losses[1]) / (2 * step), abs=1e-8)
 
 
-def test_gradients_of_parts_weighted_by_their_shares_are_those_of_the_whole():
+def test_gradients_of_parts_weighted_by_their_shares_sum_to_the_whole():
     held, (inputs, targets) = beginning(0)[0], batch(0, 0, 7)
     whole = loss_and_gradients(held, inputs, targets)[1]
     parts = [part_of(7, rank, 3) for rank in range(3)]
@@ -41,24 +41,24 @@ def test_gradients_of_parts_weighted_by_their_shares_are_those_of_the_whole():
         np.testing.assert_allclose(total, whole[name], atol=1e-14)
 
 
-def test_early_gradients_are_told_last_parameter_first_and_may_be_replaced():
-    model, told = Scripted(NumpyBackend(), 0, 0, "float64", early=True), []
+def test_early_gradients_arrive_last_parameter_first_and_may_be_replaced():
+    model, seen = Scripted(NumpyBackend(), 0, 0, "float64", early=True), []
 
     def replace(name, gradient):
-        told.append(name)
+        seen.append(name)
         return gradient * 2
 
     assert model.on_gradient(replace)
     model.step = 1
     model.forward()
     gradients = model.backward()
-    assert told == list(reversed(SHAPES))
+    assert seen == list(reversed(SHAPES))
     np.testing.assert_array_equal(gradients["gain"], 2 * scripted_gradient(0, 0, 1)["gain"])
 
 
-def test_what_has_no_influence_is_not_told_early():
-    model, told = Regression(NumpyBackend(), 0, "float64", early=True), []
-    model.on_gradient(lambda name, gradient: told.append(name))
+def test_unused_parameters_have_no_early_gradient():
+    model, seen = Regression(NumpyBackend(), 0, "float64", early=True), []
+    model.on_gradient(lambda name, gradient: seen.append(name))
     model.forward(*batch(0, 0, 3))
     assert "unused" in model.backward()
-    assert "unused" not in told
+    assert "unused" not in seen
