@@ -1,4 +1,4 @@
-"""TensorBoard for real; Weights & Biases and MLflow against stand-ins that keep what they are told."""
+"""Real TensorBoard; stand-ins for Weights & Biases and MLflow that record their calls."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -10,7 +10,7 @@ from levelbench.records.schema import Evaluation
 from levelbench.training.observers.trackers import figures
 
 
-def test_figures_have_names_and_leave_out_what_is_no_number():
+def test_metrics_have_names_and_exclude_nan():
     evaluation = Evaluation(2_000_000_000, 3, 1.0, 96, {"validation": 0.5, "validation.top5": float("nan")}, None, {})
     assert figures(evaluation, [1_000_000, 3_000_000]) == {
         "quality/validation": 0.5,
@@ -131,9 +131,7 @@ def test_a_tracker_that_cannot_be_opened_is_an_error_before_the_first_step(train
         trained(WeightsAndBiases("project", "run", specification))
 
 
-def test_a_tracker_that_fails_later_is_given_up_with_one_warning_and_the_run_goes_on(
-    trained, specification, wandb, monkeypatch
-):
+def test_a_tracker_that_fails_later_is_dropped_with_one_warning(trained, specification, wandb, monkeypatch):
     from levelbench.training.observers.trackers import WeightsAndBiases
 
     def fail(values, step):
