@@ -43,10 +43,6 @@ def test_an_unknown_recipe_suggests_the_nearest_name():
         make_task().settings("mpl")
 
 
-def test_a_recipe_is_described_by_the_first_line_of_its_docstring():
-    assert make_task().describe_recipe("mlp") == "A small one."
-
-
 def test_a_recipe_whose_setting_has_no_default_is_refused_when_it_is_registered():
     task = make_task()
     with pytest.raises(DefinitionError, match="'hidden' has no default"):

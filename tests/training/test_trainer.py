@@ -208,10 +208,10 @@ TENTH_S = 100_000_000
 
 class Epochs(Observer):
     def __init__(self):
-        self.told = []
+        self.seen = []
 
     def on_epoch(self, progress):
-        self.told.append(progress.epoch)
+        self.seen.append(progress.epoch)
 
 
 # A step is four readings of the clock, an epoch is three steps: 2 s are over in the second epoch.
@@ -225,7 +225,7 @@ def test_a_time_budget_ends_the_run_at_the_step_that_exceeds_it(every, evaluated
     assert outcome.stopped_by == "budget of 2 s spent"
     assert [each.step for each in outcome.evaluations] == evaluated
     assert 2e9 < outcome.evaluations[-1].t_ns < 2e9 + 9 * TENTH_S
-    assert epochs.told == [1.0]
+    assert epochs.seen == [1.0]
 
 
 def test_a_budget_spent_before_the_first_step_allows_one_step_and_evaluation():

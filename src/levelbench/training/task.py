@@ -239,10 +239,6 @@ class Task:
             raise DefinitionError(f"task {self.name!r}", "it has no recipe", "decorate a function with @task.recipe")
         return tuple(self._recipes)
 
-    def describe_recipe(self, recipe: str) -> str:
-        """The first line of the recipe's docstring."""
-        return (inspect.getdoc(self.recipe_function(recipe)) or "").partition("\n")[0]
-
     def settings(self, recipe: str, given: Mapping[str, Setting] | None = None) -> dict[str, Setting]:
         """All settings of a recipe: its defaults, replaced by those ``given``, each converted to its default's type."""
         parameters = inspect.signature(self.recipe_function(recipe)).parameters

@@ -121,7 +121,7 @@ def test_a_binary_file_of_another_size_or_with_labels_out_of_range_is_refused(co
         rows_of_binary(content, 10, FEW, PATH)
 
 
-@pytest.mark.parametrize(("at", "key"), [(0, "coarse_labels, outside 0 to 19"), (1, "fine_labels, of 0 to 99")])
+@pytest.mark.parametrize(("at", "key"), [(0, "coarse_labels, outside 0 to 19"), (1, "fine_labels, outside 0 to 99")])
 def test_both_labels_of_cifar_100_are_checked(at, key):
     content = bytearray(BINARY_100)
     content[at] = 100

@@ -324,8 +324,8 @@ def test_the_digest_covers_keys_and_sizes_not_locations(shard):
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        ((("a.jpg", b"x"),), "an image and a .cls are needed"),
-        ((("a.cls", b"1"),), "an image and a .cls are needed"),
+        ((("a.jpg", b"x"),), "needs an image and a .cls"),
+        ((("a.cls", b"1"),), "needs an image and a .cls"),
         ((("a.jpg", b"x"), ("a.png", b"x"), ("a.cls", b"1")), "second image"),
         ((("a.jpg", b"x"), ("a.cls", b"one")), "not a number"),
         ((("a.jpg", b"x"), ("a.cls", b"-1")), "not a number"),

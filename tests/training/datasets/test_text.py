@@ -114,7 +114,7 @@ def kept(folder):
 
 
 def fail():
-    raise AssertionError("made anew")
+    raise AssertionError("made again")
 
 
 def same(arrays):
@@ -126,12 +126,12 @@ def test_cached_arrays_are_not_made_again(tmp_path):
 
 
 def test_another_key_is_made_again(tmp_path):
-    with pytest.raises(AssertionError, match="made anew"):
+    with pytest.raises(AssertionError, match="made again"):
         prepared(kept(tmp_path), "other", fail)
 
 
 def test_fresh_reads_no_file(tmp_path):
-    with pytest.raises(AssertionError, match="made anew"):
+    with pytest.raises(AssertionError, match="made again"):
         prepared(kept(tmp_path), "k", fail, fresh=True)
 
 

@@ -33,8 +33,8 @@ def test_tensorboard_reads_back_what_was_written(trained, specification, tmp_pat
     assert {"quality/validation", "loss", "phase_s/forward", "epoch"} <= set(events.Tags()["scalars"])
     assert [each.step for each in events.Scalars("loss")] == [3, 6, 9]
     assert [each.value for each in events.Scalars("epoch")] == [1.0, 2.0, 3.0]
-    (told,) = events.Tensors("specification")
-    assert b'"task": "toy"' in told.tensor_proto.string_val[0]
+    (found,) = events.Tensors("specification")
+    assert b'"task": "toy"' in found.tensor_proto.string_val[0]
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_tracker_that_fails_later_is_dropped_with_one_warning(trained, specifi
 
     run = SimpleNamespace(log=fail, finish=lambda: None)
     monkeypatch.setattr(sys.modules["wandb"], "init", lambda **given: run)
-    with pytest.warns(RuntimeWarning, match="given up: ConnectionError: the server is gone") as seen:
+    with pytest.warns(RuntimeWarning, match="was dropped: ConnectionError: the server is gone") as seen:
         trainer = trained(WeightsAndBiases("project", "run", specification))
     assert len(seen) == 1
     assert trainer.progress.step == 9

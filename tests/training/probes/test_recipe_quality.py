@@ -51,15 +51,15 @@ def test_an_evaluation_that_draws_is_found():
 
 
 @pytest.mark.parametrize(
-    ("beside", "probe", "says"),
+    ("further", "probe", "says"),
     [
-        (Trains(0.9), "evaluation", "beside: it changes"),
-        (Draws(0.9), "evaluation", "beside: twice on the same weights"),
+        (Trains(0.9), "evaluation", "further: it changes"),
+        (Draws(0.9), "evaluation", "further: measured twice on the same weights"),
     ],
 )
-def test_further_qualities_are_checked_too(beside, probe, says, monkeypatch):
-    monkeypatch.setattr(type(beside), "metric", "beside")
-    assert says in found(recipe(), also=(beside,))[probe]
+def test_further_qualities_are_checked_too(further, probe, says, monkeypatch):
+    monkeypatch.setattr(type(further), "metric", "further")
+    assert says in found(recipe(), also=(further,))[probe]
 
 
 class OfTheFirst(Top1):

@@ -136,7 +136,7 @@ def test_a_class_without_a_training_example_is_found():
 
 def test_labels_that_are_not_integers_are_found():
     labels = dataset().train.labels.astype(np.float32)
-    assert "are of float32" in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
+    assert "are float32" in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
