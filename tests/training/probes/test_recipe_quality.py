@@ -87,9 +87,9 @@ class OfSomeRows(Top1):
 @pytest.mark.parametrize(
     ("quality", "says"),
     [
-        (OfTheFirst(0.9), "top1 draws 64 of the 256 examples"),
-        (OfTheFirstBatch(0.9), "top1 draws 64 of the 256 examples"),
-        (OfSomeRows(0.9), "infer 40 of the 256 examples"),
+        (OfTheFirst(0.9), "top1 reads 64 of the 256 examples"),
+        (OfTheFirstBatch(0.9), "top1 reads 64 of the 256 examples"),
+        (OfSomeRows(0.9), "infers 40 of the 256 examples"),
     ],
 )
 def test_a_quality_of_part_of_the_split_is_found(quality, says):
@@ -100,11 +100,11 @@ def test_a_quality_of_part_of_the_split_is_found(quality, says):
 
 
 def test_a_quality_of_part_of_the_split_fails_the_check():
-    assert "top1 draws 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
+    assert "top1 reads 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
 
 
 def test_a_further_quality_of_part_of_the_split_is_found():
-    assert "top1 draws 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
+    assert "top1 reads 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
 
 
 class TokenByToken(Top1):
