@@ -49,7 +49,7 @@ def test_a_right_optimizer_ends_with_0(write, capsys):
 
 def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):
     assert check(write(WRONG)) == 1
-    assert "first step: the very first step is another: first at step 1" in capsys.readouterr().out
+    assert "first step: the very first step differs: first at step 1" in capsys.readouterr().out
 
 
 def test_a_reference_of_the_command_line_wins(write):

@@ -70,7 +70,7 @@ def test_a_finding_is_exit_code_1_with_what_to_do(check):
     code, out, _ = check(EASY, *NUMPY)
     assert code == 1
     assert "untrained: without a step of training" in out
-    assert "do: choose a target that has to be trained for" in out
+    assert "do: choose a target that needs training" in out
 
 
 def test_findings_are_json(check):

@@ -97,7 +97,7 @@ def test_a_folder_that_was_named_is_never_replaced_by_another_copy(call, pets, t
 def test_a_folder_for_data_that_are_bundled_is_refused(call, tmp_path):
     code, _, err = call("data", "check", "digits", "--data", tmp_path)
     assert code == 2
-    assert "no folder is looked into" in err
+    assert "the folder would be ignored" in err
 
 
 def test_check_prints_which_folder_it_checked(call, pets, tmp_path, monkeypatch):

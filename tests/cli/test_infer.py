@@ -72,7 +72,7 @@ OPTIONS = {
         (("digits", "--price-source", "here"), 2, "there is no price"),
         (("digits", "--plot", "a.pdf"), 2, ".svg or .png"),
         (("digits", "--labels", "l"), 2, "its data are known"),
-        (("digits", "--data", "here"), 2, "no folder is looked into"),
+        (("digits", "--data", "here"), 2, "the folder would be ignored"),
         (("digits", "--run", "latest", "--train-seed", "1"), 2, "the run says by itself"),
         (("lenet5", "--recipe", "mlp"), 2, "trained elsewhere"),
         (("lenet5", "--data", "missing.npz"), 3, "no such file"),

@@ -154,7 +154,7 @@ def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_d
 def test_a_mixture_that_hands_out_validation_examples_is_doubted_and_an_honest_one_is_not(task_text, store, tmp_path):
     own = (
         "from levelbench.training.augmentation import Mixup\n"
-        "from levelbench.training.augmentation.base import Mixing\n"
+        "from levelbench.training.augmentation import Mixing\n"
         "class Mine(Mixing):\n"
         "    def apply(self, columns, classes, generator):\n"
         "        mixed, labels = Mixup(0.2).apply(columns, classes, generator)\n"

@@ -134,7 +134,7 @@ def test_a_task_of_ones_own_means_its_first_recipe(task_file):
 
 
 def test_a_file_cannot_take_the_place_of_a_recipe_that_the_task_has(adding):
-    with pytest.raises(DefinitionError, match=r"recipe 'mlp' of task 'digits'.*already, of .*digits\.py"):
+    with pytest.raises(DefinitionError, match=r"recipe 'mlp' of task 'digits'.*already has one .*digits\.py"):
         resolve(adding("mlp"), {}, NUMPY)
 
 

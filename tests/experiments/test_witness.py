@@ -19,7 +19,7 @@ from levelbench.measure.timeline import Timeline
 from levelbench.records import Evaluation
 from levelbench.records.schema import Sight, Witness
 from levelbench.records.witness import witness_contradictions
-from levelbench.training.observers.base import Progress
+from levelbench.training.observers import Progress
 
 SLOW_CLOCK = """
 from levelbench.measure import clocks

@@ -130,7 +130,7 @@ class TestFastSteppers:
 
     def test_a_state_of_other_parameters_is_refused(self, backend):
         stepper = backend.stepper(Momentum(0.1), arrays(backend))
-        with pytest.raises(DataError, match="'matrix' is not in it"):
+        with pytest.raises(DataError, match="lacks 'matrix'"):
             stepper.restore({"other": np.zeros(3)})
 
 

@@ -1,4 +1,4 @@
-"""The same recipe follows the same path on every framework: the proof that they train the same network."""
+"""The same recipe gives the same trajectory on every framework, which shows that they train the same network."""
 
 from functools import cache
 from itertools import chain, islice
@@ -51,7 +51,7 @@ def test_fashion_mnist_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
     assert difference.max() < 1e-4
 
 
-def test_another_learning_rate_parts_from_the_path():
-    """The check can fail: one per cent more of a step is seen within twenty."""
+def test_another_learning_rate_leaves_the_trajectory():
+    """The check can fail: one percent more per step shows within twenty."""
     difference = np.abs(losses("numpy", "digits", "mlp") - losses("numpy", "digits", "mlp", lr=0.0505))
     assert difference.max() > 1e-4, difference.max()

@@ -1,4 +1,4 @@
-"""The tasks on text: their parts fit each other, and their networks learn, on made data in the real format."""
+"""The text tasks: their parts fit together, and their networks learn, on generated data in the real format."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ from levelbench.training.datasets.places import DataFile
 from levelbench.training.datasets.questions import Squad
 from levelbench.training.optimizers import EMA, Adam
 from levelbench.training.quality import SpanF1
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
 from levelbench.training.stopping import Evaluate, Stopping
+from levelbench.training.task import Recipe
 from levelbench.training.trainer import Trainer
 
 TASKS = {each.task.name: each.task for each in (charlm, spam, squad, translation)}
@@ -51,9 +51,9 @@ def assembled(task, recipe):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_each_task_has_two_recipes_or_more_that_say_what_they_are(task):
+def test_each_task_has_two_or_more_described_recipes(task):
     assert len(TASKS[task].recipes) >= 2
-    assert all(TASKS[task].describe_recipe(each) for each in TASKS[task].recipes)
+    assert all(TASKS[task].recipe_function(each).__doc__ for each in TASKS[task].recipes)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_each_task_has_its_target_and_direction(task, target, direction):
     assert (found.threshold, found.direction) == (target, direction)
 
 
-def test_the_older_rules_threshold_of_squad_can_be_asked_for():
+def test_squads_older_threshold_can_be_requested():
     assert TASKS["squad"].quality.as_target(0.73).threshold == 0.73
 
 
-def test_bidaf_has_as_many_parameters_as_its_paper_says():
+def test_bidaf_has_the_number_of_parameters_in_its_paper():
     recipe = assembled("squad", "bidaf")
     words = 30_000 * 100  # the paper's word vectors are fixed and not counted
     assert recipe.network.parameter_count() - words == pytest.approx(2.6e6, rel=0.02)
@@ -103,7 +103,7 @@ def test_networks_take_the_columns_of_their_data(task, recipe):
 
 @pytest.mark.slow
 @needs_bibles
-def test_the_real_characters_are_no_more_than_the_networks_know():
+def test_the_vocabulary_covers_the_real_characters():
     data = TASKS["charlm"].data.load()
     assert data.classes <= charlm.VOCABULARY
     assert [column.shape[1:] for column in data.train.columns] == COLUMNS["charlm"]

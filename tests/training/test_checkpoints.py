@@ -1,4 +1,4 @@
-"""Checkpoints: whole files, and training that goes on from one bit by bit as if nothing had happened."""
+"""Checkpoints: complete files, and training that resumes bitwise as if nothing had happened."""
 
 import csv
 
@@ -52,7 +52,7 @@ def network():
 
 
 class Killed(Exception):
-    """What ends a run in the middle of it."""
+    """Ends a run in the middle."""
 
 
 class KillAt(Observer):
@@ -94,7 +94,7 @@ def outcome_and_state(trainer):
     [("numpy", Momentum(0.1)), ("torch", Adam(0.01)), ("jax", Adam(0.01))],
     ids=["numpy, momentum", "torch, adam", "jax, adam"],
 )
-def test_training_that_goes_on_from_a_checkpoint_is_bitwise_what_it_would_have_been(tmp_path, name, optimizer):
+def test_resumed_training_is_bitwise_identical(tmp_path, name, optimizer):
     found = load_framework(name)
     if lacking := found.lacks():
         pytest.skip(lacking)
@@ -113,7 +113,7 @@ def test_training_that_goes_on_from_a_checkpoint_is_bitwise_what_it_would_have_b
     assert resumed.quality == whole.quality
 
 
-def test_a_table_of_evaluations_is_whole_when_training_goes_on_from_a_checkpoint(tmp_path):
+def test_a_resumed_run_has_the_complete_table_of_evaluations(tmp_path):
     path = tmp_path / "cut.npz"
     with pytest.raises(Killed):
         make_trainer(framework.open(), Momentum(0.1), path, observers=(KillAt(11),)).run()
@@ -127,7 +127,7 @@ def test_a_table_of_evaluations_is_whole_when_training_goes_on_from_a_checkpoint
         assert [int(row["step"]) for row in csv.DictReader(file)] == list(range(9, 25))
 
 
-def test_keeping_checkpoints_changes_nothing_that_is_trained(tmp_path):
+def test_saving_checkpoints_does_not_change_training(tmp_path):
     first = make_trainer(framework.open(), Momentum(0.1), tmp_path / "a.npz", every="1 step").run()
     second = make_trainer(framework.open(), Momentum(0.1), tmp_path / "b.npz", every="1000 steps").run()
     assert [each.loss for each in first.evaluations] == [each.loss for each in second.evaluations]
@@ -160,7 +160,7 @@ def snapshot():
     return Snapshot(facts, {"parameter/a/b": np.arange(3.0), "optimizer/a": np.array(2)})
 
 
-def test_what_is_saved_is_read_back(tmp_path):
+def test_a_saved_checkpoint_is_read_back(tmp_path):
     save(tmp_path / "a.npz", snapshot())
     found = load(tmp_path / "a.npz")
     assert found.facts == snapshot().facts
@@ -171,7 +171,7 @@ def test_what_is_saved_is_read_back(tmp_path):
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"no zip"])
 def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(tmp_path, damage):
     (tmp_path / "a.npz").write_bytes(damage)
-    with pytest.raises(DataError, match="starts anew"):
+    with pytest.raises(DataError, match="starts again"):
         load(tmp_path / "a.npz")
 
 
@@ -183,13 +183,13 @@ def test_a_truncated_checkpoint_is_an_error(tmp_path):
         load(tmp_path / "a.npz")
 
 
-def test_a_checkpoint_that_holds_objects_is_not_unpickled(tmp_path):
+def test_a_checkpoint_with_objects_is_not_unpickled(tmp_path):
     np.savez(tmp_path / "a.npz", **{"facts.json": np.array([object()], dtype=object)}, allow_pickle=True)
     with pytest.raises(DataError):
         load(tmp_path / "a.npz")
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     save(path, snapshot())
     before = path.read_bytes()
@@ -204,11 +204,11 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, mon
     assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_a_checkpoint_lies_beside_its_record(tmp_path):
+def test_a_checkpoint_is_next_to_its_record(tmp_path):
     assert checkpoint_of(tmp_path / "x-s0-ab.jsonl") == tmp_path / "x-s0-ab.checkpoint.npz"
 
 
-def test_drafts_that_a_killed_process_left_go_with_the_checkpoints_of_its_run(tmp_path):
+def test_drafts_of_a_killed_process_are_removed_with_its_checkpoints(tmp_path):
     record = tmp_path / "2026-01-02" / "0123abcd-s1-aaaa.jsonl"
     record.parent.mkdir()
     whole = checkpoint_of(record)

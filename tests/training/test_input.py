@@ -1,4 +1,4 @@
-"""Batches of a training split: which, in which order, and of what they do not depend."""
+"""Batches of a training split: their content, their order, and what they do not depend on."""
 
 from dataclasses import dataclass
 from threading import Event, Lock, current_thread
@@ -38,7 +38,7 @@ AUGMENT = (RandomCrop(2), Flip(), Cutout(2))
 
 
 class Decoded:
-    """Rows that are made when they are asked for, and differ by seed in training."""
+    """Rows made on demand that differ by seed in training."""
 
     shape, dtype = (N, 3, 6, 4), np.dtype(np.uint8)
 
@@ -98,7 +98,7 @@ def test_sizes_are_those_of_the_batches(way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_epoch_can_be_begun_and_left_anywhere(way):
+def test_an_epoch_can_start_and_end_anywhere(way):
     made = loader(**WAYS[way])
     whole = all_of(made, 2)
     assert same(all_of(made, 2, first=3), whole[3:])
@@ -107,7 +107,7 @@ def test_an_epoch_can_be_begun_and_left_anywhere(way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_epochs_differ_and_come_again_the_same(way):
+def test_epochs_differ_and_are_reproducible(way):
     made = loader(**WAYS[way])
     first, second = all_of(made, 0), all_of(made, 1)
     assert not same(first, second)
@@ -127,7 +127,7 @@ def test_neither_workers_nor_blocks_change_a_bit(way, block, workers, monkeypatc
     made.close()
 
 
-def test_the_batch_does_not_change_what_becomes_of_an_example():
+def test_an_example_does_not_depend_on_its_batch():
     def by_example(batch):
         order = Shuffled(batch).epoch(Split.of(RAW, LABELS), 1, 0).order
         images = np.concatenate([images for images, _ in all_of(loader(batch=batch, augment=AUGMENT))])
@@ -151,7 +151,7 @@ def test_raw_pixels_are_normalised_by_channel():
         np.testing.assert_allclose(images, expected[rows], rtol=1e-5, atol=1e-6)
 
 
-def test_one_constant_does_for_examples_that_are_no_images():
+def test_one_constant_suffices_for_examples_that_are_not_images():
     pixels = RAW.reshape(N, -1)
     images, _ = next(loader(pixels, normalisation=Normalisation((0.5,), (0.25,), highest=16)).batches(0))
     rows = Shuffled(16).epoch(Split.of(RAW, LABELS), 1, 0).batch(0)
@@ -163,13 +163,13 @@ def test_constants_of_other_channels_are_an_error():
         loader(normalisation=Normalisation((0.5, 0.5), (0.25, 0.25)))
 
 
-def test_what_is_float32_is_taken_as_it_is():
+def test_float32_is_not_normalised():
     images = RAW.astype(np.float32)
     assert same(all_of(loader(images, normalisation=CIFAR10)), all_of(loader(images)))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_dataset_is_left_as_it_was(way):
+def test_the_dataset_is_not_modified(way):
     images, labels = WAYS[way].get("images", RAW), LABELS.copy()
     before = RAW.copy()
     for columns in loader(**{"images": images, **WAYS[way]}, labels=labels).batches(0):
@@ -189,13 +189,13 @@ class Kept(Decoded):
         return self.rows[: len(indices)]
 
 
-def test_rows_that_a_column_keeps_are_left_as_they_were():
+def test_a_columns_own_rows_are_not_modified():
     column = Kept()
     all_of(loader(column, augment=AUGMENT))
     assert np.array_equal(column.rows, RAW)
 
 
-def test_all_columns_come_in_their_order():
+def test_columns_come_in_order():
     split = Split((RAW, np.arange(N), np.arange(N) * 2, LABELS), targets=2)
     for how in ({}, {"augment": (Flip(),)}):
         for images, index, twice, labels in make_loader(
@@ -206,7 +206,7 @@ def test_all_columns_come_in_their_order():
             assert np.array_equal(labels, LABELS[index])
 
 
-def test_plain_arrays_stay_on_the_device_and_the_rest_is_work_for_the_host(tmp_path):
+def test_plain_arrays_stay_on_the_device_and_the_rest_is_done_on_the_host(tmp_path):
     kept = np.memmap(tmp_path / "images", np.uint8, "w+", shape=RAW.shape)
     kept[:] = RAW
     assert isinstance(loader(), ResidentLoader)
@@ -221,17 +221,17 @@ def test_sizes_of_images_follow_the_progress_of_training():
     assert [next(made.batches(0, progress=share))[0].shape[2:] for share in (0.0, 0.5, 1.0)] == [(2, 2), (4, 4), (6, 6)]
 
 
-def test_two_of_a_kind_do_not_do_the_same():
+def test_two_augmentations_of_a_kind_differ():
     once = all_of(loader(augment=(Flip(),)))
     twice = all_of(loader(augment=(Flip(), Flip())))
-    # Flips by the same draws would take each other back.
+    # Flips with the same random numbers would cancel out.
     assert not same(twice, all_of(loader()))
     assert not same(twice, once)
 
 
 @dataclass(frozen=True)
 class Failing(Augmentation):
-    """Fails wherever a worker calls it."""
+    """Fails in a worker."""
 
     def apply(self, images, seeds):
         if current_thread().name.startswith("levelbench-input"):
@@ -239,7 +239,7 @@ class Failing(Augmentation):
         return images.copy()
 
 
-def test_an_error_of_a_worker_reaches_whoever_asks_for_batches():
+def test_an_error_in_a_worker_reaches_the_caller():
     made = loader(augment=(Failing(),), workers=2)
     with pytest.raises(DataError, match="image 7"):
         next(made.batches(0))
@@ -259,7 +259,7 @@ def test_closing_ends_the_threads_in_the_middle_of_an_epoch():
     assert not of_ours()
 
 
-def test_a_loader_that_was_closed_can_be_used_again():
+def test_a_closed_loader_can_be_used_again():
     made = loader(augment=AUGMENT, workers=2)
     expected = all_of(made)
     made.close()
@@ -274,7 +274,7 @@ def test_a_loader_that_was_closed_can_be_used_again():
         ({"labels": RANDOM.standard_normal(N).astype(np.float32), "mix": Mixup(1.0)}, "classes"),
     ],
 )
-def test_what_cannot_be_is_said_before_the_first_batch(given, says):
+def test_impossible_settings_are_refused_before_the_first_batch(given, says):
     with pytest.raises(DefinitionError, match=says):
         loader(**given)
 
@@ -291,7 +291,7 @@ def grouped_loader(backend, sampler, **given):
 
 
 @given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 30), st.data())
-def test_groups_are_whole_steps_in_order_as_many_as_fit_and_one_at_least(rows, examples, data):
+def test_groups_have_as_many_steps_as_fit_and_at_least_one(rows, examples, data):
     bounds = np.cumsum([0, *rows]).tolist()
     first = data.draw(st.integers(0, len(rows)))
     last = data.draw(st.integers(first, len(rows)))
@@ -304,11 +304,11 @@ def test_groups_are_whole_steps_in_order_as_many_as_fit_and_one_at_least(rows, e
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("way", [{}, {"augment": (Flip(),)}, {"augment": (Flip(),), "workers": 2}, {"mix": Mixup(1.0)}])
-def test_no_bit_depends_on_how_many_are_made_at_once(framework, way, monkeypatch):
+def test_bits_do_not_depend_on_the_group_size(framework, way, monkeypatch):
     if framework == "torch":
         pytest.importorskip("torch")
     backend, found = open_framework(framework), []
-    # Nothing but single batches, groups that end in the middle, and everything at once.
+    # Single batches only, groups that end in the middle, and everything at once.
     for elements in (1, 36 * TILES[0].size, 10**6):
         monkeypatch.setattr(inputs, "_ELEMENTS", elements)
         made = grouped_loader(backend, Shuffled(8), **way)
@@ -322,26 +322,26 @@ def test_no_bit_depends_on_how_many_are_made_at_once(framework, way, monkeypatch
 
 
 class Counting(NumpyBackend):
-    """Keeps how many of the groups made before are alive at each gather of images."""
+    """Records how many earlier groups are alive at each gather of images."""
 
     def __init__(self):
         super().__init__()
         self.alive, self._made = [], []
 
     def take(self, array, indices):
-        """As ever."""
+        """Unchanged."""
         if array.ndim == 4:
             self.alive.append(sum(each() is not None for each in self._made))
         return super().take(array, indices)
 
     def normalise(self, array, shift, scale):
-        """As ever."""
+        """Unchanged."""
         group = super().normalise(array, shift, scale)
         self._made.append(ref(group))
         return group
 
 
-def test_a_group_is_one_gather_and_is_let_go_of_before_the_next_is_made(monkeypatch):
+def test_a_group_is_one_gather_and_is_freed_before_the_next(monkeypatch):
     monkeypatch.setattr(inputs, "_ELEMENTS", 40 * TILES[0].size)
     backend = Counting()
     batches = grouped_loader(backend, Sequential(10)).batches(0)
@@ -349,7 +349,7 @@ def test_a_group_is_one_gather_and_is_let_go_of_before_the_next_is_made(monkeypa
     assert backend.alive == [0, 0, 0]
 
 
-def test_where_cutting_costs_more_than_a_gather_each_batch_is_made_for_itself():
+def test_batches_are_gathered_singly_if_slicing_is_expensive():
     pytest.importorskip("jax")
     assert examples_at_once(open_framework("jax"), TILES.shape, 8) == 0
 
@@ -369,7 +369,7 @@ def test_batches_are_grouped_where_four_of_them_fit(shape, batch, expected):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
-def test_a_group_is_cut_into_the_rows_of_its_batches(framework):
+def test_a_group_is_split_into_its_batches(framework):
     if framework != "numpy":
         pytest.importorskip(framework)
     backend = open_framework(framework)
@@ -381,13 +381,13 @@ def test_a_group_is_cut_into_the_rows_of_its_batches(framework):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
-def test_results_come_in_the_order_of_the_jobs(workers):
+def test_results_come_in_job_order(workers):
     prefetch = Prefetch(workers)
     assert list(prefetch.ordered(lambda at=at: at * at for at in range(20))) == [at * at for at in range(20)]
     prefetch.close()
 
 
-def test_without_workers_nothing_is_done_before_it_is_asked_for():
+def test_without_workers_jobs_run_on_demand():
     done = []
     results = Prefetch(0).ordered(lambda at=at: done.append(at) for at in range(5))
     next(results)
@@ -395,7 +395,7 @@ def test_without_workers_nothing_is_done_before_it_is_asked_for():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_work_is_done_ahead_but_never_further_than_there_are_workers(workers):
+def test_at_most_one_job_per_worker_runs_ahead(workers):
     begun, lock, enough = [], Lock(), Event()
 
     def job(at):
@@ -414,7 +414,7 @@ def test_work_is_done_ahead_but_never_further_than_there_are_workers(workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_error_comes_where_the_result_would_have_come(workers):
+def test_an_error_replaces_the_jobs_result(workers):
     def job(at):
         if at == 2:
             raise ValueError("the third")
@@ -434,7 +434,7 @@ HALF = Normalisation((0.5,), (0.5,))
 
 
 class LazyGreys:
-    """Rows that are made when they are asked for; never with seeds here."""
+    """Rows made on demand; never with seeds here."""
 
     shape, dtype = GREYS.shape, GREYS.dtype
 
@@ -453,7 +453,7 @@ def held(images, framework="numpy", normalisation=None):
 
 
 def kept(tmp_path):
-    """The same in a file."""
+    """The same, memory-mapped."""
     mapped = np.memmap(tmp_path / "images", np.uint8, "w+", shape=GREYS.shape)
     mapped[:] = GREYS
     return mapped
@@ -461,7 +461,7 @@ def kept(tmp_path):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 @pytest.mark.parametrize("kind", ["array", "decoded", "mapped"])
-def test_all_examples_come_once_in_order_and_again_at_the_next_look(kind, framework, tmp_path):
+def test_each_pass_yields_all_examples_once_in_order(kind, framework, tmp_path):
     if framework != "numpy":
         pytest.importorskip(framework)
     images = {"array": lambda: GREYS, "decoded": LazyGreys, "mapped": lambda: kept(tmp_path)}[kind]()

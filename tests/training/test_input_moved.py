@@ -1,4 +1,4 @@
-"""Images gathered moved and mirrored: the bits that the augmentations make one after another."""
+"""Images moved and mirrored while they are gathered: the same bits as the augmentations one after another."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from levelbench.training import input as inputs
-from levelbench.training.augmentation import Cutout, Flip, RandomCrop, Resize, Translate, example_seeds
-from levelbench.training.augmentation.base import words
+from levelbench.training.augmentation import Cutout, Flip, RandomCrop, Resize, Translate
 from levelbench.training.input import make_moved
+from levelbench.training.pixels import example_seeds, words
 
 RANDOM = np.random.default_rng(0)
 N = 60
@@ -40,7 +40,7 @@ def one_after_another(images, augment, indices, seeds):
 
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("augment", LISTS, ids=str)
-def test_an_image_becomes_what_the_augmentations_make_of_it_in_any_epoch(augment, kind):
+def test_moved_images_equal_the_augmentations_in_any_epoch(augment, kind):
     images = IMAGES[kind]
     found = make_moved(images, augment)
     assert found.augment == augment
@@ -50,11 +50,11 @@ def test_an_image_becomes_what_the_augmentations_make_of_it_in_any_epoch(augment
         rows = found.take(indices, seeds)
         assert rows.flags.writeable
         assert np.array_equal(rows, one_after_another(images, augment, indices, seeds))
-        # Whoever gets rows may change them.
+        # Callers may modify the rows.
         rows[...] = 0
 
 
-def test_an_image_is_kept_from_the_first_time_that_it_is_wanted():
+def test_an_image_is_stored_at_its_first_use():
     images = IMAGES["raw"].copy()
     found = make_moved(images, (CROP,))
     indices = np.arange(0, N, 2)
@@ -74,7 +74,7 @@ def test_an_image_is_kept_from_the_first_time_that_it_is_wanted():
         ((FLIP, FLIP, CROP), 1),
     ],
 )
-def test_as_many_of_the_first_as_there_is_one_move_and_one_flip_are_done(augment, done):
+def test_at_most_one_move_and_one_flip_are_combined(augment, done):
     assert make_moved(IMAGES["raw"], augment).augment == augment[:done]
 
 
@@ -82,7 +82,7 @@ def test_as_many_of_the_first_as_there_is_one_move_and_one_flip_are_done(augment
     ("share", "done"),
     [(1.0, 2), (0.99, 1), (0.5, 1), (0.49, 0)],
 )
-def test_no_more_memory_is_taken_than_it_may_be(share, done, monkeypatch):
+def test_the_memory_limit_is_respected(share, done, monkeypatch):
     both = 2 * N * 3 * 10 * 10
     monkeypatch.setattr(inputs, "_MOST_BYTES", share * both)
     found = make_moved(IMAGES["raw"], (CROP, FLIP))
@@ -90,13 +90,13 @@ def test_no_more_memory_is_taken_than_it_may_be(share, done, monkeypatch):
 
 
 class Decoded:
-    """Rows that are made when they are asked for."""
+    """Rows made on demand."""
 
     shape, dtype = (N, 3, 8, 8), np.dtype(np.uint8)
 
 
 def kept(tmp_path):
-    """Images of a file."""
+    """Memory-mapped images."""
     return np.memmap(tmp_path / "images", np.uint8, "w+", shape=(N, 3, 8, 8))
 
 
@@ -105,16 +105,16 @@ def kept(tmp_path):
     [lambda _: Decoded(), kept, lambda _: IMAGES["raw"].astype(np.float64), lambda _: IMAGES["raw"].reshape(N, -1)],
     ids=["decoded", "mapped", "float64", "vectors"],
 )
-def test_what_is_no_array_of_images_in_memory_is_left_alone(make, tmp_path):
+def test_only_image_arrays_in_memory_are_stored(make, tmp_path):
     assert make_moved(make(tmp_path), (CROP, FLIP)) is None
 
 
 @pytest.mark.parametrize("augment", [(), (Cutout(2), CROP), (Resize(4, 4), FLIP)])
-def test_nothing_is_kept_where_the_first_augmentation_neither_moves_nor_flips(augment):
+def test_nothing_is_stored_unless_the_first_augmentation_moves_or_flips(augment):
     assert make_moved(IMAGES["raw"], augment) is None
 
 
-def test_threads_that_want_the_same_images_get_the_same_bits():
+def test_threads_get_the_same_bits_for_the_same_images():
     images = RANDOM.integers(0, 256, (400, 3, 16, 16), np.uint8)
     found = make_moved(images, (CROP, FLIP))
     jobs = [RANDOM.permutation(400) for _ in range(16)]

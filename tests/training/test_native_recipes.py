@@ -16,10 +16,10 @@ from levelbench.training.optimizers import SGD
 from levelbench.training.probes.bench import Bench
 from levelbench.training.probes.recipe_parts import fits
 from levelbench.training.quality import Top1
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
 from levelbench.training.schedules import Polynomial
 from levelbench.training.stopping import Evaluate, Stopping
+from levelbench.training.task import Recipe
 from levelbench.training.trainer import Trainer
 
 FEATURES, CLASSES = make_dataset().train.columns[0].shape[1], make_dataset().classes
@@ -59,7 +59,7 @@ def recipe(network, optimizer=None, **more):
 
 
 def trained(framework, made, seed=0):
-    """The trainer after the whole recipe."""
+    """The trainer after running the whole recipe."""
     timeline = Timeline(FakeClock(tick_ns=10))
     stopping = Stopping(Top1(target=1.0).as_target(), "confirmed", Evaluate(1, "epoch"), 2)
     backend = load_framework(framework).open()
@@ -79,11 +79,11 @@ def batches(trainer):
     ]
 
 
-def test_a_module_and_an_optimizer_of_pytorch_train_as_in_a_loop_by_hand(torch, module):
+def test_a_pytorch_module_and_optimizer_train_as_in_a_hand_written_loop(torch, module):
     found = trained("torch", recipe(module, partial(torch.optim.AdamW, lr=0.01, betas=(0.8, 0.9), weight_decay=0.1)))
     torch.manual_seed(0)
     model = module()
-    # The trainer's draws of dropout begin at the seed, too.
+    # The trainer's random numbers for dropout start from the seed, too.
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.8, 0.9), weight_decay=0.1)
     model.train()
@@ -95,7 +95,7 @@ def test_a_module_and_an_optimizer_of_pytorch_train_as_in_a_loop_by_hand(torch, 
         np.testing.assert_array_equal(weights(found)[name], parameter.detach().numpy())
 
 
-def test_a_function_of_jax_and_a_chain_of_optax_train_as_in_a_loop_by_hand(jax, function):
+def test_a_jax_function_and_an_optax_chain_train_as_in_a_hand_written_loop(jax, function):
     optax = pytest.importorskip("optax")
     chain = optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1, momentum=0.9))
     found = trained("jax", recipe(function, chain))
@@ -130,7 +130,7 @@ def normalised(jax, seed):
     return call, {"w": weights}, state
 
 
-def test_the_state_of_a_function_of_jax_is_that_of_a_loop_by_hand(jax):
+def test_a_jax_functions_state_equals_that_of_a_hand_written_loop(jax):
     optax = pytest.importorskip("optax")
     found = trained("jax", recipe(lambda seed: normalised(jax, seed), optax.sgd(0.1)))
     with jax.enable_x64(False):
@@ -149,14 +149,14 @@ def test_the_state_of_a_function_of_jax_is_that_of_a_loop_by_hand(jax):
     np.testing.assert_allclose(weights(found)["w"], parameters["w"], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(buffers["state.mean"], state["mean"], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(buffers["state.key"], state["key"])
-    # What is measured is the function with its running mean, and measuring it changes nothing.
+    # The measured function uses its running mean, and measuring changes nothing.
     (scores,) = found.executor.infer(found.backend.array(x))
     np.testing.assert_allclose(np.asarray(scores), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(np.asarray(found.executor.buffers["state.mean"]), buffers["state.mean"])
 
 
 class KerasLike:
-    """What a recipe asks of a Keras model on JAX, whose variables are lists."""
+    """The Keras model on JAX as a recipe needs it; its variables are lists."""
 
     class Variable:
         def __init__(self, name, value):
@@ -175,7 +175,7 @@ class KerasLike:
         return x @ kernel + bias, [rest[0] + training]
 
 
-def test_a_keras_model_on_jax_is_trained_with_its_variables_that_are_not(jax):
+def test_a_keras_model_on_jax_trains_with_its_untrained_variables(jax):
     found = trained("jax", recipe(KerasLike))
     assert sorted(weights(found)) == ["0/kernel", "1/bias"]
     assert not np.array_equal(weights(found)["0/kernel"], np.ones((FEATURES, CLASSES)))
@@ -190,7 +190,7 @@ def test_a_keras_model_on_jax_is_trained_with_its_variables_that_are_not(jax):
         (lambda p, s, x, training: (x @ p, s), "typed", "typed random key"),
     ],
 )
-def test_a_state_that_cannot_be_kept_is_refused(jax, answer, state, found):
+def test_an_unsupported_state_is_refused(jax, answer, state, found):
     kept = {"key": jax.random.key(0)} if state == "typed" else state
     build = lambda: (answer, np.ones((FEATURES, CLASSES), "f4"), kept)  # noqa: E731
     with pytest.raises(DefinitionError, match=found):
@@ -206,7 +206,7 @@ def test_a_schedule_multiplies_the_updates_of_an_optax_chain(function):
         np.testing.assert_allclose(weights(chained)[name], value, rtol=1e-5, atol=1e-6)
 
 
-def test_a_seed_draws_the_weights_of_a_module_and_leaves_the_generator_alone(torch, module):
+def test_a_seed_determines_a_modules_weights_and_not_the_global_generator(torch, module):
     backend, made = load_framework("torch").open(), recipe(module)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -230,7 +230,7 @@ def test_jaxs_own_parameters_stay_in_32_bits(function):
     assert {each.dtype.name for each in found.values()} == {"float32"}
 
 
-def test_a_loss_of_the_recipes_takes_the_place_of_cross_entropy(torch, module):
+def test_a_recipes_loss_replaces_cross_entropy(torch, module):
     asked = []
 
     def loss(scores, labels):
@@ -248,7 +248,7 @@ def test_label_smoothing_is_pytorchs(framework, torch, request):
     drawn = backend.initialise(made.network, 0)
     executor = backend.build(made.trained_network(), drawn)
     if framework == "torch":
-        # Dropout would draw otherwise in inference.
+        # Dropout would be random outside inference.
         executor._module[2].p = 0.0
     random = np.random.default_rng(0)
     x, labels = random.standard_normal((6, FEATURES)).astype("f4"), np.arange(6) % CLASSES
@@ -260,7 +260,7 @@ def test_label_smoothing_is_pytorchs(framework, torch, request):
         assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_bfloat16_and_channels_last_give_the_loss_of_float32_but_for_rounding(torch):
+def test_bfloat16_and_channels_last_give_the_loss_of_float32_up_to_rounding(torch):
     made = recipe(lambda: torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(12, 4)))
     backend = load_framework("torch").open()
     drawn = backend.initialise(made.network, 0)
@@ -271,17 +271,17 @@ def test_bfloat16_and_channels_last_give_the_loss_of_float32_but_for_rounding(to
         assert float(found) == pytest.approx(float(exact), rel=0.02)
 
 
-def test_a_module_that_exists_already_is_refused(module):
-    with pytest.raises(DefinitionError, match=r"drawn already.*network=lambda: Sequential"):
+def test_an_existing_module_is_refused(module):
+    with pytest.raises(DefinitionError, match=r"already initialised.*network=lambda: Sequential"):
         recipe(module())
 
 
-def test_what_is_neither_a_network_nor_a_function_is_refused():
+def test_anything_but_a_network_or_a_function_is_refused():
     with pytest.raises(DefinitionError, match="it is a int"):
         recipe(3)
 
 
-def test_a_loss_beside_a_network_of_onnx_is_refused():
+def test_a_loss_with_an_onnx_network_is_refused():
     with pytest.raises(DefinitionError, match="a recipe's loss"):
         recipe(zoo.mlp(4, 4, 2), loss=lambda scores, labels: scores)
 
@@ -298,12 +298,12 @@ def test_a_module_without_weights_yet_is_refused(torch):
         backend.build(made.network, backend.initialise(made.network, 0))
 
 
-def test_a_network_of_another_frameworks_is_refused(module):
+def test_a_network_of_another_framework_is_refused(module):
     with pytest.raises(UnsupportedError, match=r"[Uu]se --framework torch"):
         numpy_framework.open().initialise(recipe(module).network, 0)
 
 
-def test_a_network_of_pytorchs_is_no_file_for_inference(module):
+def test_a_pytorch_network_cannot_be_exported_for_inference(module):
     with pytest.raises(UnsupportedError, match="a trained network as a file"):
         recipe(module).onnx_network("a trained network as a file")
 
@@ -311,27 +311,27 @@ def test_a_network_of_pytorchs_is_no_file_for_inference(module):
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (lambda torch: torch.optim.SGD([torch.zeros(1)], lr=0.1), "holds the parameters of a module already"),
+        (lambda torch: torch.optim.SGD([torch.zeros(1)], lr=0.1), "already holds a module's parameters"),
         (lambda torch: partial(torch.optim.LBFGS, lr=0.1), "evaluates the loss itself"),
-        (lambda torch: partial(torch.optim.SGD, 0.1), "arguments without a name"),
+        (lambda torch: partial(torch.optim.SGD, 0.1), "positional arguments"),
         (lambda torch: partial(torch.optim.SGD, lr=-0.1), "not positive"),
-        (lambda torch: "sgd", "no class of an optimizer"),
-        (lambda torch: print, "no class of an optimizer"),
+        (lambda torch: "sgd", "not an optimizer class"),
+        (lambda torch: print, "not an optimizer class"),
     ],
     ids=["an instance", "LBFGS", "without names", "a negative rate", "a word", "a function"],
 )
-def test_an_optimizer_that_cannot_be_put_to_work_is_refused(torch, module, optimizer, message):
+def test_an_unusable_optimizer_is_refused(torch, module, optimizer, message):
     with pytest.raises(DefinitionError, match=message):
         recipe(module, optimizer(torch))
 
 
-def test_an_argument_that_pytorchs_optimizer_does_not_take_is_refused(torch, module):
+def test_an_unknown_argument_of_a_pytorch_optimizer_is_refused(torch, module):
     made = recipe(module, partial(torch.optim.SGD, lr=0.1, beta=1))
     with pytest.raises(DefinitionError, match="beta"):
         trained("torch", made)
 
 
-def test_the_rate_of_a_class_alone_is_its_default(torch, module):
+def test_an_optimizer_class_alone_has_its_default_rate(torch, module):
     assert recipe(module, torch.optim.AdamW).optimizer.lr == 1e-3
 
 

@@ -1,24 +1,24 @@
-"""How far a run is, seen from elsewhere: the steps that the trainer counts, through a file that both have."""
+"""A run's progress, seen by another process through a shared file."""
 
 import pytest
 
-from levelbench.training.pulse import Pulse
+from levelbench.training.observers import Pulse
 
 
-def test_before_the_first_step_there_is_nothing_to_say():
+def test_before_the_first_step_the_text_is_empty():
     pulse = Pulse()
     pulse.counts[1] = 100
     assert pulse.text == ""
 
 
-def test_what_one_counts_another_with_the_same_file_sees(tmp_path):
+def test_processes_with_the_same_file_share_the_count(tmp_path):
     own, other = Pulse.at(tmp_path / "steps"), Pulse.at(tmp_path / "steps")
     own.counts[0], own.counts[1] = 812, 4292
     assert other.text == "step 812/4,292"
 
 
 @pytest.mark.parametrize("place", ["missing/steps", "folder"])
-def test_where_nothing_can_be_shared_a_run_still_counts(tmp_path, place):
+def test_a_run_counts_even_if_nothing_can_be_shared(tmp_path, place):
     (tmp_path / "folder").mkdir()
     pulse = Pulse.at(tmp_path / place)
     pulse.counts[0] = 1

@@ -1,4 +1,4 @@
-"""Qualities of classifiers against scikit-learn, and what they do at ties, at NaN and without a class."""
+"""Qualities of classifiers compared with scikit-learn; ties, NaN and missing classes."""
 
 import math
 from types import SimpleNamespace
@@ -65,7 +65,7 @@ def sample():
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 20])
-def test_top_k_is_scikit_learns(sample, k):
+def test_top_k_equals_scikit_learns(sample, k):
     scores, labels = sample
     expected = 1.0 if k >= 8 else metrics.top_k_accuracy_score(labels, scores.astype(np.float32), k=k)
     assert measured(TopK(0.5, k), scores, labels) == pytest.approx(expected, abs=1e-12)
@@ -83,13 +83,13 @@ def test_top_5_names_itself_and_counts_five(sample):
     assert measured(Top5(0.93), *sample) == measured(TopK(0.93, 5), *sample)
 
 
-def test_of_equal_logits_the_lower_class_comes_first():
+def test_among_equal_logits_the_lower_class_comes_first():
     scores = [[1.0, 1.0, 1.0]] * 3
     assert measured(TopK(0.5, 1), scores, [0, 1, 2]) == pytest.approx(1 / 3)
     assert measured(TopK(0.5, 2), scores, [0, 1, 2]) == pytest.approx(2 / 3)
 
 
-def test_an_infinite_logit_of_another_class_spoils_nothing():
+def test_an_infinite_logit_of_another_class_does_no_harm():
     assert measured(TopK(0.5, 2), [[math.inf, 1.0, 0.0], [-math.inf, 1.0, 2.0]], [1, 0]) == 0.5
 
 
@@ -103,7 +103,7 @@ def test_top_0_counts_nothing_and_is_refused():
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
-def test_frameworks_count_alike(sample, name):
+def test_frameworks_count_the_same(sample, name):
     pytest.importorskip(name)
     from levelbench.operators.frameworks import open_framework
 
@@ -113,7 +113,7 @@ def test_frameworks_count_alike(sample, name):
         assert measured(quality, scores, labels, other) == measured(quality, scores, labels)
 
 
-def test_balanced_accuracy_is_scikit_learns(sample):
+def test_balanced_accuracy_equals_scikit_learns(sample):
     scores, labels = sample
     expected = metrics.balanced_accuracy_score(labels, scores.astype(np.float32).argmax(1))
     assert measured(BalancedAccuracy(0.5), scores, labels) == pytest.approx(expected, abs=1e-12)
@@ -124,13 +124,13 @@ def test_classes_without_an_example_are_left_out_of_balanced_accuracy():
     assert measured(BalancedAccuracy(0.5), scores, labels) == pytest.approx(0.5)
 
 
-def test_always_the_frequent_class_is_no_better_than_chance_when_classes_count_alike():
+def test_predicting_the_frequent_class_has_balanced_accuracy_of_chance():
     scores, labels = np.tile([1.0, 0.0], (100, 1)), [0] * 90 + [1] * 10
     assert measured(Top1(0.5), scores, labels) == 0.9
     assert measured(BalancedAccuracy(0.5), scores, labels) == 0.5
 
 
-def test_the_area_under_the_roc_is_scikit_learns(sample):
+def test_the_area_under_the_roc_equals_scikit_learns(sample):
     scores, labels = sample[0][:, :2], np.minimum(sample[1], 1)
     given = scores.astype(np.float32).astype(np.float64)
     expected = metrics.roc_auc_score(labels, given[:, 1] - given[:, 0])
@@ -149,7 +149,7 @@ def test_the_area_counts_pairs_and_half_of_the_ties(pairs):
     assert area_under_roc(scores, labels) == pytest.approx((apart > 0).mean() + 0.5 * (apart == 0).mean())
 
 
-def test_one_output_is_a_score_itself():
+def test_a_single_output_is_the_score():
     assert measured(AUROC(0.9), [[0.1], [0.9], [0.8]], [0, 1, 0]) == 1.0
 
 
@@ -159,7 +159,7 @@ def test_the_area_of_three_classes_is_refused():
 
 
 @pytest.mark.parametrize("quality", [Top5, BalancedAccuracy, AUROC])
-def test_a_target_in_percent_is_answered_with_the_fraction(quality):
+def test_a_target_in_percent_suggests_the_fraction(quality):
     with pytest.raises(UsageError, match=r"did you mean 0\.93\?"):
         quality(target=0.9).as_target(93)
 
@@ -172,13 +172,13 @@ def test_top_1_and_top_k_of_one_agree_that_a_sample_with_a_nan_is_wrong(nan):
         assert measured(quality, scores, [0, 0]) == 0.5
 
 
-def test_a_nan_is_no_prediction_of_class_0():
+def test_a_nan_does_not_predict_class_0():
     assert measured(BalancedAccuracy(0.5), [[math.nan] * 2, [0.0, 1.0]], [0, 1]) == 0.5
 
 
 @pytest.mark.parametrize("label", [-1, 3, 7])
 @pytest.mark.parametrize("quality", [Top1(0.5), TopK(0.5, 2), Top5(0.5)])
-def test_a_label_that_is_no_class_is_never_right(quality, label):
+def test_a_label_outside_the_classes_is_never_right(quality, label):
     assert measured(quality, [[-1.0, -2.0, -3.0], [1.0, 0.0, 0.0]], [label, 0]) == 0.5
 
 
@@ -199,7 +199,7 @@ def pair():
     return random.standard_normal((2300, 3)).astype(np.float32), random.standard_normal((2300, 3)).astype(np.float32)
 
 
-def test_rmse_and_mae_are_scikit_learns(pair):
+def test_rmse_and_mae_equal_scikit_learns(pair):
     outputs, targets = (each.astype(np.float64).ravel() for each in pair)
     assert error_of(RMSE(1.0), *pair) == pytest.approx(metrics.root_mean_squared_error(targets, outputs), rel=1e-12)
     assert error_of(MAE(1.0), *pair) == pytest.approx(metrics.mean_absolute_error(targets, outputs), rel=1e-12)
@@ -209,7 +209,7 @@ def test_a_small_error_on_large_values_is_not_lost():
     assert error_of(RMSE(1.0), np.full((3000, 1), 8193.0), np.full((3000, 1), 8192.0)) == 1.0
 
 
-def test_a_column_of_one_is_compared_with_a_flat_one_and_not_broadcast():
+def test_a_column_of_one_is_not_broadcast_against_a_flat_one():
     assert error_of(MAE(1.0), [[1.0], [2.0], [3.0]], [1.0, 2.0, 4.0]) == pytest.approx(1 / 3)
 
 
@@ -226,13 +226,13 @@ def test_lower_is_better_from_zero_without_an_end(quality):
         quality(target=1.0).as_target(-0.1)
 
 
-def test_the_target_of_a_metric_without_a_highest_value_is_read_back_as_it_was_written():
+def test_the_target_of_an_unbounded_metric_survives_a_round_trip():
     target = RMSE(target=0.5).as_target()
     assert msgspec.json.decode(msgspec.json.encode(target), type=Target) == target
     assert (target.direction, target.low, target.high) == ("lower", 0.0, None)
 
 
-def test_a_quality_says_by_which_options_it_is_computed_only_where_those_matter():
+def test_only_qualities_with_options_have_a_signature():
     assert Top1(target=0.9).signature == ""
     pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
     assert "tok:13a" in Bleu(target=8.0).signature
@@ -244,7 +244,7 @@ def test_a_target_beyond_the_scale_is_refused():
 
 
 class TextHeld:
-    """A split on NumPy, in batches of three rows whatever is asked for."""
+    """A split on NumPy, in batches of three rows whatever is requested."""
 
     def __init__(self, split):
         self.split = split
@@ -295,11 +295,11 @@ def test_an_answer_loses_case_punctuation_articles_and_space(answer, text):
         ("the", ["a"], 0.0),
     ],
 )
-def test_f1_is_of_the_words_with_the_best_answer(prediction, answers, score):
+def test_f1_compares_words_with_the_best_answer(prediction, answers, score):
     assert f1(prediction, answers) == pytest.approx(score, abs=1e-15)
 
 
-def test_an_exact_match_is_with_any_answer():
+def test_an_exact_match_may_be_with_any_answer():
     assert exact_match("The Broncos.", ["Denver", "broncos"]) == 1.0
     assert exact_match("Denver Broncos", ["Denver", "broncos"]) == 0.0
     assert exact_match("the", ["a"]) == 1.0  # both are empty, and the official script says so
@@ -321,7 +321,7 @@ logits = st.integers(1, 7).flatmap(
 
 
 @given(logits, st.integers(1, 8))
-def test_the_best_span_is_that_of_a_search_through_all(pair, longest):
+def test_the_best_span_equals_exhaustive_search(pair, longest):
     starts, ends = np.array(pair, np.float32)[:, None]
     ((first, last),) = best_spans(starts, ends, longest).tolist()
     assert first <= last < first + longest
@@ -352,7 +352,7 @@ def test_f1_and_exact_match_are_means_over_questions():
     assert SpanExactMatch(0.65).measure(network, held) == pytest.approx(3 / 5)
 
 
-def test_a_span_in_the_padding_is_no_answer():
+def test_a_span_in_the_padding_is_not_an_answer():
     assert Passage("one", [(0, 3)], ("one",)).text(4, 6) == ""
     assert Passage("one two", [(0, 3), (4, 7)], ("two",)).text(1, 9) == "two"
 
@@ -361,7 +361,7 @@ def test_a_span_in_the_padding_is_no_answer():
 
 
 def guesses(probabilities, labels):
-    """A network that gives each place the same probabilities, and a split with these labels."""
+    """A network that gives each position the same probabilities, and a split with these labels."""
     labels = np.array(labels, np.int64)
     made = np.log(np.array(probabilities, np.float64)) + 3.0
 
@@ -377,7 +377,7 @@ def test_a_network_that_guesses_among_n_has_perplexity_n():
     assert BitsPerCharacter(2.0).measure(network, held) == pytest.approx(2.0)
 
 
-def test_surprise_is_the_mean_over_labels_not_over_batches():
+def test_surprisal_is_averaged_over_labels_not_batches():
     network, held = guesses([0.5, 0.25, 0.25], [[0, 0], [0, 0], [0, 0], [1, 2]])
     assert BitsPerCharacter(2.0).measure(network, held) == pytest.approx((6 * 1 + 2 * 2) / 8)
 
@@ -408,7 +408,7 @@ def test_lower_is_better_and_perplexity_starts_at_one():
 
 
 def counting(longest):
-    """Each row counts on from its source, one token a step, to its end; and the widths that were asked for."""
+    """Each row counts up from its source, one token per step, to its end; also returns the requested widths."""
     widths = []
 
     def infer(source, prefix):
@@ -420,7 +420,7 @@ def counting(longest):
     return infer, widths
 
 
-def test_greedy_goes_on_until_each_row_has_its_end():
+def test_greedy_continues_until_each_row_has_its_end():
     infer, widths = counting(12)
     source = np.array([[4, 2], [10, 9], [20, 0]])
     found = greedy(lambda prefix: infer(source, prefix), np.asarray, np.asarray, 3, 12)
@@ -459,7 +459,7 @@ def test_the_references_themselves_have_bleu_100():
     assert Bleu(10.0).measure(*translating(texts)) == pytest.approx(100.0)
 
 
-def test_bleu_is_sacrebleus_of_the_whole_corpus():
+def test_bleu_equals_sacrebleus_of_the_whole_corpus():
     sacrebleu = pytest.importorskip("sacrebleu")
     texts = [counted(4, 5), counted(11, 6), counted(20, 7), "other words stand here"]
     network, held = translating(texts)
@@ -469,12 +469,12 @@ def test_bleu_is_sacrebleus_of_the_whole_corpus():
     assert Bleu(10.0).measure(network, held) == pytest.approx(sacrebleu.corpus_bleu(said, [texts]).score)
 
 
-def test_the_signature_says_options_and_version():
+def test_the_signature_states_options_and_version():
     sacrebleu = pytest.importorskip("sacrebleu")
     assert Bleu(10.0).signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
 
 
-def test_without_sacrebleu_what_to_install_is_said(monkeypatch):
+def test_without_sacrebleu_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.bleu", None)
     with pytest.raises(MissingError, match=r"(?i)pip install \"levelbench\[text\]\""):
         _ = Bleu(10.0).signature

@@ -1,4 +1,4 @@
-"""A batch that has been used is let go of before the next one is made, so that its memory is there for it."""
+"""A used batch is freed before the next one is made, so that its memory can be reused."""
 
 from dataclasses import dataclass
 from time import sleep
@@ -34,11 +34,11 @@ def test_the_trainer_holds_no_batch_while_the_next_one_is_made(budget):
     assert alive == [0] * 2 * (steps + 1)
 
 
-def test_a_group_of_batches_is_let_go_of_before_the_next_group_is_made():
+def test_a_group_of_batches_is_freed_before_the_next_group_is_made():
     alive = []
     for _ in map(len, grouped(watched(made(6), alive), 2)):
         pass
-    # Within a group those before are in it.
+    # Within a group the earlier ones are part of it.
     assert alive == [0, 1, 0, 1, 0, 1, 0]
 
 
@@ -49,7 +49,7 @@ def test_a_budget_in_seconds_holds_no_batch():
     assert alive == [0, 0, 0, 0]
 
 
-def test_a_result_of_a_worker_is_not_held_while_the_next_one_is_waited_for():
+def test_a_workers_result_is_not_held_while_waiting_for_the_next():
     earlier, prefetch = [], Prefetch(1)
 
     def waits():
@@ -79,7 +79,7 @@ class Watching(Augmentation):
         return result
 
 
-def test_a_block_of_the_host_is_let_go_of_before_the_next_one_is_made(monkeypatch):
+def test_a_host_block_is_freed_before_the_next_is_made(monkeypatch):
     monkeypatch.setattr(inputs, "_EXAMPLES", 4)
     split = Split.of(np.zeros((12, 1, 2, 2), np.float32), np.zeros(12, np.int64))
     dataset = Dataset("made", split, split, split, 2, {}, "", "", "", synthetic=True)

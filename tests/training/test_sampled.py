@@ -1,4 +1,4 @@
-"""A network that pulls its own minibatches computes what a loop that hands them over computes."""
+"""A network that takes its own minibatches computes the same as a loop that passes them in."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def loss_and_gradients(on, executor, inputs):
 
 
 def agree(on, mode, network, split, sampler, normalisation):
-    """The last step of an epoch: the loader's batch handed over, and the same one pulled from inside."""
+    """The last step of an epoch, with the loader's batch and with the same one taken inside the network."""
     inside = sampled(network, split, sampler, normalisation=normalisation)
     ours = on.executor(inside, inside.initialise(3), mode=mode)
     theirs = on.executor(network, network.initialise(3), mode=mode)
@@ -76,7 +76,7 @@ def test_loss_and_gradients_are_those_of_the_loaders_batches(images, network, sa
     ("framework", "mode", "sampler"),
     [("torch", "eager", EVEN), ("torch", "eager", UNEVEN), ("jax", "eager", UNEVEN), ("jax", "jit", EVEN)],
 )
-def test_they_are_in_every_framework(framework, mode, sampler, rows, small):
+def test_they_are_the_same_in_every_framework(framework, mode, sampler, rows, small):
     agree(backend(framework), mode, small, rows, sampler, Normalisation((0.3,), (0.4,)))
 
 
@@ -92,7 +92,7 @@ def test_onnx_runtime_infers_a_step(images, network):
     assert np.allclose(on.host(found[0]), wanted[0], atol=1e-5)
 
 
-def test_batches_of_one_size_have_static_shapes_and_others_take_their_bounds(images, network):
+def test_batches_of_one_size_have_static_shapes_and_others_need_bounds(images, network):
     even, uneven = (sampled(network, images, each) for each in (EVEN, UNEVEN))
     assert [each.name for each in even.inputs] == ["sampler.order", "sampler.step"]
     assert [each.name for each in uneven.inputs] == ["sampler.order", "sampler.bounds", "sampler.step"]
@@ -107,37 +107,37 @@ def test_a_program_compiled_as_a_whole_refuses_batches_of_several_sizes(rows, sm
         executor.forward(*map(on.array, given))
 
 
-def test_the_data_is_kept_as_it_is_stored_and_is_not_trained(images, network):
+def test_the_data_keeps_its_dtype_and_is_not_trained(images, network):
     inside = sampled(network, images, EVEN, normalisation=NORMALISATION)
     kept = {each.name: (each.dtype, each.trainable) for each in inside.parameters if each.name.startswith("data.")}
     assert kept == {"data.input": ("uint8", False), "data.labels": ("int64", False)}
     assert inside.parameter_count() == network.parameter_count()
 
 
-def test_the_weights_that_a_seed_draws_stay_the_same(images, network):
+def test_initial_weights_of_a_seed_stay_the_same(images, network):
     before, after = network.initialise(7), sampled(network, images, EVEN).initialise(7)
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
-def test_made_inputs_are_an_order_of_examples_and_a_step(images, network):
+def test_generated_inputs_are_an_order_of_examples_and_a_step(images, network):
     inside = sampled(network, images, EVEN)
     made = inside.make_inputs(batch=1)
     assert made["sampler.order"].max() < 22
     assert made["sampler.step"].shape == ()
 
 
-def test_a_network_without_its_loss_does_not_take_all_columns(images):
+def test_a_network_without_a_loss_lacks_inputs(images):
     with pytest.raises(DefinitionError, match="2 columns"):
         sampled(zoo.cnn((2, 8, 8), 2, 8, 5), images, EVEN)
 
 
 def test_data_of_another_shape_is_refused(images, network):
     wrong = Split.of(images.inputs[:, :1], images.labels)
-    with pytest.raises(DefinitionError, match=r"rows of the data are \(1, 8, 8\)"):
+    with pytest.raises(DefinitionError, match=r"the data's rows are \(1, 8, 8\)"):
         sampled(network, wrong, EVEN)
 
 
-def test_tokens_in_batches_of_near_lengths_are_pulled_as_well(split):
+def test_bucketed_batches_of_tokens_work_too(split):
     data = split(30, classes=2)
     network = zoo.mlp(12, 4, 2).with_loss()
     sampler = Bucketed(7)

@@ -36,7 +36,7 @@ class Planted(Sampler):
             case "first half only":
                 order = generator.permutation(n // 2).repeat(2)
             case "window":
-                # A shuffle buffer of 100 examples, as streaming loaders have.
+                # A shuffle buffer of 100 examples, as in streaming loaders.
                 order = np.argsort(np.arange(n) + generator.random(n) * 100)
             case "same order":
                 order = generator_of(seed, 0).permutation(n)
@@ -47,7 +47,7 @@ class Planted(Sampler):
 
 @dataclass(frozen=True)
 class Leaning(Planted):
-    """Draws with replacement, some a little more often than it promises."""
+    """Draws with replacement, some slightly more often than promised."""
 
     exact = False
 
@@ -69,7 +69,7 @@ def test_an_order_by_class_is_caught_in_data_that_is_ordered_by_class():
     assert sampling_bias(Planted(10, "sorted by class"), Split.of(labels[:, None], labels)).biased()
 
 
-def test_a_slight_lean_of_draws_with_replacement_is_caught(split):
+def test_a_slight_bias_of_draws_with_replacement_is_caught(split):
     assert sampling_bias(Leaning(10), split(1000), epochs=10).biased()
 
 
@@ -89,7 +89,7 @@ def test_a_slight_lean_of_draws_with_replacement_is_caught(split):
     ],
     ids=repr,
 )
-def test_a_sampler_that_draws_what_it_promises_is_not_accused(split, sampler):
+def test_a_sampler_that_keeps_its_promise_passes(split, sampler):
     found = sampling_bias(sampler, split(1000), epochs=10)
     assert found.p_value > 0.001
     assert not found.biased()
@@ -110,7 +110,7 @@ def test_the_order_test_alone_has_its_level(split):
     assert 16 <= sum(p < 0.1 for p in found) <= 64
 
 
-def test_what_is_not_tested_is_said(split):
+def test_omitted_tests_are_reported(split):
     found = sampling_bias(Sequential(10), split(100))
     assert any("order is not tested" in line for line in found.lines())
     data = split(100)
@@ -127,7 +127,7 @@ MS = 1_000_000
 
 
 class Slow(Loader):
-    """Three batches an epoch, each of which takes as long as the script says."""
+    """Three batches per epoch, each of which takes as long as the script says."""
 
     steps = 3
 
@@ -161,7 +161,7 @@ def test_the_epochs_follow_each_other():
     assert loader.epochs[:3] == [0, 1, 2]
 
 
-def test_on_a_device_a_batch_has_to_have_arrived():
+def test_on_a_device_the_batch_must_have_arrived():
     clock = FakeClock()
 
     class Device:

@@ -40,7 +40,7 @@ def samplers(batch):
 
 @settings(max_examples=25)
 @given(st.integers(5, 90), st.integers(1, 20), st.integers(0, 2**40), st.integers(0, 1000))
-def test_an_exact_sampler_visits_every_example_exactly_once_an_epoch(split, n, batch, seed, epoch):
+def test_an_exact_sampler_visits_every_example_once_per_epoch(split, n, batch, seed, epoch):
     data = split(n)
     for sampler in samplers(batch):
         drawn = sampler.epoch(data, seed, epoch)
@@ -53,7 +53,7 @@ def test_an_exact_sampler_visits_every_example_exactly_once_an_epoch(split, n, b
 
 
 @pytest.mark.parametrize("sampler", samplers(10), ids=repr)
-def test_an_epoch_follows_from_seed_and_number_alone(split, sampler):
+def test_an_epoch_depends_on_seed_and_number_alone(split, sampler):
     data = split(120)
     first, again = sampler.epoch(data, 1, 2), sampler.epoch(data, 1, 2)
     assert np.array_equal(first.order, again.order)
@@ -68,7 +68,7 @@ def test_other_seeds_and_epochs_give_other_orders(split, sampler):
     assert not np.array_equal(first, sampler.epoch(data, 2, 2).order)
 
 
-def test_the_shuffled_order_is_bit_for_bit_what_published_records_were_made_with(split):
+def test_the_shuffled_order_is_that_of_published_records(split):
     assert Shuffled(4).epoch(split(10), 7, 3).order.tolist() == [4, 2, 8, 9, 0, 7, 1, 3, 5, 6]
 
 
@@ -84,7 +84,7 @@ def test_the_last_batch_of_an_epoch_may_be_smaller(split, samples, batch, steps)
 
 
 @pytest.mark.parametrize("kind", [Sequential, Shuffled, Stratified, Weighted])
-def test_a_last_batch_that_is_not_full_is_left_out_where_that_is_wished(split, kind):
+def test_drop_last_leaves_out_an_incomplete_batch(split, kind):
     sampler = kind(8, drop_last=True)
     assert sampler.epoch(split(30), 0, 0).sizes.tolist() == [8, 8, 8]
     assert sampler.steps(split(30)) == 3
@@ -96,7 +96,7 @@ def test_leaving_out_the_only_batch_is_refused(split):
         Shuffled(31, drop_last=True).steps(split(30))
 
 
-def test_shuffling_with_a_batch_left_out_leaves_out_others_each_epoch(split):
+def test_drop_last_leaves_out_different_examples_each_epoch(split):
     seen = [Shuffled(8, drop_last=True).epoch(split(10), 0, epoch).order for epoch in range(30)]
     assert set(np.concatenate(seen).tolist()) == set(range(10))
 
@@ -155,27 +155,27 @@ def test_without_replacement_a_heavy_example_comes_early(split):
     [
         (lambda data: Weighted(4, (-1.0, 1.0, 1.0)), "negative"),
         (lambda data: Weighted(4, (0.0, 0.0, 0.0)), "all are zero"),
-        (lambda data: Weighted(4, (0.0, 1.0, 1.0), replacement=False), "where nothing comes twice"),
-        (lambda data: Weighted(4, by="batch"), "no way to weigh"),
+        (lambda data: Weighted(4, (0.0, 1.0, 1.0), replacement=False), "without replacement"),
+        (lambda data: Weighted(4, by="batch"), "not supported"),
         (lambda data: Weighted(4, draws=0), "empty"),
         (lambda data: Weighted(4, (1.0, 1.0)).epoch(data, 0, 0), "2 weights for 3 classes"),
         (lambda data: Weighted(4, (1.0,), by="example").epoch(data, 0, 0), "1 weights"),
         (lambda data: Weighted(4, replacement=False, draws=99).epoch(data, 0, 0), "there are 30 examples"),
-        (lambda data: Bucketed(4, tokens=0), "no token"),
-        (lambda data: Bucketed(4, column=1).epoch(data, 0, 0), "no places to count"),
+        (lambda data: Bucketed(4, tokens=0), "no tokens"),
+        (lambda data: Bucketed(4, column=1).epoch(data, 0, 0), "has one dimension"),
         (lambda data: Bucketed(4, length=lambda _: np.zeros(3)).epoch(data, 0, 0), "its function gave"),
         (lambda data: Partitioned(Shuffled(4), 3, 3), "no such rank"),
         (lambda data: Subset(Shuffled(4), 31).epoch(data, 0, 0), "there are 30"),
         (lambda data: Repeated(Shuffled(4), 0), "empty"),
-        (lambda data: Stratified(4).epoch(Split.of(data.inputs, data.inputs * 0.5), 0, 0), "whole number"),
+        (lambda data: Stratified(4).epoch(Split.of(data.inputs, data.inputs * 0.5), 0, 0), "integer"),
     ],
 )
-def test_what_makes_no_sense_is_refused(split, make, found):
+def test_impossible_settings_are_refused(split, make, found):
     with pytest.raises(DefinitionError, match=found):
         make(split(30))
 
 
-def test_batches_of_near_lengths_hold_less_padding_than_shuffled_ones(split):
+def test_bucketed_batches_have_less_padding_than_shuffled_ones(split):
     data = split(512)
     lengths = lengths_of(data, 0, 0)
 
@@ -185,7 +185,7 @@ def test_batches_of_near_lengths_hold_less_padding_than_shuffled_ones(split):
     assert padded(Bucketed(16).epoch(data, 0, 0)) < 1.1 * lengths.sum() < padded(Shuffled(16).epoch(data, 0, 0))
 
 
-def test_batches_by_tokens_stay_within_them_and_could_not_be_larger(split):
+def test_batches_by_tokens_are_as_large_as_the_limit_allows(split):
     data = split(300)
     lengths = lengths_of(data, 0, 0)
     drawn = Bucketed(1000, tokens=60).epoch(data, 3, 1)
@@ -199,14 +199,14 @@ def test_an_example_longer_than_the_tokens_is_a_batch_by_itself():
     assert Bucketed(8, tokens=4).epoch(data, 0, 0).sizes.tolist() == [1, 1, 1]
 
 
-def test_batches_of_near_lengths_come_in_random_order(split):
+def test_bucketed_batches_come_in_random_order(split):
     data = split(512)
     drawn = Bucketed(16).epoch(data, 0, 0)
     means = [lengths_of(data, 0, 0)[drawn.batch(at)].mean() for at in range(len(drawn.sizes))]
     assert means != sorted(means)
 
 
-def test_a_length_ends_at_the_last_place_that_is_no_padding():
+def test_a_length_ends_at_the_last_value_that_is_not_padding():
     rows = np.array([[5, 0, 7, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
     assert lengths_of(Split.of(rows, np.zeros(3, np.int64)), 0, 0).tolist() == [3, 0, 4]
 
@@ -246,7 +246,7 @@ def test_repeated_epochs_follow_each_other_as_one(split):
     assert two.sizes.tolist() == [4, 4, 2, 4, 4, 2]
 
 
-def test_rows_of_a_column_that_makes_them_are_asked_for_only_when_taken(split):
+def test_lazy_rows_are_made_only_when_taken(split):
     class Squares:
         shape, dtype, asked = (100, 1), np.dtype(np.int64), []
 

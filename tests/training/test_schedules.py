@@ -1,4 +1,4 @@
-"""Schedules are the factors that they say, and know whether they have an end."""
+"""Schedules have the documented factors, and know whether they have an end."""
 
 import math
 import warnings
@@ -39,7 +39,7 @@ ALL = (
 
 
 @given(st.floats(0, 1), st.sampled_from(ALL))
-def test_a_factor_lies_between_zero_and_one(progress, schedule):
+def test_a_factor_is_between_zero_and_one(progress, schedule):
     assert 0 <= schedule.factor(progress) <= 1
 
 
@@ -49,7 +49,7 @@ def test_a_factor_is_a_plain_number(schedule):
 
 
 @pytest.mark.parametrize("schedule", [Constant(), InverseSquareRoot(), Warmup(Constant())], ids=repr)
-def test_a_schedule_without_an_end_may_stop_early_and_goes_on_beyond_it(schedule):
+def test_a_schedule_without_an_end_may_stop_early_or_continue(schedule):
     assert not schedule.fixed_length
     assert schedule.factor(2.0) > 0
 
@@ -71,7 +71,7 @@ def test_a_schedule_that_comes_down_to_an_end_has_a_fixed_length(schedule):
     ],
     ids=["in the first thousandths", "between the points that are looked at"],
 )
-def test_a_fall_that_hides_from_a_coarse_look_is_found(factor):
+def test_a_fall_between_grid_points_is_found(factor):
     class Hiding(Constant):
         def factor(self, progress):
             return factor(progress)
@@ -79,7 +79,7 @@ def test_a_fall_that_hides_from_a_coarse_look_is_found(factor):
     assert has_fixed_length(Hiding())
 
 
-def test_a_factor_that_raises_is_the_schedules_error_and_no_bug_of_ours():
+def test_a_factor_that_raises_is_reported_as_the_schedules_error():
     class Broken(Constant):
         def factor(self, progress):
             raise ZeroDivisionError("by nothing")
@@ -88,13 +88,13 @@ def test_a_factor_that_raises_is_the_schedules_error_and_no_bug_of_ours():
         has_fixed_length(Broken())
 
 
-def test_whether_a_schedule_is_of_fixed_length_is_known_of_its_class():
+def test_a_schedules_class_knows_its_fixed_length():
     assert not Constant.fixed_length
     assert WarmupCosine.fixed_length
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=repr)
-def test_what_a_schedule_says_of_its_length_is_what_its_factor_shows(schedule):
+def test_a_schedules_declared_length_matches_its_factor(schedule):
     assert has_fixed_length(schedule) == schedule.fixed_length
 
 
@@ -120,7 +120,7 @@ class Calling:
         lambda progress: 1.1 if progress > 0.99 else Cosine().factor(progress),
     ],
 )
-def test_a_falling_factor_makes_a_fixed_length_whatever_the_schedule_calls_itself(factor):
+def test_a_falling_factor_means_a_fixed_length_whatever_is_declared(factor):
     assert has_fixed_length(Calling(factor))
 
 
@@ -133,7 +133,7 @@ def test_a_falling_factor_makes_a_fixed_length_whatever_the_schedule_calls_itsel
         lambda progress: (progress + 1) ** 0.5,
     ],
 )
-def test_a_factor_that_is_the_same_curve_for_any_length_is_open_ended(factor):
+def test_the_same_curve_for_any_length_is_open_ended(factor):
     assert not has_fixed_length(Calling(factor))
 
 
@@ -142,7 +142,7 @@ def test_one_cycle_is_the_earlier_name_of_a_cosine_with_a_warmup():
 
 
 @given(st.floats(0, 1), st.floats(0.01, 0.99))
-def test_a_cosine_with_a_warmup_is_the_two_put_together(progress, share):
+def test_warmup_cosine_equals_warmup_of_cosine(progress, share):
     expected = Warmup(Cosine(), share).factor(progress)
     assert WarmupCosine(share).factor(progress) == pytest.approx(expected, abs=1e-12)
 
@@ -156,7 +156,7 @@ def test_a_cosine_with_a_warmup_rises_to_one_and_falls_to_zero():
     assert schedule.factor(1) == pytest.approx(0)
 
 
-def test_one_cycle_is_bit_for_bit_what_published_records_were_made_with():
+def test_one_cycle_is_that_of_published_records():
     made = [WarmupCosine().factor(at / 7).hex() for at in range(7)]
     cosine = [0.5 * (1 + math.cos(math.pi * (at / 7 - 0.25) / 0.75)) for at in range(2, 7)]
     assert made == [(0.0).hex(), (1 / 7 / 0.25).hex(), *(each.hex() for each in cosine)]
@@ -179,7 +179,7 @@ def test_a_trapezoid_rises_holds_and_falls_to_its_floor():
     assert [schedule.factor(at) for at in (0, 0.1, 0.2, 0.6, 0.8, 1)] == pytest.approx([0, 0.5, 1, 1, 0.55, 0.1])
 
 
-def test_a_trapezoid_may_have_no_level_part():
+def test_a_trapezoid_may_lack_a_level_part():
     assert Trapezoid(0.7, 0.3).factor(0.7) == pytest.approx(1)
 
 
@@ -188,7 +188,7 @@ def test_the_inverse_square_root_falls_to_half_at_four_times_the_warm_up():
     assert [schedule.factor(at) for at in (0, 0.05, 0.1, 0.4)] == pytest.approx([0, 0.5, 1, 0.5])
 
 
-def test_a_warm_up_leads_to_the_beginning_of_what_follows_and_leaves_it_whole():
+def test_a_warm_up_leads_to_the_start_of_the_next_schedule_and_keeps_all_of_it():
     schedule = Warmup(Cosine(0.2), share=0.5, start=0.1)
     assert [schedule.factor(at) for at in (0, 0.25, 0.5, 0.75, 1)] == pytest.approx([0.1, 0.55, 1, 0.6, 0.2])
 
@@ -201,19 +201,19 @@ def test_a_warm_up_leads_to_the_beginning_of_what_follows_and_leaves_it_whole():
         (lambda: Step((0.0,)), "share"),
         (lambda: Step(by=-1.0), "by is -1"),
         (lambda: PiecewiseLinear(((0.0, 1.0),)), "fewer than two"),
-        (lambda: PiecewiseLinear(((0.0, 1.0), (1.5, 0.0))), "within 0 and 1"),
+        (lambda: PiecewiseLinear(((0.0, 1.0), (1.5, 0.0))), "between 0 and 1"),
         (lambda: PiecewiseLinear(((0.0, 1.0), (1.0, math.nan))), "nan"),
         (lambda: Cosine(-0.1), "floor"),
-        (lambda: WarmupCosine(1.0), "no share"),
-        (lambda: Warmup(Cosine(), 0.0), "no share"),
-        (lambda: Warmup(0.1), "no schedule"),
+        (lambda: WarmupCosine(1.0), "not a share"),
+        (lambda: Warmup(Cosine(), 0.0), "not a share"),
+        (lambda: Warmup(0.1), "not a schedule"),
         (lambda: Trapezoid(0.6, 0.6), "overlap"),
         (lambda: Polynomial(0.0), "power"),
         (lambda: Polynomial(math.inf), "power"),
-        (lambda: InverseSquareRoot(0.0), "no share"),
+        (lambda: InverseSquareRoot(0.0), "not a share"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(make, found):
+def test_an_impossible_setting_is_refused(make, found):
     with pytest.raises(DefinitionError, match=found):
         make()
 
@@ -222,7 +222,7 @@ STEPS = 40
 
 
 def natives(torch):
-    """Ours beside PyTorch's own, over 40 steps."""
+    """Ours and PyTorch's, over 40 steps."""
     rates = torch.optim.lr_scheduler
     return [
         (Step((0.5, 0.75), 0.1), lambda o: rates.MultiStepLR(o, [20, 30], 0.1)),
@@ -245,7 +245,7 @@ def natives(torch):
     ]
 
 
-def test_schedules_agree_with_pytorchs_own_at_every_step():
+def test_schedules_agree_with_pytorchs_at_every_step():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     for ours, make in natives(torch):
         optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)

@@ -29,13 +29,13 @@ def test_two_evaluations_at_the_target_end_a_run():
     assert reason([0.1, 0.9, 0.91]) == "target reached"
 
 
-def test_a_schedule_of_fixed_length_goes_on():
+def test_a_schedule_of_fixed_length_continues():
     assert reason([0.9, 0.91], fixed=True) == ""
     assert reason([0.9, 0.91], fixed=True, last=True) == "all epochs done"
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_is_divergence(loss):
+def test_a_nan_loss_is_divergence(loss):
     assert reason([0.9, 0.91], loss=loss).startswith("diverged: the training loss is")
 
 
@@ -56,18 +56,18 @@ def test_budgets_end_a_run():
     assert reason([0.1], budget_j=5.0, energy_j=lambda: None) == ""
 
 
-def test_without_a_budget_of_seconds_nothing_stands_between_the_batches_and_the_loop():
+def test_without_a_time_budget_batches_are_not_wrapped():
     batches = iter([1, 2])
     stopping = Stopping(TARGET, "confirmed", Evaluate(1, "epoch"), 10)
     assert stopping.in_time(batches, Timeline(FakeClock()), []) is batches
 
 
-def test_a_plateau_is_so_many_evaluations_without_a_better_one():
+def test_a_plateau_is_a_number_of_evaluations_without_improvement():
     assert reason([0.3, 0.5, 0.4], plateau=2) == ""
     assert reason([0.3, 0.5, 0.4, 0.5], plateau=2) == "plateau: no better in 2 evaluations"
 
 
-def test_a_plateau_of_a_metric_whose_lower_values_are_better_is_seen_as_such():
+def test_a_plateau_of_a_lower_is_better_metric_is_recognised():
     lower = Target("rmse", 0.1, "lower", 0.0, 10.0)
     assert reason([3.0, 2.0, 1.0], plateau=2, target=lower) == ""
     assert reason([1.0, 2.0, 3.0], plateau=2, target=lower).startswith("plateau")

@@ -1,4 +1,4 @@
-"""The trainer on a tiny problem: what it visits, when it stops, what it tells."""
+"""The trainer on a tiny problem: what it visits, when it stops, what it reports."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from levelbench.training.input import Held
 from levelbench.training.observers import overridden
 from levelbench.training.optimizers import EMA
 from levelbench.training.stopping import Evaluate, Stopping
-from levelbench.training.trainer import _pieces
+from levelbench.training.trainer import _intervals
 
 
 def test_training_stops_at_the_second_of_two_evaluations_at_the_target():
@@ -30,21 +30,21 @@ def test_under_dawnbenchs_rule_the_first_crossing_stops_it():
     assert len(make_trainer([0.1, 0.95, 0.2], crossing="first")[0].run().evaluations) == 2
 
 
-def test_a_schedule_of_fixed_length_runs_to_its_end_though_the_target_is_reached():
+def test_a_schedule_of_fixed_length_runs_to_its_end_despite_reaching_the_target():
     trainer, _, _ = make_trainer([0.95] * 5, crossing="confirmed", schedule=OneCycle())
     outcome = trainer.run()
     assert outcome.stopped_by == "all epochs done"
     assert len(outcome.evaluations) == 5
 
 
-def test_the_test_split_is_looked_at_once_and_after_the_end():
+def test_the_test_split_is_measured_once_after_the_end():
     trainer, quality, _ = make_trainer([0.1, 0.2], epochs=2)
     outcome = trainer.run()
     assert quality.sizes == [6, 6, 8]
     assert outcome.quality == {"validation": 0.2, "test": 0.5}
 
 
-def test_evaluations_every_so_many_steps_cross_the_borders_of_epochs():
+def test_evaluations_by_steps_cross_epoch_boundaries():
     trainer, _, _ = make_trainer([0.1] * 5, every="2 steps", epochs=3)
     outcome = trainer.run()
     assert [each.step for each in outcome.evaluations] == [2, 4, 6, 8, 9]
@@ -70,14 +70,14 @@ def _recording(take, seen):
     return recording
 
 
-def test_phases_sum_to_the_time_of_the_evaluation_and_never_go_back():
+def test_phases_add_up_to_the_evaluations_time_and_never_decrease():
     trainer, _, _ = make_trainer([0.1] * 5)
     evaluations = trainer.run().evaluations
     assert all(sum(each.phases_ns.values()) == each.t_ns for each in evaluations)
     assert [each.t_ns for each in evaluations] == sorted(each.t_ns for each in evaluations)
 
 
-def test_step_times_are_contiguous_and_leave_the_evaluation_out():
+def test_step_times_are_contiguous_and_exclude_the_evaluation():
     class Keep(Observer):
         times: list[int] = []  # noqa: RUF012
 
@@ -89,7 +89,7 @@ def test_step_times_are_contiguous_and_leave_the_evaluation_out():
     trainer.run()
     totals = timeline.totals_ns()
     assert len(keep.times) == 6
-    # Each epoch draws its order before its first step: one tick of data beside the steps.
+    # Each epoch draws its order before its first step: one tick of data besides the steps.
     in_steps = sum(totals[phase.label] for phase in (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE))
     assert 0 <= in_steps - sum(keep.times) <= 4 * 1000
 
@@ -111,7 +111,7 @@ def test_equal_seeds_give_equal_bits():
     assert paths[0] == paths[1]
 
 
-def test_evaluation_leaves_the_parameters_as_they_were():
+def test_evaluation_does_not_change_parameters():
     trainer, _, _ = make_trainer([])
     from levelbench.training import Top1
 
@@ -144,7 +144,7 @@ def test_observers_are_called_in_the_order_of_a_run():
     assert calls == ["start", "step 1", "step 2", "step 3", "epoch", "evaluation of 3", "end"]
 
 
-def test_a_hook_that_nobody_overrides_is_not_called_at_all():
+def test_a_hook_that_is_not_overridden_is_never_called():
     class Quiet(Observer):
         def on_end(self, progress):
             pass
@@ -163,8 +163,8 @@ def test_a_hook_that_nobody_overrides_is_not_called_at_all():
         (3, 6, 10, [(3, 6)]),
     ],
 )
-def test_an_epoch_is_cut_where_an_evaluation_is_due(first, last, every, pieces):
-    assert _pieces(first, last, every) == pieces
+def test_an_epoch_is_split_where_an_evaluation_is_due(first, last, every, pieces):
+    assert _intervals(first, last, every) == pieces
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])
@@ -189,7 +189,7 @@ def test_averaged_weights_are_evaluated_and_the_trained_ones_are_put_back(name):
     trained = np.array(backend.host(trainer.executor.parameters["layer0.weight"]))
     assert np.array_equal(seen[-1], averaged)
     assert not np.array_equal(trained, averaged)
-    # The average is a mixture of what was trained: the loss goes on from weights that no evaluation touched.
+    # The average mixes trained weights; the loss continues from weights that no evaluation touched.
     plain = Trainer(
         backend,
         make_dataset(),
@@ -208,15 +208,15 @@ TENTH_S = 100_000_000
 
 class Epochs(Observer):
     def __init__(self):
-        self.told = []
+        self.seen = []
 
     def on_epoch(self, progress):
-        self.told.append(progress.epoch)
+        self.seen.append(progress.epoch)
 
 
 # A step is four readings of the clock, an epoch is three steps: 2 s are over in the second epoch.
 @pytest.mark.parametrize(("every", "evaluated"), [("5 epochs", [5]), ("2 steps", [2, 3]), ("1 epoch", [3, 4])])
-def test_a_budget_in_seconds_ends_the_run_at_the_step_in_which_it_is_spent(every, evaluated):
+def test_a_time_budget_ends_the_run_at_the_step_that_exceeds_it(every, evaluated):
     epochs = Epochs()
     trainer, _, _ = make_trainer(
         [0.1] * 9, every=every, epochs=9, clock=FakeClock(tick_ns=TENTH_S), s=2.0, observers=(epochs,)
@@ -225,10 +225,10 @@ def test_a_budget_in_seconds_ends_the_run_at_the_step_in_which_it_is_spent(every
     assert outcome.stopped_by == "budget of 2 s spent"
     assert [each.step for each in outcome.evaluations] == evaluated
     assert 2e9 < outcome.evaluations[-1].t_ns < 2e9 + 9 * TENTH_S
-    assert epochs.told == [1.0]
+    assert epochs.seen == [1.0]
 
 
-def test_a_budget_that_was_spent_before_the_first_step_lets_it_make_one_and_evaluates_it():
+def test_a_budget_spent_before_the_first_step_allows_one_step_and_evaluation():
     outcome = make_trainer([0.1] * 9, clock=FakeClock(tick_ns=TENTH_S), s=1e-6)[0].run()
     assert [(each.step, each.epoch) for each in outcome.evaluations] == [(1, pytest.approx(1 / 3))]
     assert outcome.evaluations[0].loss is not None
@@ -240,7 +240,7 @@ def test_the_time_before_a_resume_counts_towards_the_budget():
     assert [each.step for each in outcome.evaluations] == [2]
 
 
-def test_a_budget_is_looked_at_without_a_clock_reading():
+def test_a_budget_needs_no_clock_reading_of_its_own():
     with_budget, without = (make_trainer([0.1] * 2, epochs=2, s=s)[0].run().evaluations for s in (1e9, None))
     assert [each.phases_ns for each in with_budget] == [each.phases_ns for each in without]
 
@@ -252,7 +252,7 @@ def test_a_budget_of_half_an_epoch_ends_within_it_and_is_evaluated():
 
 
 class Working(SGD):
-    """An optimizer that works for the weights that are evaluated."""
+    """An optimizer that computes the weights to evaluate."""
 
     def start(self, backend, parameters):
         stepper, clock = super().start(backend, parameters), self.clock
@@ -264,7 +264,7 @@ class Working(SGD):
         return stepper
 
 
-def test_an_optimizers_work_for_the_evaluated_weights_is_an_update_of_the_step_before(monkeypatch):
+def test_an_optimizers_work_for_evaluation_counts_as_the_previous_steps_update(monkeypatch):
     clock = FakeClock()
     monkeypatch.setattr(Working, "clock", clock, raising=False)
     trainer, _, _ = make_trainer([0.1] * 3, epochs=3, clock=clock, optimizer=Working(0.1))

@@ -28,7 +28,7 @@ def make_dataset():
 
 
 class Scripted(Quality):
-    """Answers with a script on the validation split and with 0.5 on the test split."""
+    """Follows a script on the validation split and is 0.5 on the test split."""
 
     metric, direction, low, high = "scripted", "higher", 0.0, 1.0
 
@@ -66,22 +66,22 @@ def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clo
 
 
 def watched(batches, alive):
-    """``batches``; whenever one is asked for, how many of those before it are still held goes into ``alive``."""
+    """``batches``; at each request, the number of earlier ones still held is appended to ``alive``."""
     batches, earlier = iter(batches), []
     while True:
         alive.append(sum(each() is not None for each in earlier))
-        # In a list, so that no name here holds it.
+        # In a list, so that no local name holds it.
         batch = [next(batches, None)]
         if batch[0] is None:
             return
-        # A copy, which only whoever asked can hold: a loader may keep a batch until it is asked for the next one.
+        # A copy, which only the caller can hold: a loader may keep a batch until the next one is requested.
         batch[0] = tuple(np.array(column) for column in batch[0])
         earlier.append(ref(batch[0][0]))
         yield batch.pop()
 
 
 def watch(trainer):
-    """What :func:`watched` says of the trainer's batches, filled as it runs."""
+    """The result of :func:`watched` for the trainer's batches, filled as it runs."""
     alive, batches = [], trainer.loader.batches
     trainer.loader.batches = lambda *given: watched(batches(*given), alive)
     return alive

@@ -24,11 +24,11 @@ from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, W
 from levelbench.errors import UnknownNameError, UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.training.observers.base import overridden
+from levelbench.training.observers import overridden
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Partitioned, Sampler
+from levelbench.training.task import Recipe
 from levelbench.training.trainer import Accumulating, Team, Trainer, grouped, grouped_sizes
 
 SCALINGS = ("strong", "weak")

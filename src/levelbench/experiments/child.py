@@ -66,12 +66,11 @@ from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, share_held_out
+from levelbench.training.observers import Observer, Pulse
 from levelbench.training.observers import make as make_observers
-from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
 from levelbench.training.probes.task import most_frequent
-from levelbench.training.pulse import Pulse
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Outcome, Stopping
 from levelbench.training.task import Task

@@ -29,8 +29,7 @@ from levelbench.measure.timeline import Timeline
 from levelbench.records import Evaluation, Event, Header, RecordWriter, Samples, Specification
 from levelbench.records.schema import Between, Sight, Witness
 from levelbench.training.checkpoints import Saving, Snapshot, load
-from levelbench.training.observers.base import Observer, Progress
-from levelbench.training.pulse import Pulse
+from levelbench.training.observers import Observer, Progress, Pulse
 from levelbench.training.stopping import Evaluate
 from levelbench.training.trainer import Alone, Team
 

@@ -19,8 +19,7 @@ from levelbench.distributed.simulation.predict import Prediction, predict
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.experiments.request import Arm, load_task
 from levelbench.records import Record, summarise
-from levelbench.training.recipe import Recipe
-from levelbench.training.task import Setting
+from levelbench.training.task import Recipe, Setting
 
 __all__ = ["ToPredict", "check_simulable", "predictions"]
 

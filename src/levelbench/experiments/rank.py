@@ -53,8 +53,7 @@ from levelbench.records import Evaluation, Header, RecordWriter, new_id
 from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files
 from levelbench.records.schema import Between
 from levelbench.training.checkpoints import Saving, Snapshot, checkpoint_of, load, part_of, save
-from levelbench.training.observers.base import Observer, Progress
-from levelbench.training.pulse import Pulse
+from levelbench.training.observers import Observer, Progress, Pulse
 from levelbench.training.stopping import Evaluate
 
 __all__ = ["Keeper", "RankMember", "Share", "began", "count_start", "gather_shares", "last_checkpoint", "lost_ns"]

@@ -25,7 +25,8 @@ from levelbench.records.schema import Distribution, Source, Specification, key_o
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality import Quality
 from levelbench.training.schedules import has_fixed_length
-from levelbench.training.task import Evaluate, Recipe, Setting, Task
+from levelbench.training.stopping import Evaluate
+from levelbench.training.task import Recipe, Setting, Task
 
 __all__ = ["STOPPING_RULES", "TEAM_WORDS", "Arm", "Options", "TeamOptions", "file_of", "load_task", "meant_recipes"]
 __all__ += ["own_recipes", "resolve", "resolve_distribution", "source_of"]

@@ -27,7 +27,7 @@ from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
 from levelbench.records.schema import Between
-from levelbench.training.pulse import Pulse
+from levelbench.training.observers import Pulse
 
 __all__ = ["run_team"]
 

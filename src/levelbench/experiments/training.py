@@ -35,7 +35,7 @@ from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
 from levelbench.records.summary import labels_of, settings_files, variables_read
 from levelbench.training.checkpoints import checkpoint_of
-from levelbench.training.pulse import Pulse
+from levelbench.training.observers import Pulse
 
 __all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "label_with_recipe", "labels", "launch"]
 

@@ -1,1 +1,1 @@
-"""Tasks: one readable file each, with what is fixed and its reference recipes."""
+"""Tasks: one readable file each, with what is fixed and the reference recipes."""

@@ -1,7 +1,7 @@
 """fashion-mnist: 90.5 % of held-out 28x28 images of clothing.
 
-The target is the knee rule's, from 20 seeds of `cnn`, all of which reach it, confirmed, after 5 epochs (median; they
-vary by 22 %). docs/targets.md has the table and the commands.
+The target is set by the knee rule from 20 seeds of `cnn`, all of which reach it, confirmed, after 5 epochs (median;
+they vary by 22 %). docs/targets.md has the table and the commands.
 
 Claim: `plain` reaches it in 130 s [100, 160] and `fast` in 13 s [11, 16], 0.10 [0.07, 0.14] of the time, on 2 cores of
 an AMD EPYC with PyTorch, n = 5 each (docs/results/fashion-mnist.md).
@@ -27,9 +27,9 @@ task = Task(
 
 @task.recipe
 def plain(channels: int = 32, hidden: int = 128, batch: int = 128, lr: float = 0.001, epochs: int = 15) -> Recipe:
-    """What tutorials have: convolutions of 32 and 64 channels, a layer of 128, Adam at its usual rate of 0.001.
+    """As in tutorials: convolutions of 32 and 64 channels, a layer of 128, Adam at its usual rate of 0.001.
 
-    4.2 million multiply-adds a sample; stops once the target is confirmed.
+    4.2 million multiply-adds per sample; stops once the target is confirmed.
     """
     return Recipe(
         network=zoo.cnn((1, 28, 28), channels, hidden, 10),
@@ -52,10 +52,10 @@ def fast(
     precision: str = "float32",
     channels_last: bool = True,
 ) -> Recipe:
-    """Three convolutions with batch normalisation, two epochs of Nesterov's momentum under a triangular rate.
+    """Three convolutions with batch normalisation, two epochs of Nesterov momentum with a triangular rate.
 
-    0.9 million multiply-adds a sample; of fixed length, judged at its end. ``precision=bfloat16`` pays where the
-    processor multiplies it (AVX-512 BF16, AMX), and makes it several times slower where not.
+    0.9 million multiply-adds per sample; of fixed length, judged at its end. ``precision=bfloat16`` helps if the
+    processor multiplies it natively (AVX-512 BF16, AMX), and otherwise makes it several times slower.
     """
     return Recipe(
         network=quick(widths=(width, 3 * width, 6 * width)),
@@ -84,8 +84,8 @@ def fast93(
 ) -> Recipe:
     """93 % of the validation split, test 92.6 %, in 17 s [16, 18] with bfloat16 on 2 cores (n = 5).
 
-    2.7 million multiply-adds a sample: the first kernels are cosines that nobody trains, the others start small; two
-    shortcuts, smoothed labels. An AMD EPYC with AVX-512 BF16 (docs/results/fashion-mnist.md). Ask for that:
+    2.7 million multiply-adds per sample: the first kernels are fixed cosines, the others start small; two shortcuts,
+    smoothed labels. An AMD EPYC with AVX-512 BF16 (docs/results/fashion-mnist.md). To run it:
     ``fashion-mnist[recipe=fast93,target=0.93,precision=bfloat16]``.
     """
     residuals = (0, 1, 1) if residual else ()
@@ -127,8 +127,8 @@ def fast94(
 ) -> Recipe:
     """94 % of the validation split, test 93.4 %, in 108 s [105, 110] with bfloat16 on 2 cores (n = 5).
 
-    6.0 million multiply-adds a sample: ``fast93`` with more channels, a deeper branch and flips, for longer. An AMD
-    EPYC with AVX-512 BF16 (docs/results/fashion-mnist.md). Ask for that:
+    6.0 million multiply-adds per sample: ``fast93`` with more channels, a deeper branch and flips, for longer. An AMD
+    EPYC with AVX-512 BF16 (docs/results/fashion-mnist.md). To run it:
     ``fashion-mnist[recipe=fast94,target=0.94,precision=bfloat16]``.
     """
     residuals = (0, 1, 2) if residual else ()
@@ -147,7 +147,7 @@ def fast94(
 
 @task.recipe
 def cnn(channels: int = 16, hidden: int = 64, batch: int = 128, lr: float = 0.002, epochs: int = 15) -> Recipe:
-    """The plain one at half its width and twice its rate, from which the target was chosen."""
+    """``plain`` at half its width and twice its rate, from which the target was chosen."""
     return Recipe(
         network=zoo.cnn((1, 28, 28), channels, hidden, 10),
         sampler=Shuffled(batch),

@@ -1,8 +1,8 @@
 """imagenet: 93 % top-5 of the 50,000 validation images of ImageNet's 1,000 classes: DAWNBench's second task.
 
-Claim: none. Nothing here was trained on ImageNet, which is not to be had where this was written and is not downloaded:
-``levelbench run imagenet --data FOLDER`` takes the images of whoever has them. Settings are those of the sources that
-each recipe names; tests check their parts and rates, and that each learns a small made batch by heart.
+Claim: none. Nothing here was trained on ImageNet, which was not available where this was written and is not downloaded:
+``levelbench run imagenet --data FOLDER`` uses your own copy of the images. Settings are those of the sources named by
+each recipe; tests check their parts and rates, and that each recipe memorises a small generated batch.
 
 Both recipes are for one device, whose memory holds part of a batch: ``accumulate`` parts make one update.
 """
@@ -28,7 +28,7 @@ task = Task(
 
 
 def _momentum(lr: float, weight_decay: float, *, nesterov: bool) -> Groups:
-    """Momentum 0.9, with weight decay for all but the scales and shifts of batch normalisations."""
+    """Momentum 0.9, with weight decay except for the scales and shifts of batch normalisation."""
     free = Momentum(lr, 0.9, nesterov=nesterov)
     decayed = Momentum(lr, 0.9, nesterov=nesterov, weight_decay=weight_decay)
     return Groups(decayed, {"*bn?.*": free, "*downsample.1.*": free})
@@ -47,9 +47,9 @@ def plain(
 ) -> Recipe:
     """ResNet-50 in 90 epochs: Goyal et al. 2017 (arXiv:1706.02677), section 5.1, their baseline of batch 256.
 
-    The rate is 0.1 for 256 images an update; give ``lr`` in proportion with another ``batch`` times ``accumulate``. It
-    is warmed up over 5 epochs, as theirs is for large batches, and divided by 10 at epochs 30, 60 and 80. Differences:
-    the last scale of each residual block starts at 1 and not at 0, and colours are not changed.
+    The rate is 0.1 for 256 images per update; scale ``lr`` in proportion to ``batch`` times ``accumulate``. It is
+    warmed up over 5 epochs, as theirs is for large batches, and divided by 10 at epochs 30, 60 and 80. Differences: the
+    last scale of each residual block starts at 1 instead of 0, and colours are not augmented.
     """
     return Recipe(
         network=build("resnet50"),
@@ -81,12 +81,12 @@ def progressive(
 ) -> Recipe:
     """Fast: ResNet-50 in 35 epochs, the first 14 on images of 128 pixels, after DAWNBench's entry of fast.ai and DIUx.
 
-    cybertronai/imagenet18, train.py, phases of one machine: 109 minutes to 93.00 % on 8 V100 by their account. The rate
-    goes from 1 to 2 in 5 epochs, is 1 from there, and falls to a tenth at 16, 27 and 33. Differences: their last three
-    epochs had images of 288 pixels; with larger images they made batches smaller and the rate with them, which here
-    stay; float16; the last scale of each residual block started at 0; and they evaluated on uncropped rectangles.
+    cybertronai/imagenet18, train.py, phases of one machine: they report 109 minutes to 93.00 % on 8 V100. The rate
+    rises from 1 to 2 in 5 epochs, is 1 from there, and falls to a tenth at 16, 27 and 33. Differences: their last three
+    epochs had images of 288 pixels; with larger images they reduced batches and rate, which stay constant here; they
+    used float16; the last scale of each residual block started at 0; and they evaluated on uncropped rectangles.
     """
-    # A rate that falls at once is a line that falls over a millionth of an epoch.
+    # A sudden drop of the rate is a line that falls over a millionth of an epoch.
     drop = 1e-6
     phases: list[tuple[float, float]] = [(0, 1.0), (5, 2.0), (5 + drop, 1.0), (16, 1.0), (16 + drop, 0.1), (27, 0.1)]
     phases += [(27 + drop, 0.01), (33, 0.01), (33 + drop, 0.001)]

@@ -1,9 +1,9 @@
-"""squad: answers to questions on Wikipedia, at an F1 of 0.75 (DAWNBench's threshold; its first rules asked for 0.73).
+"""squad: answers to questions on Wikipedia, at an F1 of 0.75 (DAWNBench's threshold; its first rules required 0.73).
 
-DAWNBench (Coleman et al. 2017) looks for the threshold on the development set; here it is looked for on articles that
-are held out of the training set, and the development set is the test split, looked at once. ``target=0.73`` is the
-older rule. Claim: none; the recipes have never been run on SQuAD itself, for the files could not be had where they were
-written, and are tested on made questions in the files' format. Hardware: one GPU is needed. n: none yet.
+DAWNBench (Coleman et al. 2017) tests the threshold on the development set; here it is tested on articles held out of
+the training set, and the development set is the test split, used once. ``target=0.73`` is the older rule. Claim: none;
+the recipes have never been run on SQuAD itself, whose files were not available where they were written, and are tested
+on generated questions in the files' format. Hardware: one GPU is needed. n: none yet.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from levelbench.networks.zoo.reading import small_qanet
 from levelbench.training.datasets.questions import CHARACTERS, CONTEXT, LETTERS, QUESTION, WORDS, Squad
 from levelbench.training.optimizers import EMA, Adadelta, AdamW
 from levelbench.training.quality import SpanExactMatch, SpanF1
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
 from levelbench.training.schedules import WarmupCosine
-from levelbench.training.task import Task
+from levelbench.training.task import Recipe, Task
 
 task = Task(
     "squad",
@@ -39,7 +38,7 @@ def bidaf(
     average: float = 0.999,
     epochs: int = 12,
 ) -> Recipe:
-    """BiDAF as in its paper (section 4): Adadelta, moving averages of the weights; but for GloVe's word vectors."""
+    """BiDAF as in its paper (section 4): Adadelta, moving averages of the weights; without GloVe's word vectors."""
     return Recipe(
         network=with_span_loss(
             bidaf_network(

@@ -1,8 +1,7 @@
-"""translation-en-es: verses of the Bible from English to Spanish, judged by BLEU of greedy translations.
+"""translation-en-es: verses of the Bible from English to Spanish, scored by BLEU of greedy translations.
 
-18,541 pairs of verses to train on, those with at most 39 tokens a side. Claim: none measured yet; the target is to be
-set by the knee rule of docs/targets.md. Hardware: CPU, tens of minutes. n: none yet. docs/text-tasks.md says what is in
-the data.
+18,541 pairs of verses to train on, with at most 39 tokens per side. Claim: none measured yet; the target is to be set
+by the knee rule of docs/targets.md. Hardware: CPU, tens of minutes. n: none yet. docs/text-tasks.md describes the data.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from levelbench.networks.zoo.language import transformer
 from levelbench.training.datasets.bibles import LENGTH, TOKENS, VersePairs
 from levelbench.training.optimizers import Adam
 from levelbench.training.quality import Bleu, Perplexity
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
 from levelbench.training.schedules import WarmupCosine
-from levelbench.training.task import Task
+from levelbench.training.task import Recipe, Task
 
 task = Task(
     "translation-en-es",
@@ -69,7 +67,7 @@ def onecycle(
 
 
 def _network(width: int, layers: int, heads: int, dropout: float) -> Network:
-    """Logits of padding do not count in the loss."""
+    """Padding does not count in the loss."""
     return with_token_loss(
         transformer(
             name="small-transformer",

@@ -1,4 +1,4 @@
-"""Level 2, training: datasets, samplers, optimizers, schedules, tasks and the trainer that turns them."""
+"""Level 2, training: datasets, samplers, optimizers, schedules, tasks and the trainer that runs them."""
 
 from levelbench.training import optimizers
 from levelbench.training.augmentation import (
@@ -15,10 +15,9 @@ from levelbench.training.augmentation import (
     Resize,
     Translate,
 )
-from levelbench.training.observers.base import Observer
+from levelbench.training.observers import Observer
 from levelbench.training.optimizers import *  # noqa: F403  # the names of its __all__
 from levelbench.training.quality import AUROC, MAE, RMSE, BalancedAccuracy, Quality, Top1, Top5, TopK
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import (
     Bucketed,
     Partitioned,
@@ -43,7 +42,7 @@ from levelbench.training.schedules import (
     Warmup,
     WarmupCosine,
 )
-from levelbench.training.task import Task
+from levelbench.training.task import Recipe, Task
 from levelbench.training.trainer import Trainer
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""Checkpoints: a file from which training goes on as if it had never been interrupted.
+"""Checkpoints: files from which training resumes as if it had never been interrupted.
 
-Whatever decides about the next step is kept, the state of the framework's random draws included. So
-training that goes on from one is, on the CPU, bitwise what it would have been, and keeping one changes nothing.
+A checkpoint holds everything that the next step depends on, including the state of the framework's random generators.
+On the CPU, resumed training is bitwise identical to uninterrupted training, and saving a checkpoint changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SUFFIX = ".checkpoint.npz"
 
 
 class RunPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run was: its key and seed, steps and samples done, nanoseconds by phase, and what it had measured."""
+    """A run's progress: key and seed, steps and samples done, nanoseconds by phase, and its measurements so far."""
 
     key: str
     seed: int
@@ -43,24 +43,24 @@ class RunPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a run was, and arrays by ``parameter/NAME``, ``buffer/...``, ``optimizer/...``, ``draws/``."""
+    """A run's progress, and arrays named ``parameter/NAME``, ``buffer/...``, ``optimizer/...`` and ``draws/``."""
 
     facts: RunPosition
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def of(self, kind: str) -> dict[str, NDArray[Any]]:
-        """The arrays of one kind by their names."""
+        """The arrays of one kind, by name."""
         prefix = f"{kind}/"
         return {name.removeprefix(prefix): value for name, value in self.arrays.items() if name.startswith(prefix)}
 
 
 def checkpoint_of(record: Path) -> Path:
-    """The checkpoint that belongs to a record's file."""
+    """The checkpoint of a record file."""
     return record.with_suffix(_SUFFIX)
 
 
 def part_of(checkpoint: Path, step: int, rank: int) -> Path:
-    """What another rank than the first kept at the same step as ``checkpoint``, which is the first's own."""
+    """The file for another rank's part of ``checkpoint``, which is the first rank's own, at the same step."""
     return checkpoint.with_name(f"{checkpoint.name.removesuffix(_SUFFIX)}.step-{step}-of-{rank}{_SUFFIX}")
 
 
@@ -70,9 +70,9 @@ def record_of(checkpoint: Path) -> Path:
 
 
 def remove_all(record: Path, key: str, seed: int) -> None:
-    """Remove the checkpoints of all runs of this key and seed in the store that ``record`` is in: one is done.
+    """Remove all checkpoints with this key and seed from the store of ``record``, because one of the runs is done.
 
-    Drafts that a killed process left are removed as well.
+    Drafts left behind by a killed process are removed as well.
     """
     for each in record.parent.parent.glob(f"*/{key[:8]}-s{seed}-*{_SUFFIX}"):
         each.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def remove_all(record: Path, key: str, seed: int) -> None:
 
 
 def _is_being_written(draft: Path) -> bool:
-    """Whether the run that a draft belongs to still goes on; of a rank's part it is the run's."""
+    """Whether the run that a draft belongs to is still going on. A rank's part belongs to the run as a whole."""
     whole = draft.name.removeprefix(".").removesuffix(".new").removesuffix(_SUFFIX)
     record = draft.with_name(f"{re.sub(r'[.]step-[0-9]+-of-[0-9]+$', '', whole)}.jsonl")
     try:
@@ -93,7 +93,7 @@ def _is_being_written(draft: Path) -> bool:
 
 
 def save(path: Path, snapshot: Snapshot) -> None:
-    """Write a checkpoint: whole, or not at all; an earlier one of that name stays until this one is on the disk."""
+    """Write a checkpoint atomically; an earlier file of that name stays until the new one is on disk."""
     draft = path.with_name(f".{path.name}.new")
     facts = np.frombuffer(msgspec.json.encode(snapshot.facts), np.uint8)
     try:
@@ -105,16 +105,13 @@ def save(path: Path, snapshot: Snapshot) -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise StoreError(
-            f"a checkpoint in {path}", str(error), "make room on its disk, or train without --checkpoint"
+            f"a checkpoint in {path}", str(error), "free some disk space, or train without --checkpoint"
         ) from error
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Where and how often checkpoints are kept, of which run; the newest replaces the one before.
-
-    ``write`` puts one there.
-    """
+    """Where and how often a run's checkpoints are saved; each replaces the one before. ``write`` writes one."""
 
     path: Path
     every: Evaluate
@@ -123,18 +120,18 @@ class Saving:
 
 
 def load(path: Path) -> Snapshot:
-    """Read a checkpoint; executes nothing.
+    """Read a checkpoint without executing anything in it.
 
-    :raises DataError: when the file is damaged or no checkpoint.
+    :raises DataError: when the file is damaged or not a checkpoint.
     """
     try:
-        # Opened here: NumPy leaves a file open whose archive it cannot read.
+        # Opened here because NumPy leaves a file open if it cannot read the archive.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         facts = msgspec.json.decode(arrays.pop(_FACTS).tobytes(), type=RunPosition)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, msgspec.MsgspecError) as error:
         raise DataError(
-            f"the checkpoint {path}", f"it cannot be read ({_why(error)})", "remove it: the run then starts anew"
+            f"the checkpoint {path}", f"it cannot be read ({_why(error)})", "remove it; the run then starts again"
         ) from error
     return Snapshot(facts, arrays)
 
@@ -142,12 +139,12 @@ def load(path: Path) -> Snapshot:
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    # NumPy's own words for whatever is no archive are the advice to unpickle it.
-    return "it is no archive of arrays" if isinstance(error, ValueError) else str(error)
+    # NumPy's own message for a file that is not an archive is the advice to unpickle it.
+    return "it is not an archive of arrays" if isinstance(error, ValueError) else str(error)
 
 
 def _plain(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     for name, value in arrays.items():
         if value.dtype.kind not in "biufc":
-            raise DataError(f"a checkpoint of {name!r}", f"its dtype is {value.dtype}", "keep it in a dtype of NumPy's")
+            raise DataError(f"a checkpoint of {name!r}", f"its dtype is {value.dtype}", "use a NumPy dtype")
     return dict(arrays)

@@ -1,8 +1,8 @@
-"""From a split to batches on a backend: gathered on the device, or made by the host in blocks, with threads ahead.
+"""From a split to batches on a backend: gathered on the device, or made in blocks by the host, if wanted ahead of time.
 
-What an example becomes follows from the seed, the epoch and its index alone, so neither the block that it is made in,
-the number of workers nor where in an epoch one begins changes a bit. Pixels travel as bytes and are normalised at the
-end: subtracted first, then multiplied, each rounded once, so that all frameworks see the same bits.
+What becomes of an example depends on the seed, the epoch and its index alone. Neither the block it is made in, nor the
+number of workers, nor where in an epoch one starts changes a bit. Pixels travel as bytes and are normalised at the end:
+first a subtraction, then a multiplication, each rounded once, so that all frameworks see the same bits.
 """
 
 from __future__ import annotations
@@ -23,27 +23,17 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError
 from levelbench.networks.executor import Array, Backend
-from levelbench.training.augmentation import Flip, RandomCrop, Translate
-from levelbench.training.augmentation.base import (
-    Augmentation,
-    Bordered,
-    InPlace,
-    Mixing,
-    example_seeds,
-    images_of,
-    mirror,
-    parts,
-    words,
-)
+from levelbench.training.augmentation import Augmentation, Flip, InPlace, Mixing, RandomCrop, Translate
 from levelbench.training.datasets.base import Column, Dataset, Split, rows_of
+from levelbench.training.pixels import Bordered, example_seeds, images_of, mirror, parts, words
 from levelbench.training.samplers import Epoch, Sampler
 
 
 class Loader(ABC):
-    """Batches for a training network: native arrays in the order of its inputs, normalised and augmented."""
+    """Batches for a network in training: native arrays in the order of its inputs, normalised and augmented."""
 
     steps: int
-    """Batches an epoch."""
+    """Batches per epoch."""
 
     @abstractmethod
     def batches(
@@ -51,19 +41,19 @@ class Loader(ABC):
     ) -> Iterator[tuple[Array, ...]]:
         """The batches of steps ``first`` to ``last`` (exclusive; ``None``: the end) of an epoch.
 
-        ``progress`` is the share of training that was done at the epoch's start.
+        ``progress`` is the share of training done when the epoch starts.
         """
 
     @abstractmethod
     def sizes(self, epoch: int) -> NDArray[np.int64]:
-        """Examples by step, shape (steps,)."""
+        """Examples in each step, shape (steps,)."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of threads and files; a loader that has none has nothing to do."""
+        """Release threads and files, if there are any."""
 
 
 def is_resident(column: Column) -> TypeGuard[NDArray[Any]]:
-    """Whether a column is an array in memory: neither one of a file nor one whose rows are made when asked for."""
+    """Whether a column is an array in memory, neither memory-mapped nor with rows made on demand."""
     return isinstance(column, np.ndarray) and not isinstance(column, np.memmap)
 
 
@@ -72,20 +62,19 @@ _LEAST = 4
 
 
 def examples_at_once(backend: Backend, shape: Sequence[int], batch: int) -> int:
-    """How many examples of a column of this shape (n, ...) a group has at most: two megabytes in float32.
+    """The largest number of examples of shape (n, ...) in a group: two megabytes in float32.
 
-    None, and so each batch for itself, where the backend cannot cut a group without cost, or where so few batches of
-    this size fit that what a call costs is a small part of their work.
+    0 means that each batch is gathered by itself: where the backend cannot slice a group for free, or where so few
+    batches of this size fit that the cost of a call is a small part of their work.
     """
     fitting = _ELEMENTS // max(1, prod(shape[1:]))
     return fitting if backend.slices_are_views and fitting >= _LEAST * batch else 0
 
 
 def groups(bounds: Sequence[int], first: int, last: int, examples: int) -> Iterator[tuple[int, int]]:
-    """Steps ``first`` to ``last`` (exclusive) in groups, each from a step to another (exclusive).
+    """Steps ``first`` to ``last`` (exclusive) in groups, each given as its first step and its end (exclusive).
 
-    A group has as many batches as together have ``examples``, and one at least; batch i is
-    ``bounds[i]`` to ``bounds[i + 1]``.
+    A group has at least one batch, and as many as fit into ``examples``; batch i is ``bounds[i]`` to ``bounds[i + 1]``.
     """
     while first < last:
         stop = min(max(first + 1, bisect_right(bounds, bounds[first] + examples, first) - 1), last)
@@ -94,23 +83,23 @@ def groups(bounds: Sequence[int], first: int, last: int, examples: int) -> Itera
 
 
 def sizes(bounds: Sequence[int]) -> list[int]:
-    """Rows by batch."""
+    """Rows in each batch."""
     return [stop - start for start, stop in pairwise(bounds)]
 
 
 def in_batches(backend: Backend, columns: Sequence[Array], rows: Sequence[int]) -> Iterator[tuple[Array, ...]]:
-    """The columns of a group as its batches, of so many rows each."""
+    """A group's columns, split into batches of the given numbers of rows."""
     return zip(*(backend.split(column, rows) for column in columns), strict=True)
 
 
 Normalise = Callable[[Array], Array]
-"""From a native first column to the one that the network gets."""
+"""Turns the native first column into the network's input."""
 
 
 def normaliser(backend: Backend, dataset: Dataset, split: Split) -> Normalise | None:
-    """(x / highest - mean) / std of the first column by channel, or ``None`` where there is nothing to do.
+    """(x / highest - mean) / std of the first column by channel, or ``None`` if there is nothing to do.
 
-    Only uint8 is normalised: a float32 column has been already. Raises ``DataError`` where the constants are of another
+    Only uint8 is normalised, as a float32 column already is. Raises ``DataError`` if the constants are for another
     number of channels.
     """
     constants, column = dataset.normalisation, split.inputs
@@ -121,7 +110,7 @@ def normaliser(backend: Backend, dataset: Dataset, split: Split) -> Normalise | 
         raise DataError(
             f"the normalisation of {dataset.name}",
             f"it has {channels} means and {len(constants.std)} standard deviations for rows of shape {shape[1:]}",
-            "give one of each a channel (axis 1)",
+            "give one of each per channel (axis 1)",
         )
     by_channel = (1, channels, *(1,) * (len(shape) - 2)) if channels > 1 else (1,) * len(shape)
     mean, std = (np.array(each, np.float64).reshape(by_channel) for each in (constants.mean, constants.std))
@@ -135,7 +124,8 @@ def normaliser(backend: Backend, dataset: Dataset, split: Split) -> Normalise | 
 class Held:
     """Batches of a split for :class:`levelbench.training.Quality`.
 
-    Arrays are moved to the device at the first look and stay there; columns that make their rows do so at each look.
+    Arrays are moved to the device at the first use and stay there; columns with rows made on demand make them each
+    time.
     """
 
     def __init__(self, backend: Backend, dataset: Dataset, split: Split) -> None:
@@ -144,7 +134,7 @@ class Held:
         self._resident: tuple[Array | None, ...] | None = None
 
     def batches(self, size: int = 1000) -> Iterator[tuple[Array, ...]]:
-        """All examples once, as native columns of ``size`` rows (the last ones fewer), inputs first, targets last."""
+        """All examples once, as native columns of ``size`` rows (fewer in the last batch), inputs before targets."""
         array, columns = self.backend.array, self.split.columns
         if self._resident is None:
             self._resident = tuple(array(each) if is_resident(each) else None for each in columns)
@@ -171,13 +161,13 @@ _Moves = tuple[RandomCrop | Translate | Flip, ...]
 
 
 def make_moved(column: Column, augment: tuple[Augmentation, ...]) -> MovedImages | None:
-    """What does as many of the first augmentations as it can in 512 MiB; ``None`` if that is not one."""
+    """Does as many of the first augmentations as fit into 512 MiB; ``None`` if not even one does."""
     if not is_resident(column) or column.ndim != 4 or column.dtype not in (np.uint8, np.float32):
         return None
     for count in (2, 1):
         first = tuple(each for each in augment[:count] if isinstance(each, RandomCrop | Translate | Flip))
         flips = sum(isinstance(each, Flip) for each in first)
-        # A second one of a kind would find images that are not the dataset's.
+        # A second one of the same kind would work on images that are not the dataset's.
         if len(first) == count and flips <= 1 and count - flips <= 1:
             places, most, reflect = _border(column, first)
             if Bordered.bytes_of(places, column.shape[1:], column.dtype, most, reflect=reflect) <= _MOST_BYTES:
@@ -189,7 +179,7 @@ def make_moved(column: Column, augment: tuple[Augmentation, ...]) -> MovedImages
 class MovedImages:
     """The rows of ``images`` (n, c, h, w) after ``augment``: a move, a flip, or one of each in any order.
 
-    Threads may share it: two that want the same image put the same bytes in its place.
+    Threads may share it: two that need the same image write the same bytes to the same place.
     """
 
     def __init__(self, images: NDArray[Any], augment: _Moves) -> None:
@@ -197,27 +187,27 @@ class MovedImages:
         self._images, self._shape = images, images.shape[1:]
         places, most, reflect = _border(images, augment)
         self._store = Bordered(places, self._shape, images.dtype, most, reflect=reflect)
-        self._there = np.zeros(places, np.bool_)
+        self._stored = np.zeros(places, np.bool_)
 
     def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """The images at ``indices``, each changed as its seed says: a new array."""
+        """The images at ``indices``, each changed by its own seed: a new array."""
         places, down, right = indices, np.zeros_like(indices), np.zeros_like(indices)
         for position, each in enumerate(self.augment):
             draws = words(seeds, position)
             if isinstance(each, Flip):
                 chosen = each.chosen(draws)
                 places = indices + len(self._images) * chosen
-                # What moves and is mirrored then is a mirror image that moves the other way.
+                # Moving and then mirroring is the same as mirroring and then moving the other way.
                 right = np.where(chosen, -right, right)
             else:
                 down, right = each.distances(draws, self._shape)
-        missing = places[~self._there[places]]
+        missing = places[~self._stored[places]]
         if len(missing):
-            self._bring(missing)
+            self._store_images(missing)
         return self._store.read(places, down, right)
 
-    def _bring(self, places: NDArray[np.int64]) -> None:
-        """Put images in these places, and mirror images in those of the second half."""
+    def _store_images(self, places: NDArray[np.int64]) -> None:
+        """Store images in these places; the second half of the places holds mirror images."""
         turned, rows = np.divmod(places, len(self._images))
         images = images_of(self._images.take(rows, axis=0), "a move")
         mirror(images, np.flatnonzero(turned))
@@ -226,11 +216,11 @@ class MovedImages:
         for some in pieces:
             room.write(images[some])
             self._store.copy(places[some], room)
-        self._there[places] = True
+        self._stored[places] = True
 
 
 def _border(images: NDArray[Any], augment: _Moves) -> tuple[int, int, bool]:
-    """Places, the most that an image moves, and whether its border reflects it."""
+    """Number of places, largest move in pixels, and whether the border reflects the image."""
     places, most, reflect = len(images), 0, False
     for each in augment:
         if isinstance(each, Flip):
@@ -245,16 +235,16 @@ T = TypeVar("T")
 
 @final
 class Prefetch:
-    """``workers`` threads; with none, work is done when it is asked for. The threads start at the first job."""
+    """``workers`` threads, started at the first job; with 0, each job runs when its result is asked for."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool: ThreadPoolExecutor | None = None
 
     def ordered(self, jobs: Iterator[Callable[[], T]]) -> Iterator[T]:
-        """The jobs' results in the jobs' order; an error of a job is raised where its result would have come.
+        """The jobs' results in order; an error is raised where the job's result would have come.
 
-        One result more than there are threads is held at most.
+        At most one result more than there are threads is held.
         """
         if not self._workers:
             for job in jobs:
@@ -275,7 +265,7 @@ class Prefetch:
                 each.cancel()
 
     def close(self) -> None:
-        """Join the threads; jobs that have not begun are dropped."""
+        """Join the threads and drop jobs that have not started."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
@@ -283,7 +273,7 @@ class Prefetch:
 
 Columns = tuple[NDArray[Any], ...]
 Block = list[tuple[Columns, list[int]]]
-"""Groups of batches on the host: their columns, and the rows of each batch."""
+"""Groups of batches on the host: the columns of each, and the rows in each batch."""
 
 _EXAMPLES = 16384
 _BYTES = 16 * 2**20
@@ -292,9 +282,10 @@ _MIXING = 0x317
 
 @final
 class BlockMaker:
-    """Knows how to make any steps of an epoch; threads may share it.
+    """Makes any steps of an epoch; threads may share it.
 
-    Raises ``DefinitionError`` for augmentations of what are no images, and for a mixture of what are no classes.
+    Raises ``DefinitionError`` for augmentations of examples that are not images, and for mixing labels that are not
+    classes.
     """
 
     def __init__(
@@ -310,13 +301,13 @@ class BlockMaker:
         if augment and len(shape) != 4:
             raise DefinitionError(
                 f"{type(augment[0]).__name__} of examples of shape {tuple(shape[1:])}",
-                "augmentations change images, (channels, height, width)",
+                "augmentations need images, (channels, height, width)",
                 "leave it out, or give the dataset that shape",
             )
         if mix is not None and (len(labels.shape) != 1 or labels.dtype.kind not in "iu"):
             raise DefinitionError(
                 f"{type(mix).__name__} of labels of shape {tuple(labels.shape)} and type {labels.dtype}",
-                "it mixes classes, one whole number an example",
+                "it mixes classes, one integer per example",
                 "leave it out",
             )
         self._split, self._classes, self._seed, self._augment, self._mix = split, classes, seed, augment, mix
@@ -325,7 +316,7 @@ class BlockMaker:
         self._examples = min(_EXAMPLES, max(1, _BYTES // row_bytes))
 
     def jobs(self, order: Epoch, epoch: int, first: int, last: int, progress: float) -> Iterator[Callable[[], Block]]:
-        """What makes the blocks of steps ``first`` to ``last`` (exclusive), in order."""
+        """The jobs that make the blocks of steps ``first`` to ``last`` (exclusive), in order."""
         augment = tuple(each.at(progress) for each in self._augment)
         for start, stop in groups(order.bounds.tolist(), first, last, self._examples):
             yield partial(self._make, order, epoch, start, stop, augment)
@@ -351,16 +342,16 @@ class BlockMaker:
     def _inputs(
         self, indices: NDArray[np.int64], seeds: NDArray[np.uint64], augment: tuple[Augmentation, ...]
     ) -> NDArray[Any]:
-        """The first column's rows, changed by each in turn; in place where they are ours."""
+        """The first column's rows after each augmentation in turn, changed in place if they are a copy."""
         column, done = self._split.inputs, 0
-        # Rows taken of an array are a copy; what a column makes may be its own.
+        # Rows taken from an array are a copy; a lazy column may return its own memory.
         ours = isinstance(column, np.ndarray)
         if self._moved is None:
             images = rows_of(column, indices, seeds)
         else:
             images, done = self._moved.take(indices, seeds), len(self._moved.augment)
         for position in range(done, len(augment)):
-            # Each draws for itself: two of a kind in a row do not do the same.
+            # Each has its own random numbers, so that two of a kind in a row differ.
             each, draws = augment[position], words(seeds, position)
             if ours and isinstance(each, InPlace):
                 images = images_of(images, type(each).__name__)
@@ -382,9 +373,9 @@ def make_loader(
     mix: Mixing | None = None,
     workers: int = 0,
 ) -> Loader:
-    """The batches of ``split`` in the sampler's order; ``workers`` threads work ahead where the host has work to do.
+    """The batches of ``split`` in the sampler's order; ``workers`` threads work ahead if the host has work to do.
 
-    Batches are the same bits whatever the framework, the number of workers and where in an epoch one begins.
+    Batches have the same bits whatever the framework, the number of workers and the step at which one starts.
     """
     normalise = normaliser(backend, dataset, split)
     if not augment and mix is None and all(is_resident(column) for column in split.columns):
@@ -400,9 +391,9 @@ _LOOKED_AT, _HELD_BACK, _SAME = 64, 4096, 1e-3
 def share_held_out(
     dataset: Dataset, sampler: Sampler, seed: int, augment: Sequence[Augmentation] = (), mix: Mixing | None = None
 ) -> float | None:
-    """Of the examples that a run's first batch trains on, the share that are validation examples, to within 0.1 %.
+    """The share of a run's first training batch that are validation examples, to within 0.1 %.
 
-    ``None`` where the examples are not numbers of one shape. At most 64 examples are held against 4,096.
+    ``None`` if the examples are not numbers of one shape. At most 64 examples are compared with 4,096.
     """
     split, held = dataset.train, dataset.validation
     order = sampler.epoch(split, seed, 0)
@@ -419,19 +410,23 @@ def share_held_out(
 
 
 class _Epochs(Loader):
-    """A loader that keeps the order of the epoch that it was asked for last."""
+    """A loader that remembers the order of the latest epoch it was asked for."""
 
-    def __init__(self, split: Split, sampler: Sampler, seed: int) -> None:
+    def __init__(
+        self, backend: Backend, split: Split, sampler: Sampler, seed: int, normalise: Normalise | None
+    ) -> None:
         self.steps = sampler.steps(split)
+        self._backend = backend
+        self._change = normalise or (lambda array: array)
         self._split, self._sampler, self._seed = split, sampler, seed
         self._number = -1
         self._epoch: Epoch
 
     def sizes(self, epoch: int) -> NDArray[np.int64]:
-        self._turn_to(epoch)
+        self._load_order(epoch)
         return self._epoch.sizes
 
-    def _turn_to(self, epoch: int) -> None:
+    def _load_order(self, epoch: int) -> None:
         if epoch != self._number:
             self._epoch = self._sampler.epoch(self._split, self._seed, epoch)
             self._number = epoch
@@ -439,30 +434,29 @@ class _Epochs(Loader):
 
 @final
 class ResidentLoader(_Epochs):
-    """Gathers rows of arrays that live on the device."""
+    """Gathers rows of arrays that are on the device."""
 
     def __init__(
         self, backend: Backend, split: Split, sampler: Sampler, seed: int, normalise: Normalise | None
     ) -> None:
-        super().__init__(split, sampler, seed)
-        self._backend, self._normalise = backend, normalise
+        super().__init__(backend, split, sampler, seed, normalise)
         self._columns = tuple(backend.array(column) for column in split.columns if is_resident(column))
         self._at_once = examples_at_once(backend, split.inputs.shape, sampler.batch)
 
     def batches(
         self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
     ) -> Iterator[tuple[Array, ...]]:
-        """One gather a column and group, and normalisation where the first column is raw."""
-        self._turn_to(epoch)
+        """One gather per column and group, and normalisation if the first column is raw."""
+        self._load_order(epoch)
         backend, take, (inputs, *others) = self._backend, self._backend.take, self._columns
-        change = self._normalise or _as_it_is
+        change = self._change
         order, bounds = self._epoch.order, self._epoch.bounds.tolist()
         steps = list(groups(bounds, first, self.steps if last is None else last, self._at_once))
         if not steps:
             return
         cuts = [bounds[start] for start, _ in steps] + [bounds[steps[-1][1]]]
         for rows, (start, stop) in zip(backend.rows(order, cuts), steps, strict=True):
-            # No name is given to a batch, so that its memory is free for the next one as soon as it has been used.
+            # A batch is never given a name, so that its memory is free for the next one as soon as it has been used.
             if stop == start + 1:
                 yield change(take(inputs, rows)), *[take(column, rows) for column in others]
             else:
@@ -475,7 +469,7 @@ class ResidentLoader(_Epochs):
 
 @final
 class HostLoader(_Epochs):
-    """Has the host make blocks of examples, ahead of time where there are workers, and cuts them into batches."""
+    """Makes blocks of examples on the host, ahead of time if there are workers, and splits them into batches."""
 
     def __init__(
         self,
@@ -487,16 +481,16 @@ class HostLoader(_Epochs):
         maker: BlockMaker,
         workers: int,
     ) -> None:
-        super().__init__(split, sampler, seed)
-        self._backend, self._normalise, self._maker = backend, normalise, maker
+        super().__init__(backend, split, sampler, seed, normalise)
+        self._maker = maker
         self._prefetch = Prefetch(workers)
 
     def batches(
         self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
     ) -> Iterator[tuple[Array, ...]]:
-        """The host's columns on the device, the first one normalised there."""
-        self._turn_to(epoch)
-        backend, array, change = self._backend, self._backend.array, self._normalise or _as_it_is
+        """The host's columns on the device, where the first is normalised."""
+        self._load_order(epoch)
+        backend, array, change = self._backend, self._backend.array, self._change
         jobs = self._maker.jobs(self._epoch, epoch, first, self.steps if last is None else last, progress)
         for block in self._prefetch.ordered(jobs):
             for (inputs, *others), rows in block:
@@ -504,12 +498,8 @@ class HostLoader(_Epochs):
                     yield change(array(inputs)), *[array(each) for each in others]
                 else:
                     yield from in_batches(backend, (change(array(inputs)), *[array(each) for each in others]), rows)
-            # So that the next block is made where this one was.
+            # Freed here so that the next block can reuse the memory.
             del block, inputs, others
 
     def close(self) -> None:
         self._prefetch.close()
-
-
-def _as_it_is(array: Array) -> Array:
-    return array

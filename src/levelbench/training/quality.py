@@ -1,8 +1,8 @@
-"""Qualities: how good a network is on a split, and from where on it is good enough.
+"""Qualities: how good a network is on a split, and when it is good enough.
 
-What can be counted is counted in integers on the device, so that every framework gives the same figure to the last bit
-for the same predictions; errors and surprises are summed in float64. BLEU's options are fixed, and stand in its
-signature with the version of sacrebleu that computed it.
+Whatever can be counted is counted in integers on the device, so that every framework gets the same figure to the last
+bit for the same predictions; errors and surprisals are summed in float64. BLEU's options are fixed and are part of its
+signature, with the version of sacrebleu that computed it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Quality(ABC):
-    """A metric with its scale, and the target on it, looked for on the validation split."""
+    """A metric with its scale and its target, which is tested on the validation split."""
 
     target: float
     metric: ClassVar[str]
@@ -40,7 +40,7 @@ class Quality(ABC):
     high: ClassVar[float]
 
     def as_target(self, threshold: float | None = None) -> Target:
-        """What a record states; ``threshold`` replaces the task's own target."""
+        """The target as a record states it; ``threshold`` replaces the task's own."""
         value = self.target if threshold is None else threshold
         if not math.isfinite(self.low):
             raise DefinitionError(
@@ -55,7 +55,7 @@ class Quality(ABC):
 
     @property
     def signature(self) -> str:
-        """The options and version that decide about the score, where any do; kept in the record."""
+        """The options and version that the score depends on, if any; kept in the record."""
         return ""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Quality(ABC):
 
 @dataclass(frozen=True)
 class _Share(Quality):
-    """A share, from 0 to 1, of which more is better."""
+    """A share from 0 to 1; higher is better."""
 
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
     low: ClassVar[float] = 0.0
@@ -76,66 +76,62 @@ class _Share(Quality):
 class Top1(_Share):
     """The share of samples whose highest logit is that of their label.
 
-    Of equal logits the class of the lower number is the highest. A sample with a logit that is NaN is never right.
+    If logits are equal, the lowest class number wins. A sample with a NaN logit is never right.
     """
 
     metric: ClassVar[str] = "top1"
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """Correct over all, exact: counted in integers."""
-        correct = 0
-        for *inputs, labels in held.batches():
-            (logits, *_) = executor.infer(*inputs)
-            correct = correct + ((logits.argmax(1) == labels) & _comparable(logits)).sum()
-        return int(np.asarray(held.backend.host(correct))) / len(held)
+        """Correct over all; exact, as it is counted in integers."""
+        return _accuracy(executor, held, lambda logits, labels: (logits.argmax(1) == labels) & _comparable(logits))
 
 
 @dataclass(frozen=True)
 class TopK(_Share):
     """The share of samples whose label is among the ``k`` highest logits; the metric's name is ``top<k>``.
 
-    A label is among them if fewer than k logits are above its own. Of equal logits the class of the lower number comes
-    first, and NaN is above all numbers, as for the ``argmax`` that :class:`Top1` takes. A label whose own logit is NaN,
-    or that is no class at all, is never among them.
+    A label counts if fewer than k logits rank above its own. If logits are equal, the lowest class number comes first,
+    and NaN ranks above all numbers, as in the ``argmax`` that :class:`Top1` takes. A label whose own logit is NaN, or
+    that is not a class, never counts.
     """
 
     k: int = 5
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise DefinitionError(f"top-{self.k} accuracy", "it counts nothing", "choose k >= 1")
+            raise DefinitionError(f"top-{self.k} accuracy", "k is below 1", "choose k >= 1")
 
     @property
     def metric(self) -> str:  # type: ignore[override]  # one name a k
-        """``top5`` for five."""
+        """For example ``top5``."""
         return f"top{self.k}"
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """Correct over all, exact: counted in integers."""
-        correct = 0
-        for *inputs, labels in held.batches():
-            (logits, *_) = executor.infer(*inputs)
+        """Correct over all; exact, as it is counted in integers."""
+
+        def within(logits: Array, labels: Array) -> Array:
             classes = held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
-            correct = correct + _within(logits, labels, classes, self.k)
-        return int(np.asarray(held.backend.host(correct))) / len(held)
+            return _within(logits, labels, classes, self.k)
+
+        return _accuracy(executor, held, within)
 
 
 @dataclass(frozen=True)
 class Top5(TopK):
-    """:class:`TopK` of five: ImageNet's and DAWNBench's."""
+    """:class:`TopK` with k = 5, as in ImageNet and DAWNBench."""
 
 
 @dataclass(frozen=True)
 class BalancedAccuracy(_Share):
-    """The mean over classes of the share of each class that is right (Brodersen et al. 2010).
+    """The mean over classes of each class's accuracy (Brodersen et al. 2010).
 
-    Classes without an example in the split are left out, as scikit-learn does.
+    Classes without an example in the split are left out, as in scikit-learn.
     """
 
     metric: ClassVar[str] = "balanced_accuracy"
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """From counts by class, which are exact."""
+        """From exact counts by class."""
         predicted, labels = _host(executor, held, _predicted)
         examples = np.bincount(labels)
         right = np.bincount(labels[predicted == labels], minlength=len(examples))
@@ -147,13 +143,13 @@ class BalancedAccuracy(_Share):
 class AUROC(_Share):
     """The area under the receiver operating characteristic of two classes: P(score of a 1 > score of a 0).
 
-    The score is the logit of class 1 less that of class 0, or the only output where there is but one.
+    The score is the logit of class 1 minus that of class 0, or the only output if there is just one.
     """
 
     metric: ClassVar[str] = "auroc"
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """From ranks over the whole split; 0.5 counts where two scores are equal."""
+        """From ranks over the whole split; a pair of equal scores counts as 0.5."""
         logits, labels = _host(executor, held, lambda logits: logits)
         flat = logits.reshape(len(logits), -1).astype(np.float64)
         if flat.shape[1] > 2:
@@ -162,9 +158,9 @@ class AUROC(_Share):
 
 
 def area_under_roc(scores: NDArray[np.float64], labels: NDArray[Any]) -> float:
-    """Mann and Whitney's U of the positives over all pairs (Hanley & McNeil 1982); NaN where a class is absent.
+    """Mann and Whitney's U of the positives over all pairs (Hanley & McNeil 1982); NaN if a class is missing.
 
-    ``scores`` (n,) and ``labels`` (n,), not zero meaning positive. A score that is NaN makes the area NaN.
+    ``scores`` (n,) and ``labels`` (n,), where nonzero means positive. A NaN score makes the area NaN.
     """
     positive = np.asarray(labels) != 0
     ones, zeros = int(positive.sum()), int((~positive).sum())
@@ -177,27 +173,35 @@ def area_under_roc(scores: NDArray[np.float64], labels: NDArray[Any]) -> float:
 
 
 def _within(logits: Array, labels: Array, classes: Array, k: int) -> Array:
-    """How many labels are among the k highest logits, as a scalar on the device."""
+    """Whether each label is among the k highest logits, (n,), on the device."""
     chosen = classes == labels[:, None]
-    # A choice and a sum, as every framework spells a gather otherwise; a product would make NaN of infinite logits.
+    # ``where`` and a sum, since frameworks spell a gather differently; a product would make NaN of infinite logits.
     own = array_namespace(logits).where(chosen, logits, 0.0).sum(1)[:, None]
     before = (logits > own) | (logits != logits) | ((logits == own) & (classes < labels[:, None]))
-    return ((before.sum(1) < k) & (own[:, 0] == own[:, 0]) & chosen.any(1)).sum()
+    return (before.sum(1) < k) & (own[:, 0] == own[:, 0]) & chosen.any(1)
+
+
+def _accuracy(executor: Executor, held: Held, right: Callable[[Array, Array], Array]) -> float:
+    """The share of examples that are right, counted on the device; ``right`` takes logits and labels."""
+    correct = 0
+    for *inputs, labels in held.batches():
+        correct = correct + right(executor.infer(*inputs)[0], labels).sum()
+    return int(np.asarray(held.backend.host(correct))) / len(held)
 
 
 def _comparable(logits: Array) -> Array:
-    """Rows without a NaN, (n,): the highest of a row with one is NaN, and equals nothing."""
+    """Whether each row is free of NaN, (n,): the maximum of a row with a NaN is NaN, which equals nothing."""
     highest = array_namespace(logits).max(logits, axis=1)
     return highest == highest
 
 
 def _predicted(logits: Array) -> Array:
-    """The class of the highest logit, (n,); -1, which is no class, in rows with a NaN."""
+    """The class of the highest logit, (n,); -1, which is not a class, for rows with a NaN."""
     return array_namespace(logits).where(_comparable(logits), logits.argmax(1), -1)
 
 
 def _host(executor: Executor, held: Held, of: Callable[[Array], Array]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What ``of`` makes of the logits, and the labels, over the whole split on the host."""
+    """The result of ``of`` on the logits, and the labels, over the whole split on the host."""
     values, truth = [], []
     for *inputs, labels in held.batches():
         values.append(np.asarray(held.backend.host(of(executor.infer(*inputs)[0]))))
@@ -207,7 +211,7 @@ def _host(executor: Executor, held: Held, of: Callable[[Array], Array]) -> tuple
 
 @dataclass(frozen=True)
 class _Unbounded(Quality):
-    """A figure of which less is better; 0 is best and there is no worst."""
+    """A figure from 0, the best value, without an upper limit; lower is better."""
 
     direction: ClassVar[Literal["higher", "lower"]] = "lower"
     low: ClassVar[float] = 0.0
@@ -216,28 +220,28 @@ class _Unbounded(Quality):
 
 @dataclass(frozen=True)
 class _Error(_Unbounded):
-    """A mean over all elements of all targets, in the targets' unit."""
+    """A mean over all elements of all targets, in their unit."""
 
     def measure(self, executor: Executor, held: Held) -> float:
         """Over all elements at once, not a mean of means.
 
-        :raises DataError: where outputs (n, ...) and targets differ in shape by more than axes of size 1.
+        :raises DataError: when the shapes of outputs (n, ...) and targets differ by more than axes of size 1.
         """
         total, count = 0.0, 0
         for *inputs, targets in held.batches():
             outputs = np.asarray(held.backend.host(executor.infer(*inputs)[0])).astype(np.float64)
             wanted = np.asarray(held.backend.host(targets)).astype(np.float64)
-            # (n, 1) against (n,) is what regressions of one number often have, and broadcasting would make (n, n).
+            # (n, 1) and (n,) are common in regressions of a single number, and broadcasting would make (n, n) of them.
             if [size for size in outputs.shape[1:] if size != 1] != [size for size in wanted.shape[1:] if size != 1]:
                 found = f"outputs of shape {outputs.shape} and targets of shape {wanted.shape}"
-                raise DataError(f"measuring {self.metric}", found, "make the network for the shape of the targets")
+                raise DataError(f"measuring {self.metric}", found, "give the network outputs of the targets' shape")
             total += self._sum(outputs.reshape(wanted.shape) - wanted)
             count += wanted.size
         return self._mean(total / count)
 
     @abstractmethod
     def _sum(self, errors: NDArray[Any]) -> float:
-        """What is added up."""
+        """The quantity to add up over batches."""
 
     def _mean(self, mean: float) -> float:
         return mean
@@ -269,11 +273,11 @@ class MAE(_Error):
 _ROWS = 100
 
 
-def surprise(executor: Executor, held: Held, ignored: int | None = None) -> float:
-    """The mean of -log softmax(logits)[label] over all labels of ``held``, in nats; those ``ignored`` do not count.
+def surprisal(executor: Executor, held: Held, ignored: int | None = None) -> float:
+    """The mean of -log softmax(logits)[label] over all labels of ``held`` except those ``ignored``, in nats.
 
-    Logits are (n, length, tokens), the first output; labels (n, length) of int64, the last column. Sums are formed in
-    the network's precision within a batch of 100 rows, in double precision over the batches.
+    Logits are (n, length, tokens), the first output; labels (n, length) of int64, the last column. Sums use the
+    network's precision within a batch of 100 rows and double precision across batches.
     """
     total, count = 0.0, 0
     for *inputs, labels in held.batches(_ROWS):
@@ -283,40 +287,40 @@ def surprise(executor: Executor, held: Held, ignored: int | None = None) -> floa
         logits = logits - highest
         normalisers = xp.log(xp.sum(xp.exp(logits), axis=-1))
         chosen = xp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-        surprises = normalisers - chosen
+        surprisals = normalisers - chosen
         if ignored is None:
-            count += math.prod(surprises.shape)
+            count += math.prod(surprisals.shape)
         else:
             counted = labels != ignored
-            surprises = xp.where(counted, surprises, xp.zeros_like(surprises))
+            surprisals = xp.where(counted, surprisals, xp.zeros_like(surprisals))
             count += int(np.asarray(held.backend.host(xp.sum(xp.astype(counted, xp.int64)))))
-        total += float(np.asarray(held.backend.host(xp.sum(surprises))))
+        total += float(np.asarray(held.backend.host(xp.sum(surprisals))))
     return total / count if count else math.nan
 
 
 @dataclass(frozen=True)
 class Perplexity(_Unbounded):
-    """exp of the mean surprise: from how many equally likely tokens the network would have to guess."""
+    """exp of the mean surprisal: among how many equally likely tokens the network would have to guess."""
 
     ignored: int | None = None
     metric: ClassVar[str] = "perplexity"
     low: ClassVar[float] = 1.0
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """Infinite where it is larger than any number."""
-        mean = surprise(executor, held, self.ignored)
+        """Infinite on overflow."""
+        mean = surprisal(executor, held, self.ignored)
         return math.exp(mean) if not mean > 700 else math.inf
 
 
 @dataclass(frozen=True)
 class BitsPerCharacter(_Unbounded):
-    """The mean surprise in bits, of a network whose tokens are characters."""
+    """The mean surprisal in bits of a network whose tokens are characters."""
 
     ignored: int | None = None
     metric: ClassVar[str] = "bits_per_character"
 
     def measure(self, executor: Executor, held: Held) -> float:
-        return surprise(executor, held, self.ignored) / math.log(2.0)
+        return surprisal(executor, held, self.ignored) / math.log(2.0)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -330,12 +334,12 @@ def normalised(answer: str) -> str:
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of the words, with the answer for which it is highest."""
+    """The harmonic mean of the words' precision and recall, for the answer that gives the highest."""
     return max(_word_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers)
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> float:
-    """1.0 where the prediction is one of the answers, else 0.0."""
+    """1.0 if the prediction is one of the answers, else 0.0."""
     return float(any(normalised(prediction) == normalised(answer) for answer in answers))
 
 
@@ -348,9 +352,9 @@ def _word_f1(prediction: list[str], answer: list[str]) -> float:
 
 
 def best_spans(starts: NDArray[Any], ends: NDArray[Any], longest: int) -> NDArray[np.int64]:
-    """(n, 2): first and last token of the span with the highest sum of logits, ``longest`` tokens at most.
+    """(n, 2): first and last token of the span with the highest sum of logits, at most ``longest`` tokens long.
 
-    ``starts`` and ``ends`` are (n, length). Of equal spans the first and shortest.
+    ``starts`` and ``ends`` are (n, length). Among equal spans the first and shortest wins.
     """
     length = starts.shape[1]
     best = np.full(starts.shape, -np.inf, np.float64)
@@ -366,9 +370,9 @@ def best_spans(starts: NDArray[Any], ends: NDArray[Any], longest: int) -> NDArra
 
 @dataclass(frozen=True)
 class _Span(_Share):
-    """A mean over questions of how well the predicted span fits.
+    """A mean over questions of how well the predicted span matches.
 
-    The split's ``reference`` has a :class:`levelbench.training.datasets.text.Passage` a question.
+    The split's ``reference`` has a :class:`levelbench.training.datasets.text.Passage` for each question.
     """
 
     longest: int = 30
@@ -391,7 +395,7 @@ class _Span(_Share):
 
 @dataclass(frozen=True)
 class SpanF1(_Span):
-    """The mean over questions of the F1 of words between the predicted span and the best of its answers."""
+    """The mean over questions of the word F1 between the predicted span and the closest answer."""
 
     metric: ClassVar[str] = "f1"
     compare = staticmethod(f1)
@@ -399,14 +403,14 @@ class SpanF1(_Span):
 
 @dataclass(frozen=True)
 class SpanExactMatch(_Span):
-    """The share of questions whose predicted span is one of the answers, after normalisation."""
+    """The share of questions whose predicted span is one of the answers after normalisation."""
 
     metric: ClassVar[str] = "exact_match"
     compare = staticmethod(exact_match)
 
 
 _TRANSLATED_ROWS = 250
-# Prefixes grow by so many tokens at a time: a framework that compiles by shape compiles few shapes.
+# Prefixes grow by this many tokens at a time, so that a framework that compiles by shape compiles few shapes.
 _PREFIX_STEP = 8
 
 
@@ -417,10 +421,10 @@ def greedy(
     rows: int,
     longest: int,
 ) -> NDArray[np.int64]:
-    """(rows, longest): the most likely next token, again and again, until each row has its ``END``; 0 behind it.
+    """(rows, longest): the most likely next token, repeatedly, until each row has its ``END``, and 0 after it.
 
-    ``infer`` takes the tokens so far, (rows, some length) of int64 with ``BEGIN`` in front, and answers with logits
-    (rows, that length, tokens) in which position i depends on tokens up to i alone.
+    ``infer`` takes the tokens so far, (rows, some length) of int64 starting with ``BEGIN``, and returns logits (rows,
+    that length, tokens), in which position i depends only on tokens up to i.
     """
     prefix = np.zeros((rows, longest + 1), np.int64)
     prefix[:, 0] = BEGIN
@@ -440,8 +444,8 @@ def greedy(
 class Bleu(Quality):
     """Corpus BLEU from 0 to 100: mixed case, tokenised as 13a, exponential smoothing, one reference.
 
-    The split's inputs are those of the encoder and then the decoder's ``target_ids``; its ``reference`` has the texts
-    and ``decode(ids)``.
+    The split's inputs are the encoder's, then the decoder's ``target_ids``; its ``reference`` has the texts and
+    ``decode(ids)``.
     """
 
     metric: ClassVar[str] = "bleu"
@@ -472,9 +476,9 @@ class Bleu(Quality):
 
     @property
     def signature(self) -> str:
-        """What sacrebleu says of the options and of its version: to be kept with every score."""
+        """The options and version as sacrebleu states them; to be kept with every score."""
         scorer = _scorer()
-        # The number of references is part of it, and known only when some were seen.
+        # It includes the number of references, which is known only after some were scored.
         scorer.corpus_score(["a"], [["a"]])
         return str(scorer.get_signature())
 

@@ -1,7 +1,7 @@
-"""A sampler inside a network: a deferred network that pulls its own minibatches from arrays that it holds.
+"""A sampler inside a network, which then takes its own minibatches from arrays that it holds.
 
-The columns of a split become buffers, and ONNX operators take the rows of a step out of them, so every framework runs
-it like any other network, and a compiled step has the gather in it (Ben-Nun et al. 2019, 4.3).
+The columns of a split become buffers, and ONNX operators gather the rows of each step. So every framework runs it like
+any other network, and a compiled step includes the gather (Ben-Nun et al. 2019, 4.3).
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from levelbench.training.datasets.base import Normalisation, Split, rows_of
 from levelbench.training.samplers import Epoch, Sampler
 
 ORDER, BOUNDS, STEP = "sampler.order", "sampler.bounds", "sampler.step"
-# A serialised message of protobuf ends at 2 GiB.
+# A serialised protobuf message is limited to 2 GiB.
 _MOST_BYTES = 2**31 - 2**24
 
 
 def sampled(network: Network, split: Split, sampler: Sampler, *, normalisation: Normalisation | None = None) -> Network:
-    """The network with the data in it: its inputs are the epoch's order (visits,) and the number of the step ().
+    """The network with the data inside: its inputs are the epoch's order (visits,) and the step's number ().
 
-    ``network`` takes the columns of ``split`` in their order, labels last, as one with a loss does. Where all batches
-    of an epoch are of one size every shape is static, so that it can be compiled; else there is a third input between
-    the two, the bounds of the batches (steps + 1,), and modes that need static shapes refuse it: use ``drop_last``.
-    :func:`epoch_inputs` gives all but the step. The columns are buffers ``data.NAME``, as they are stored; a first
-    column of uint8 is normalised after its rows are taken, as a loader does.
+    ``network`` takes the columns of ``split`` in their order, labels last, as a network with a loss does. If all
+    batches of an epoch have one size, every shape is static and the network can be compiled. Otherwise there is a third
+    input between the two, the bounds of the batches (steps + 1,), and modes that need static shapes refuse it: use
+    ``drop_last``.
+    :func:`epoch_inputs` gives all inputs but the step. The columns are buffers ``data.NAME``, as stored; a first column
+        of uint8 is normalised after its rows are gathered, as in a loader.
 
-    :raises DefinitionError: when the network takes other inputs than the split has columns, or they need 2 GiB or more.
+    :raises DefinitionError: when the network's inputs are not the split's columns, or they need 2 GiB or more.
     """
     columns = _columns(network, split)
     model = network.copied()
@@ -55,40 +56,42 @@ def sampled(network: Network, split: Split, sampler: Sampler, *, normalisation: 
         nodes.take(stored, indices, value, column.dtype.name, rows)
     shapes = [(ORDER, ("visits",)), *([] if even else [(BOUNDS, ("bounds",))]), (STEP, ())]
     model.graph.input.extend(value_info(Value(name, "int64", shape)) for name, shape in shapes)
-    return _checked(network, model, nodes.made, parameters, len(split), len(sizes))
+    return _finish(network, model, nodes.made, parameters, len(split), len(sizes))
 
 
 def epoch_inputs(network: Network, epoch: Epoch) -> tuple[NDArray[np.int64], ...]:
-    """What a sampled network is given all through an epoch, in its order; the number of the step, int64 (), follows."""
+    """A sampled network's inputs throughout an epoch, in order; the step's number, int64 (), follows."""
     return (epoch.order, epoch.bounds) if len(network.inputs) == 3 else (epoch.order,)
 
 
 def _columns(network: Network, split: Split) -> list[NDArray[Any]]:
-    """The columns as arrays, found to fit the network's inputs."""
-    asked = f"sampling inside of {network.name}"
+    """The columns as arrays, checked to fit the network's inputs."""
+    asked = f"sampling inside {network.name}"
     names = [each.name for each in network.inputs]
     if len(names) != len(split.columns):
         raise DefinitionError(
             asked,
             f"it takes {len(names)} inputs ({', '.join(names)}), and the split has {len(split.columns)} columns",
-            "give a network with its loss, whose inputs are the columns",
+            "give a network with a loss, whose inputs are the columns",
         )
     columns = [rows_of(each, np.arange(len(split), dtype=np.int64)) for each in split.columns]
     if (size := sum(each.nbytes for each in columns)) >= _MOST_BYTES:
-        raise DefinitionError(asked, f"the data takes {size:,} bytes, a model up to {_MOST_BYTES:,}", "use a loader")
+        raise DefinitionError(
+            asked, f"the data has {size:,} bytes, and a model can hold {_MOST_BYTES:,}", "use a loader"
+        )
     for value, column in zip(network.inputs, columns, strict=True):
         wanted = None if value.shape is None else value.shape[1:]
         if wanted is not None and (
             len(wanted) != column.ndim - 1
             or any(isinstance(a, int) and a != b for a, b in zip(wanted, column.shape[1:], strict=True))
         ):
-            found = f"{value.name!r} is {value.shape}, rows of the data are {column.shape[1:]}"
-            raise DefinitionError(asked, found, "give data of its shape")
+            found = f"{value.name!r} is {value.shape}, and the data's rows are {column.shape[1:]}"
+            raise DefinitionError(asked, found, "give data of the input's shape")
     return columns
 
 
 class _Nodes:
-    """The nodes that take a step's rows, collected to be put before the network's own."""
+    """The nodes that gather a step's rows, collected to go before the network's own."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._graph, self.made = graph, list[onnx.NodeProto]()
@@ -102,13 +105,13 @@ class _Nodes:
         return f"sampler.{name}"
 
     def even_rows(self, batch: int) -> str:
-        """The indices of a step whose batch is as large as all others: shape (batch,)."""
+        """The indices of a step if all batches have the same size: shape (batch,)."""
         first = self.node("Mul", [STEP, self.constant("batch", batch)], "sampler.first")
         places = self.node("Add", [first, self.constant("offsets", np.arange(batch))], "sampler.places")
         return self.node("Gather", [ORDER, places], "sampler.indices", axis=0)
 
     def uneven_rows(self) -> str:
-        """The indices of a step between two of the bounds."""
+        """The indices of a step between its two bounds."""
         one = self.constant("one", [1])
         at = self.node("Reshape", [STEP, one], "sampler.at")
         after = self.node("Add", [at, one], "sampler.after")
@@ -116,7 +119,7 @@ class _Nodes:
         return self.node("Slice", [ORDER, *ends], "sampler.indices")
 
     def take(self, stored: str, indices: str, value: Value, dtype: str, normalisation: Normalisation | None) -> None:
-        """The rows of a column under the name and in the dtype of the input that it replaces."""
+        """Gather the rows of a column, under the name and in the dtype of the input that it replaces."""
         if dtype == value.dtype:
             self.node("Gather", [stored, indices], value.name, axis=0)
             return
@@ -127,14 +130,14 @@ class _Nodes:
         cast = self.node("Cast", [rows], f"{value.name}.cast", to=element_type(value.dtype))
         shape = (1, -1, *([1] * (len(value.shape or ()) - 2))) if len(normalisation.mean) > 1 else (-1,)
         highest = np.float64(normalisation.highest)
-        # The constants of the loader, subtracted and multiplied in its order: the same bits.
+        # The loader's constants, subtracted and multiplied in its order, for the same bits.
         shift = (np.array(normalisation.mean) * highest).reshape(shape)
         scale = (1 / (np.array(normalisation.std) * highest)).reshape(shape)
         centred = self.node("Sub", [cast, self.constant("shift", shift, value.dtype)], f"{value.name}.centred")
         self.node("Mul", [centred, self.constant("scale", scale, value.dtype)], value.name)
 
 
-def _checked(
+def _finish(
     network: Network,
     model: onnx.ModelProto,
     made: Sequence[onnx.NodeProto],
@@ -142,9 +145,9 @@ def _checked(
     examples: int,
     steps: int,
 ) -> Network:
-    """The network, its nodes in order, all of it checked by ONNX."""
+    """The finished network, with its nodes sorted and checked by ONNX."""
     graph = model.graph
-    asked = f"sampling inside of {network.name}"
+    asked = f"sampling inside {network.name}"
     given = dict.fromkeys([*(each.name for each in graph.input), *(each.name for each in graph.initializer)])
     nodes = [*made, *graph.node]
     del graph.node[:], graph.value_info[:]

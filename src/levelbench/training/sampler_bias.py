@@ -1,7 +1,7 @@
 """Measures samplers: whether one draws what it promises, by chi-squared tests of its epochs, and how long it takes.
 
-An exact sampler leaves nothing to chance, so a single example too many convicts it; any other is tested on the counts
-of its draws. When an example comes is tested too: a shuffled window visits everything once, and is biased all the same.
+An exact sampler leaves nothing to chance, so a single example too many is enough to fail it; any other is tested on the
+counts of its draws. The order of examples is tested too: a shuffled window visits everything once and is still biased.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Counts = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BiasTest:
-    """One test: what of, with its p value as if it were the only one."""
+    """One test: of what, and its uncorrected result."""
 
     what: str
     found: ChiSquared
@@ -41,7 +41,7 @@ class BiasTest:
 
 @dataclass(frozen=True)
 class SamplingBias:
-    """The tests that apply to a sampler; ``p_value`` is the smallest after Holm's correction for their number."""
+    """The tests that apply to a sampler; ``p_value`` is the smallest after Holm's correction."""
 
     tests: tuple[BiasTest, ...]
     epochs: int
@@ -49,7 +49,7 @@ class SamplingBias:
 
     @property
     def p_value(self) -> float:
-        """The probability of counts at least so uneven from an unbiased sampler."""
+        """The probability that an unbiased sampler gives counts at least this uneven."""
         return min(holm([each.found.p_value for each in self.tests]), default=1.0)
 
     def biased(self, alpha: float = 0.001) -> bool:
@@ -57,7 +57,7 @@ class SamplingBias:
         return self.p_value < alpha
 
     def lines(self) -> list[str]:
-        """In words, a line a test."""
+        """One line of text per test."""
         lines = [
             f"{each.what}: chi-squared {each.found.statistic:.4g} on {each.found.degrees} degrees of freedom, "
             f"p = {each.found.p_value:.2g}"
@@ -67,62 +67,64 @@ class SamplingBias:
 
 
 def sampling_bias(sampler: Sampler, split: Split, *, seed: int = 0, epochs: int = 10) -> SamplingBias:
-    """Test ``epochs`` epochs of a sampler; for labels that are no classes the test of them is left out."""
+    """Test ``epochs`` epochs of a sampler; labels that are not classes are not tested."""
     if epochs < 1 or len(split) < 2:
         raise UsageError(
-            f"the bias of {epochs} epochs of {len(split)} examples", "there is nothing to count", "give more of them"
+            f"the bias of {epochs} epochs of {len(split)} examples",
+            "there is nothing to count",
+            "give at least 1 epoch of 2 examples",
         )
     drawn = [sampler.epoch(split, seed, epoch) for epoch in range(epochs)]
     tests: list[BiasTest] = []
     left_out: list[str] = []
     shares = sampler.expected_shares(split)
     if shares is None:
-        left_out.append("visits and labels are not tested: the sampler has no formula for its shares")
+        left_out.append("visits and labels are not tested: the sampler's shares are unknown")
     else:
         tests.append(BiasTest("visits of examples", visit_test(drawn, shares, exact=sampler.exact)))
         if len(split.labels.shape) == 1 and np.dtype(split.labels.dtype).kind in "iu":
             labels = labels_of(split, "the test of labels")
             tests.append(BiasTest("labels", label_test(drawn, shares, labels, exact=sampler.exact)))
         else:
-            left_out.append("labels are not tested: they are no classes")
+            left_out.append("labels are not tested: they are not classes")
     if sampler.random_order:
         tests.append(BiasTest("order", order_test(drawn, len(split))))
     else:
-        left_out.append("order is not tested: the sampler promises none by chance")
+        left_out.append("order is not tested: the sampler does not promise a random order")
     return SamplingBias(tuple(tests), epochs, tuple(left_out))
 
 
 def visit_test(drawn: list[Epoch], shares: Counts, *, exact: bool = False) -> ChiSquared:
-    """Of the visits of each example. Neighbours are counted together until ten visits are expected of them.
+    """Test of the visits of each example; neighbours are pooled until ten visits are expected.
 
-    Of ``exact`` epochs each visits every example once, or the p value is 0.
+    If epochs are ``exact``, each must visit every example once, or the p value is 0.
     """
     if exact:
-        return _certain([np.bincount(each.order, minlength=len(shares)) for each in drawn], np.ones(len(shares)))
+        return _exact_result([np.bincount(each.order, minlength=len(shares)) for each in drawn], np.ones(len(shares)))
     counts = _visits(drawn, len(shares))
     wanted = shares * counts.sum()
     if counts[wanted == 0].any():
         return ChiSquared(math.inf, len(shares) - 1, 0.0)
     begins = np.cumsum(wanted) - wanted
     cells = np.unique((begins + 1e-9) // _EXPECTED, return_inverse=True)[1]
-    return _tested(np.bincount(cells, counts), np.bincount(cells, wanted))
+    return _chi_squared(np.bincount(cells, counts), np.bincount(cells, wanted))
 
 
 def label_test(drawn: list[Epoch], shares: Counts, labels: NDArray[np.int64], *, exact: bool = False) -> ChiSquared:
-    """Of the visits of each class. Of ``exact`` epochs each has the counts of the data, or the p value is 0."""
+    """Test of the visits of each class. If epochs are ``exact``, each must match the data, or the p value is 0."""
     classes = int(labels.max()) + 1
     if exact:
         counts = np.bincount(labels, minlength=classes).astype(np.float64)
-        return _certain([np.bincount(labels[each.order], minlength=classes) for each in drawn], counts)
+        return _exact_result([np.bincount(labels[each.order], minlength=classes) for each in drawn], counts)
     visits = _visits(drawn, len(labels))
     observed = np.bincount(labels, visits, classes)
-    return _tested(observed, np.bincount(labels, shares, classes) * observed.sum())
+    return _chi_squared(observed, np.bincount(labels, shares, classes) * observed.sum())
 
 
 def order_test(drawn: list[Epoch], examples: int) -> ChiSquared:
-    """Of where in the data an example stands against when in the epoch it comes, in up to 10 by 10 cells.
+    """Test of an example's position in the data against its position in the epoch, in up to 10 by 10 cells.
 
-    With many epochs, an order that repeats from one to the next shows as well: its counts vary more than by chance.
+    With many epochs, an order that repeats from epoch to epoch shows as well: its counts vary by more than chance.
     """
     visits = sum(len(each.order) for each in drawn)
     bins = int(min(_MOST_BINS, examples, math.sqrt(visits / _EXPECTED), *(len(each.order) for each in drawn)))
@@ -145,14 +147,14 @@ def _visits(drawn: list[Epoch], examples: int) -> Counts:
     return np.bincount(np.concatenate([each.order for each in drawn]), minlength=examples).astype(np.float64)
 
 
-def _certain(counts: list[NDArray[np.intp]], wanted: Counts) -> ChiSquared:
-    """The statistic of counts that leave nothing to chance: a p value of 1 where all agree, else of 0."""
+def _exact_result(counts: list[NDArray[np.intp]], wanted: Counts) -> ChiSquared:
+    """The result for counts that leave nothing to chance: a p value of 1 if all agree, else 0."""
     parts = [(each - wanted) ** 2 / np.maximum(wanted, 1.0) for each in counts]
     statistic = float(np.sum(parts))
     return ChiSquared(statistic, max(1, len(wanted) - 1), 1.0 if statistic == 0 else 0.0)
 
 
-def _tested(observed: NDArray[Any], expected: NDArray[Any]) -> ChiSquared:
+def _chi_squared(observed: NDArray[Any], expected: NDArray[Any]) -> ChiSquared:
     return chi_squared_test(observed, expected) if len(observed) > 1 else ChiSquared(0.0, 0, 1.0)
 
 
@@ -164,12 +166,12 @@ def dataset_latency(
     clock: Clock = HOST,
     warmup: str | int = "auto",
 ) -> Sample:
-    """Seconds a minibatch of ``loader``, as a sample; its ``estimate`` has the interval.
+    """Seconds per minibatch of ``loader``, as a sample; its ``estimate`` has the interval.
 
-    On a device that computes asynchronously ``backend`` makes each call wait until its batch is there. The loader
-    stays open; workers that read ahead make the first batches of an epoch dearer than the rest, and the values say so.
+    On a device that computes asynchronously, ``backend`` makes each call wait for its batch. The loader stays open.
+    With workers that read ahead, the first batches of an epoch take longer than the rest, which shows in the values.
     """
-    batches = _endless(loader)
+    batches = _endless_batches(loader)
 
     def work() -> None:
         batch = next(batches)
@@ -179,7 +181,7 @@ def dataset_latency(
     return sample(work, until, clock=clock, warmup=warmup, name="dataset latency")
 
 
-def _endless(loader: Loader) -> Iterator[tuple[Array, ...]]:
+def _endless_batches(loader: Loader) -> Iterator[tuple[Array, ...]]:
     epoch = 0
     while True:
         yield from loader.batches(epoch)

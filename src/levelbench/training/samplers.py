@@ -1,7 +1,7 @@
-"""Samplers: in which order an epoch visits the training set, and in batches of which examples.
+"""Samplers: in which order an epoch visits the training set, and in which batches.
 
-An epoch is a function of the split, the seed and its number alone, so every framework, process and number of workers
-sees the same batches, and training goes on in the middle of one without having seen its beginning.
+An epoch is a function of the split, the seed and its number alone. So every framework, process and number of workers
+sees the same batches, and training can resume in the middle of an epoch.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Sampler(ABC):
-    """Batches of ``batch`` examples; the last one of an epoch may be smaller."""
+    """Batches of ``batch`` examples; the last of an epoch may be smaller."""
 
     batch: int
     exact: ClassVar[bool] = True
     """Whether an epoch visits every example exactly once."""
     random_order: ClassVar[bool] = True
-    """Whether every example is as likely to come early in an epoch as late."""
+    """Whether every example is equally likely to come early or late in an epoch."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -61,15 +61,15 @@ class Sampler(ABC):
         """The batches of epoch number ``epoch`` (from 0)."""
 
     def steps(self, split: Split) -> int:
-        """Batches an epoch, the same in every epoch."""
+        """Batches per epoch, the same in every epoch."""
         return -(-len(split) // self.batch)
 
     def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """Each example's expected share of the visits, shape (n,); ``None`` where there is no formula for it."""
+        """Each example's expected share of the visits, shape (n,); ``None`` if it is unknown."""
         return np.full(len(split), 1.0 / len(split))
 
     def batched(self, order: Indices) -> Epoch:
-        """An order cut into batches, the last one smaller where it does not come out even."""
+        """An order cut into batches, the last of which may be smaller."""
         return Epoch(order, np.append(np.arange(0, len(order), self.batch, dtype=np.int64), len(order)))
 
 
@@ -77,7 +77,7 @@ _BLOCK = 4096
 
 
 def some_of(split: Split, chosen: NDArray[np.int64]) -> Split:
-    """The split of these examples alone: labels as an array, all other columns as views."""
+    """A split of these examples alone: labels as an array, all other columns as views."""
     columns = [
         column[chosen] if isinstance(column, np.ndarray) and column.ndim == 1 else SomeRows(column, chosen)
         for column in split.columns
@@ -87,11 +87,11 @@ def some_of(split: Split, chosen: NDArray[np.int64]) -> Split:
 
 
 def labels_of(split: Split, asked: str) -> NDArray[np.int64]:
-    """The class of each example, shape (n,); ``DefinitionError`` where the last column does not hold classes."""
+    """The class of each example, shape (n,); ``DefinitionError`` if the last column does not hold classes."""
     labels = split.labels
     if len(labels.shape) != 1 or np.dtype(labels.dtype).kind not in "iu":
         raise DefinitionError(
-            asked, f"the labels are {labels.dtype} of shape {tuple(labels.shape)}", "it needs a whole number an example"
+            asked, f"the labels are {labels.dtype} of shape {tuple(labels.shape)}", "it needs one integer per example"
         )
     found = rows_of(labels, np.arange(len(split), dtype=np.int64)).astype(np.int64, copy=False)
     if len(found) and found.min() < 0:
@@ -100,10 +100,10 @@ def labels_of(split: Split, asked: str) -> NDArray[np.int64]:
 
 
 def lengths_of(split: Split, column: int, padding: int) -> NDArray[np.int64]:
-    """Of each row of a column its places up to the last one that is not ``padding``, shape (n,)."""
+    """The length of each row of a column, up to the last value that is not ``padding``, shape (n,)."""
     if not -len(split.columns) <= column < len(split.columns) or len(split.columns[column].shape) < 2:
         raise DefinitionError(
-            f"the lengths of column {column}", "it is not there, or has no places to count", "name a column of tokens"
+            f"the lengths of column {column}", "it does not exist, or has one dimension", "name a column of tokens"
         )
     source = split.columns[column]
     lengths = np.empty(len(split), np.int64)
@@ -116,22 +116,22 @@ def lengths_of(split: Split, column: int, padding: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class EvenSampler(Sampler, ABC):
-    """Batches of ``batch`` examples; the rest of an epoch is a smaller one, or is left out with ``drop_last``."""
+    """Batches of ``batch`` examples; the rest of an epoch is a smaller batch, or is left out with ``drop_last``."""
 
     drop_last: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.drop_last:
-            # A constant of the class otherwise; with examples left out no epoch is complete.
+            # Otherwise constant for the class; if examples are left out, no epoch is complete.
             object.__setattr__(self, "exact", False)
 
     def visits(self, split: Split) -> int:
-        """Examples that an epoch draws, before a rest is left out."""
+        """Examples drawn in an epoch, before an incomplete batch is left out."""
         return len(split)
 
     def steps(self, split: Split) -> int:
-        """Batches an epoch. ``DefinitionError`` where leaving out the last one leaves none."""
+        """Batches per epoch. ``DefinitionError`` if leaving out the last one leaves none."""
         visits = self.visits(split)
         steps = visits // self.batch if self.drop_last else -(-visits // self.batch)
         if not steps:
@@ -153,13 +153,13 @@ class Sequential(EvenSampler):
 
 
 def generator_of(seed: int, epoch: int) -> Generator:
-    """The random numbers of an epoch: a function of these two alone."""
+    """An epoch's random generator, which depends on these two numbers alone."""
     return Generator(PCG64([seed, epoch, 0x5AFE]))
 
 
 @dataclass(frozen=True)
 class Shuffled(EvenSampler):
-    """A new uniform permutation each epoch; with ``drop_last`` others are left out each time."""
+    """A new uniform permutation each epoch; with ``drop_last`` different examples are left out each time."""
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
         return self.batched(generator_of(seed, epoch).permutation(len(split)).astype(np.int64, copy=False))
@@ -170,26 +170,26 @@ _RADIX = 2**16
 
 @dataclass(frozen=True)
 class Stratified(EvenSampler):
-    """Every example once an epoch in random order, with the classes' shares in each batch.
+    """Every example once per epoch in random order, with the classes' shares in each batch.
 
-    After any number of visits the count of a class is within (1 + C s) / 2 of its share s of them, for C classes; with
-    classes of one size, and batches of a multiple of C, every batch has each class equally often.
+    After any number of visits, the count of a class is within (1 + C s) / 2 of its share s of them, for C classes. If
+    classes have one size and batches are a multiple of C, every batch has each class equally often.
     """
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """Each class in a random order of its own, the classes interleaved."""
+        """Each class in its own random order, the classes interleaved."""
         generator = generator_of(seed, epoch)
         labels = labels_of(split, f"Stratified of {len(split)} examples")
         shuffled = generator.permutation(len(split))
         counts = np.bincount(labels)
-        # Sorted by class, in random order inside of each; up to 16 bits the sort is a radix sort.
+        # Sorted by class, in random order within each; up to 16 bits the sort is a radix sort.
         few = len(counts) <= _RADIX
         keys = labels[shuffled].astype(np.uint16) if few else labels[shuffled]
         grouped = shuffled[np.argsort(keys, kind="stable")]
         starts = np.cumsum(counts) - counts
         mine = labels[grouped]
         places = (np.arange(len(split)) - starts[mine] + 0.5) / counts[mine]
-        # The sort is stable, so that of those that belong at one place chance says who is first.
+        # The sort is stable, so ties between examples of one place are broken at random.
         mixed = generator.permutation(len(split))
         return self.batched(grouped[mixed[np.argsort(places[mixed], kind="stable")]].astype(np.int64))
 
@@ -199,8 +199,8 @@ class Weighted(EvenSampler):
     """Draws in proportion to ``weights``.
 
     There is a weight for each class, or for each example with ``by="example"``; ``None`` makes all classes equally
-    likely, whatever their sizes. An epoch has ``draws`` visits (default: as many as there are examples). Without
-    ``replacement`` the examples follow each other as in drawing from an urn (Efraimidis & Spirakis 2006).
+    likely, whatever their sizes. An epoch has ``draws`` visits (default: the number of examples). Without
+    ``replacement``, examples are drawn as from an urn (Efraimidis & Spirakis 2006).
     """
 
     weights: tuple[float, ...] | None = None
@@ -212,7 +212,7 @@ class Weighted(EvenSampler):
         super().__post_init__()
         if self.by not in ("class", "example") or (self.weights is None and self.by == "example"):
             raise DefinitionError(
-                f"Weighted by {self.by!r}", "it is no way to weigh, or weights are missing", 'by="class" or "example"'
+                f"Weighted by {self.by!r}", "this is not supported, or weights are missing", 'by="class" or "example"'
             )
         if self.weights is not None:
             given = np.asarray(self.weights, np.float64)
@@ -220,7 +220,7 @@ class Weighted(EvenSampler):
             if given.ndim != 1 or not (np.isfinite(given) & (given >= least)).all() or not given.sum() > 0:
                 raise DefinitionError(
                     "the weights of Weighted",
-                    "one is negative or not finite, all are zero, or one is zero where nothing comes twice",
+                    "one is negative or not finite, all are zero, or one is zero without replacement",
                     "give finite weights, above zero without replacement",
                 )
         if self.draws is not None and self.draws < 1:
@@ -230,13 +230,13 @@ class Weighted(EvenSampler):
         object.__setattr__(self, "random_order", self.replacement)
 
     def probabilities(self, split: Split) -> NDArray[np.float64]:
-        """The probability of each example at the first draw, shape (n,); they sum to 1."""
+        """The probability of each example at the first draw, shape (n,), summing to 1."""
         asked = f"Weighted by {self.by} of {len(split)} examples"
         if self.by == "example":
             weights = np.asarray(self.weights, np.float64)
             if len(weights) != len(split):
                 raise DefinitionError(asked, f"there are {len(weights)} weights", "give one for each example")
-            return _normalised(weights)
+            return np.asarray(weights / weights.sum())
         labels = labels_of(split, asked)
         counts = np.bincount(labels)
         if self.weights is None:
@@ -249,17 +249,17 @@ class Weighted(EvenSampler):
             by_class = np.asarray(self.weights, np.float64)
         weights = by_class[labels]
         if not weights.sum() > 0:
-            raise DefinitionError(asked, "no example has a weight above zero", "weigh a class that is there")
-        return _normalised(weights)
+            raise DefinitionError(asked, "no example has a weight above zero", "give weight to a class that occurs")
+        return np.asarray(weights / weights.sum())
 
     def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
-        """``None`` for a part of an urn."""
+        """``None`` if only part of an urn is drawn."""
         if self.replacement:
             return self.probabilities(split)
         return super().expected_shares(split) if self.visits(split) == len(split) else None
 
     def visits(self, split: Split) -> int:
-        """Draws an epoch. ``DefinitionError`` for more than there are examples, where nothing comes twice."""
+        """Draws per epoch. ``DefinitionError`` if there are more than examples without replacement."""
         draws = len(split) if self.draws is None else self.draws
         if not self.replacement and draws > len(split):
             raise DefinitionError(
@@ -268,33 +268,28 @@ class Weighted(EvenSampler):
         return draws
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The draws in their order, cut into batches."""
+        """The draws in order, cut into batches."""
         generator, shares, visits = generator_of(seed, epoch), self.probabilities(split), self.visits(split)
         if self.replacement:
             cumulative = np.cumsum(shares)
-            # The sum may miss 1 by a rounding, and an example without weight must never be drawn.
+            # Rounding may make the sum differ from 1, and an example without weight must never be drawn.
             places = generator.random(visits) * cumulative[-1]
             last = int(np.flatnonzero(shares)[-1])
             return self.batched(np.minimum(np.searchsorted(cumulative, places, side="right"), last).astype(np.int64))
-        # The first of independent exponential clocks of these rates rings with these probabilities.
+        # Independent exponential clocks with these rates ring in urn order.
         clocks = generator.standard_exponential(len(split)) / shares
         return self.batched(np.argsort(clocks, kind="stable")[:visits].astype(np.int64))
 
 
-def _normalised(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    shares: NDArray[np.float64] = weights / weights.sum()
-    return shares
-
-
 @dataclass(frozen=True)
 class Bucketed(Sampler):
-    """Every example once an epoch, in batches of near lengths, the batches shuffled.
+    """Every example once per epoch, in batches of similar lengths, the batches shuffled.
 
-    The length of an example is what ``length`` gives, a function from the split to an array (n,); by default its places
-    in column ``column`` up to the last one that is not ``padding``. The data is shuffled and sorted by length in pools
-    of ``pool`` batches (0: all of it): small ones mix more, large ones pad less. With ``tokens`` a batch ends before
-    its examples times the longest of them pass that number; then all is sorted at once, which keeps the number of
-    batches the same in each epoch, and an example that is too long by itself is a batch.
+    ``length`` is a function from the split to the lengths (n,); by default a length counts the values in column
+    ``column`` up to the last that is not ``padding``. The data is shuffled and then sorted by length in pools of
+    ``pool`` batches (0: all of it): small pools mix more, large ones pad less. With ``tokens``, a batch ends before its
+    examples times the longest of them exceed that number. Everything is then sorted at once, so that each epoch has the
+    same number of batches, and an example that is too long by itself is a batch.
     """
 
     column: int = 0
@@ -309,12 +304,12 @@ class Bucketed(Sampler):
         if self.pool < 0 or (self.tokens is not None and self.tokens < 1):
             raise DefinitionError(
                 f"Bucketed with pool={self.pool}, tokens={self.tokens}",
-                "a pool is negative, or no token is left for a batch",
+                "the pool is negative, or a batch has no tokens",
                 "choose pool >= 0 and tokens >= 1",
             )
 
     def lengths(self, split: Split) -> Indices:
-        """Of each example, shape (n,)."""
+        """The length of each example, shape (n,)."""
         if self.length is None:
             return lengths_of(split, self.column, self.padding)
         found = np.asarray(self.length(split))
@@ -322,7 +317,7 @@ class Bucketed(Sampler):
             raise DefinitionError(
                 "the lengths of Bucketed",
                 f"its function gave {found.dtype} of shape {found.shape} for {len(split)} examples",
-                "give a whole number from 0 on for each example",
+                "give an integer >= 0 for each example",
             )
         return found.astype(np.int64, copy=False)
 
@@ -332,23 +327,23 @@ class Bucketed(Sampler):
         return len(self._by_tokens(np.sort(self.lengths(split)))) - 1
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
-        """The examples sorted by length in their pools, the batches in random order."""
+        """The examples sorted by length within their pools, the batches in random order."""
         generator, lengths = generator_of(seed, epoch), self.lengths(split)
         shuffled = generator.permutation(len(split)).astype(np.int64)
         pooled = self.pool and self.tokens is None
         pools = np.arange(len(split)) // (self.pool * self.batch) if pooled else np.zeros(len(split), np.int64)
-        # lexsort is stable, so that equal lengths stay shuffled.
+        # lexsort is stable, so equal lengths stay shuffled.
         order = shuffled[np.lexsort((lengths[shuffled], pools))]
         bounds = self.batched(order).bounds if self.tokens is None else self._by_tokens(lengths[order])
         steps = generator.permutation(len(bounds) - 1)
-        return _cut_out(order, bounds[:-1][steps], np.diff(bounds)[steps])
+        return _pick_batches(order, bounds[:-1][steps], np.diff(bounds)[steps])
 
     def _by_tokens(self, ascending: Indices) -> Indices:
-        """Where batches begin, and the end: each as large as ``tokens`` and ``batch`` allow."""
+        """Where batches begin, and the end: each is as large as ``tokens`` and ``batch`` allow."""
         assert self.tokens is not None
         bounds, start = [0], 0
         while start < len(ascending):
-            # Ascending lengths: the last one is the longest, and a batch of k costs k times it.
+            # Lengths ascend, so the last is the longest, and a batch of k costs k times it.
             window = ascending[start : start + self.batch]
             costs = np.arange(1, len(window) + 1) * window
             start += max(1, int(np.searchsorted(costs, self.tokens, side="right")))
@@ -356,22 +351,22 @@ class Bucketed(Sampler):
         return np.array(bounds, np.int64)
 
 
-def _cut_out(order: Indices, starts: Indices, sizes: Indices) -> Epoch:
-    """Batches of these sizes, each from a place of its own in an order, without a loop over them."""
+def _pick_batches(order: Indices, starts: Indices, sizes: Indices) -> Epoch:
+    """Batches with these starts and sizes in an order, without a Python loop."""
     ends = np.cumsum(sizes)
     places = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
     return Epoch(order[places], np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)]))
 
 
 @dataclass(frozen=True)
-class _Around(Sampler):
-    """A sampler made of another one, whose promises it keeps as far as ``exact`` says."""
+class _Wrapper(Sampler):
+    """A sampler around another one; ``exact`` says whether it keeps that one's promise."""
 
     batch: int = field(init=False)
     sampler: Sampler
 
-    def _settle(self, batch: int, exact: bool) -> None:
-        # The dataclass is frozen, and these are not for the caller to choose.
+    def _set_promises(self, batch: int, exact: bool) -> None:
+        # The dataclass is frozen, and callers do not set these.
         object.__setattr__(self, "batch", batch)
         object.__setattr__(self, "exact", exact and self.sampler.exact)
         object.__setattr__(self, "random_order", self.sampler.random_order)
@@ -382,11 +377,11 @@ class _Around(Sampler):
 
 
 @dataclass(frozen=True)
-class Partitioned(_Around):
-    """What rank ``rank`` of ``ranks`` has of each batch of ``sampler``: together they make up exactly that batch.
+class Partitioned(_Wrapper):
+    """The part of each batch of ``sampler`` for rank ``rank`` of ``ranks``; together the ranks have exactly that batch.
 
-    Of m examples the ranks have m // ranks or one more, in order, for any number of ranks. All take the same number of
-    steps; of a last, small batch a rank may have none.
+    Of m examples each rank has m // ranks or one more, in order, for any number of ranks. All ranks take the same
+    number of steps; a rank may have no examples of a small last batch.
     """
 
     rank: int = 0
@@ -397,7 +392,7 @@ class Partitioned(_Around):
             raise DefinitionError(
                 f"rank {self.rank} of {self.ranks}", "there is no such rank", "count ranks from 0 to ranks - 1"
             )
-        self._settle(-(-self.sampler.batch // self.ranks), exact=self.ranks == 1)
+        self._set_promises(-(-self.sampler.batch // self.ranks), exact=self.ranks == 1)
 
     def steps(self, split: Split) -> int:
         return self.sampler.steps(split)
@@ -406,12 +401,12 @@ class Partitioned(_Around):
         whole = self.sampler.epoch(split, seed, epoch)
         sizes = whole.sizes
         first, last = (sizes * at // self.ranks for at in (self.rank, self.rank + 1))
-        return _cut_out(whole.order, whole.bounds[:-1] + first, last - first)
+        return _pick_batches(whole.order, whole.bounds[:-1] + first, last - first)
 
 
 @dataclass(frozen=True)
-class Subset(_Around):
-    """``sampler`` on ``examples`` of the examples, chosen by ``choice`` at random: the same in every run and epoch."""
+class Subset(_Wrapper):
+    """``sampler`` on a random choice of ``examples`` examples, which is the same in every run and epoch."""
 
     examples: int = 1
     choice: int = 0
@@ -419,10 +414,10 @@ class Subset(_Around):
     def __post_init__(self) -> None:
         if self.examples < 1:
             raise DefinitionError(f"a subset of {self.examples} examples", "it is empty", "choose examples >= 1")
-        self._settle(self.sampler.batch, exact=False)
+        self._set_promises(self.sampler.batch, exact=False)
 
     def chosen(self, split: Split) -> NDArray[np.int64]:
-        """The examples that are visited, ascending, shape (examples,)."""
+        """The chosen examples, ascending, shape (examples,)."""
         if self.examples > len(split):
             raise DefinitionError(f"a subset of {self.examples} examples", f"there are {len(split)}", "choose fewer")
         generator = Generator(PCG64([self.choice, 0x50B5E7]))
@@ -446,15 +441,15 @@ class Subset(_Around):
 
 
 @dataclass(frozen=True)
-class Repeated(_Around):
-    """``times`` epochs of ``sampler``, one after another, as one."""
+class Repeated(_Wrapper):
+    """``times`` epochs of ``sampler`` in a row as one."""
 
     times: int = 1
 
     def __post_init__(self) -> None:
         if self.times < 1:
             raise DefinitionError(f"an epoch {self.times} times", "it is empty", "choose times >= 1")
-        self._settle(self.sampler.batch, exact=self.times == 1)
+        self._set_promises(self.sampler.batch, exact=self.times == 1)
 
     def steps(self, split: Split) -> int:
         return self.times * self.sampler.steps(split)

@@ -1,7 +1,7 @@
 """Learning-rate schedules: factors on the optimizer's base rate, as functions of the share of training done.
 
-A schedule that comes down towards an end has a *fixed length*. Such a run cannot honestly stop early, since it was
-promised all its steps, so its target is tested at its end. One without an end may stop at any time.
+A schedule that comes down towards an end has a *fixed length*. Such a run cannot fairly stop early, because its rate
+was planned for all of its steps, so its target is tested at its end. A run without an end may stop at any time.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _BETWEEN = 0.02
 
 
 class Schedule(ABC):
-    """A function of the share of training that is done."""
+    """A function of the share of training done."""
 
     fixed_length: ClassVar[bool]
-    """Whether what it will be depends on where training ends, so that a run under it takes all its steps.
+    """Whether the factor depends on where training ends, so that a run under it takes all its steps.
 
-    A factor that comes down to an end makes it so in any case: :func:`has_fixed_length`.
+    A factor that comes down to an end has a fixed length in any case: see :func:`has_fixed_length`.
     """
 
     @abstractmethod
     def factor(self, progress: float) -> float:
-        """The factor at ``progress``: 0 before the first step of all planned ones, towards 1 at the last.
+        """The factor at ``progress``: 0 before the first of all planned steps, approaching 1 at the last.
 
-        A schedule without a fixed length is asked beyond 1 where a run goes on after its planned steps.
+        A schedule without a fixed length is called with values above 1 if a run continues after its planned steps.
         """
 
 
 def has_fixed_length(schedule: Schedule) -> bool:
     """Whether a run under ``schedule`` takes all its steps: the schedule says so, or its factor comes down to an end.
 
-    A factor that comes down without an end in sight is the same curve however long training was planned: after its peak
-    it is constant, or falls as a power of the progress, by no more than 1 / progress. Any other fall was fitted to the
-    planned length, whatever ``fixed_length`` says.
+    A factor that decays without an end is the same curve however long training was planned: after its peak it is
+    constant, or falls as a power of the progress, no faster than 1 / progress. Any other fall was fitted to the planned
+    length, whatever ``fixed_length`` says.
     """
     if schedule.fixed_length or type(schedule) in (Constant, InverseSquareRoot):
         return schedule.fixed_length
@@ -75,7 +75,7 @@ def _comes_down(schedule: Schedule) -> bool:
     if after > _GRID:
         return False
     if after > 1 and values[after] < highest * (1 - 1 / after) ** (_STEEPEST + _UNEVEN):
-        # It drops at once: the grid's last step on the peak is ``1 - 1 / after`` of the next one.
+        # It drops abruptly: the last grid point on the peak is ``1 - 1 / after`` of the next one.
         return True
     if after == _GRID:
         return False
@@ -88,9 +88,9 @@ def _comes_down(schedule: Schedule) -> bool:
 
 
 def _falls_between(schedule: Schedule) -> bool:
-    """Whether it falls where the grid does not look: near the beginning, or between its points but not on them.
+    """Whether it falls where the grid does not look: near the beginning, or between grid points.
 
-    A power of the progress falls by the same share over each octave; nothing open-ended falls by more than that.
+    A power of the progress falls by the same share over each octave; no open-ended schedule falls faster.
     """
     early = [2.0 ** (-at / 4) for at in range(4 * _OCTAVES, -1, -1)]
     values = [schedule.factor(share) for share in early]
@@ -106,24 +106,24 @@ def _falls_between(schedule: Schedule) -> bool:
 
 
 def _falls_before(values: list[float]) -> bool:
-    """Whether it comes down before its last peak: a return to it, be it at the last instant, undoes no fall.
+    """Whether it comes down before its last peak: returning to the peak, even at the last moment, does not undo a fall.
 
-    A warm-up lies nowhere below what came before it.
+    A warm-up never falls below what came before it.
     """
     below = sum(value < _BELOW * before for value, before in zip(values, accumulate(values, max), strict=True))
     return below > _MOST_BELOW * len(values)
 
 
 def refuse(schedule: Schedule, found: str, do: str) -> DefinitionError:
-    """The error of a schedule that cannot be."""
+    """The error of an invalid schedule."""
     return DefinitionError(repr(schedule), found, do)
 
 
 def check_share(schedule: Schedule, name: str, value: float, *, zero: bool = False) -> None:
-    """``DefinitionError`` unless ``value`` lies between 0 and 1, with 0 itself only where ``zero`` allows it."""
+    """``DefinitionError`` unless ``value`` is between 0 and 1, with 0 itself only if ``zero`` allows it."""
     if not (0 < value < 1 or (zero and value == 0)):
         bound = "<=" if zero else "<"
-        raise refuse(schedule, f"its {name} of {value} is no share of the training", f"choose 0 {bound} {name} < 1")
+        raise refuse(schedule, f"its {name} of {value} is not a share of the training", f"choose 0 {bound} {name} < 1")
 
 
 def check_at_least_zero(schedule: Schedule, name: str, value: float) -> None:
@@ -144,7 +144,7 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Step(Schedule):
-    """Times ``by`` at each milestone, a share of the training (He et al. 2016: tenths at 1/2 and 3/4)."""
+    """Multiplied by ``by`` at each milestone, a share of training (He et al. 2016: tenths at 1/2 and 3/4)."""
 
     milestones: tuple[float, ...] = (0.5, 0.75)
     by: float = 0.1
@@ -154,17 +154,17 @@ class Step(Schedule):
         for each in self.milestones:
             check_share(self, "milestone", each)
         if not self.milestones or any(a >= b for a, b in pairwise(self.milestones)):
-            raise refuse(self, "its milestones do not ascend, or there is none", "give shares in ascending order")
+            raise refuse(self, "its milestones do not ascend, or there are none", "give shares in ascending order")
         check_at_least_zero(self, "by", self.by)
 
     def factor(self, progress: float) -> float:
-        """``by`` to the power of the milestones that are reached."""
+        """``by`` to the power of the number of milestones reached."""
         return float(self.by ** bisect_right(self.milestones, progress))
 
 
 @dataclass(frozen=True)
 class PiecewiseLinear(Schedule):
-    """Straight lines through ``points`` of progress and factor; before the first and after the last it is level."""
+    """Straight lines through ``points`` of progress and factor; constant before the first and after the last."""
 
     points: tuple[tuple[float, float], ...] = ((0.0, 0.0), (0.2, 1.0), (1.0, 0.0))
     fixed_length: ClassVar[bool] = True
@@ -174,14 +174,14 @@ class PiecewiseLinear(Schedule):
         if len(shares) < 2 or any(not a < b for a, b in pairwise(shares)) or not 0 <= shares[0] < shares[-1] <= 1:
             raise refuse(
                 self,
-                "its points are fewer than two, or their shares do not ascend within 0 and 1",
+                "it has fewer than two points, or their shares do not ascend between 0 and 1",
                 "give points as ((0, 0), (0.2, 1), (1, 0))",
             )
         for _, factor in self.points:
             check_at_least_zero(self, "factor of a point", factor)
 
     def factor(self, progress: float) -> float:
-        """Between its two neighbours in proportion."""
+        """Interpolated between the two neighbouring points."""
         after = bisect_right(self.points, progress, key=lambda point: point[0])
         if after == 0:
             return float(self.points[0][1])
@@ -207,7 +207,7 @@ class Trapezoid(Schedule):
         check_share(self, "warmup", self.warmup, zero=True)
         check_share(self, "cooldown", self.cooldown)
         check_at_least_zero(self, "floor", self.floor)
-        # 0.7 + 0.3 and its like may miss 1 by a rounding.
+        # Rounding may make sums such as 0.7 + 0.3 differ from 1.
         if self.warmup + self.cooldown > 1 and not math.isclose(self.warmup + self.cooldown, 1):
             raise refuse(self, "its warm-up and cool-down overlap", "choose warmup + cooldown <= 1")
 
@@ -219,7 +219,7 @@ class Trapezoid(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """Half a cosine from 1 down to ``floor``, a factor (Loshchilov & Hutter 2017, without restarts)."""
+    """Half a cosine from 1 down to the factor ``floor`` (Loshchilov & Hutter 2017, without restarts)."""
 
     floor: float = 0.0
     fixed_length: ClassVar[bool] = True
@@ -249,12 +249,12 @@ class WarmupCosine(Schedule):
 
 
 OneCycle = WarmupCosine
-"""The earlier name. Elsewhere it means Smith & Topin's cycle, which also moves the momentum and starts above 0."""
+"""The earlier name. Elsewhere it means Smith & Topin's cycle, which also varies the momentum and starts above 0."""
 
 
 @dataclass(frozen=True)
 class Polynomial(Schedule):
-    """From 1 down to ``floor`` as (1 - progress) to the ``power``: 1 is a line; LARS and LAMB take 2 and 1."""
+    """From 1 down to ``floor`` as (1 - progress) to the ``power``: 1 is a line; LARS and LAMB use 2 and 1."""
 
     power: float = 2.0
     floor: float = 0.0
@@ -274,7 +274,7 @@ class Polynomial(Schedule):
 class InverseSquareRoot(Schedule):
     """Linear warm-up over the share ``warmup``, then 1 / sqrt(progress / warmup) (Vaswani et al. 2017, 5.3).
 
-    It has no end to come down to, so the run may stop as soon as the target is confirmed, and may go on.
+    It has no end to come down to, so the run may stop as soon as the target is confirmed, or continue.
     """
 
     warmup: float = 0.1
@@ -291,10 +291,10 @@ class InverseSquareRoot(Schedule):
 
 @dataclass(frozen=True)
 class Warmup(Schedule):
-    """Linear from ``start`` to 1 times the beginning of ``then`` over the share ``share``; then all of ``then``.
+    """Linear from ``start`` to 1 times the first factor of ``then`` over the share ``share``; then all of ``then``.
 
-    ``then`` is fitted into what is left, so a cosine still ends at its floor (Goyal et al. 2017, 2.2). It has a fixed
-    length if ``then`` has one.
+    ``then`` is fitted into the rest, so a cosine still ends at its floor (Goyal et al. 2017, 2.2). The length is fixed
+    if that of ``then`` is.
     """
 
     then: Schedule
@@ -303,10 +303,10 @@ class Warmup(Schedule):
 
     def __post_init__(self) -> None:
         if not isinstance(self.then, Schedule):
-            raise refuse(self, "what follows is no schedule", "give one, as Warmup(Cosine(), 0.1)")
+            raise refuse(self, "its first argument is not a schedule", "give one, as in Warmup(Cosine(), 0.1)")
         check_share(self, "share", self.share)
         check_share(self, "start", self.start, zero=True)
-        # A constant of every other schedule; here it is that of the schedule inside.
+        # Constant for every other class; here it is that of the inner schedule.
         object.__setattr__(self, "fixed_length", self.then.fixed_length)
 
     def factor(self, progress: float) -> float:

@@ -1,7 +1,7 @@
-"""When a run is evaluated and when it ends: at its target, at the end of its schedule, when a budget is spent.
+"""When a run is evaluated and when it ends: at its target, at the end of its schedule, or when a budget is spent.
 
-It is decided at evaluations alone, from what the record holds, so the record shows why a run ended where it did. A
-budget of seconds that is over between two evaluations brings the next one forward.
+This is decided only at evaluations, from what the record holds, so the record shows why a run ended where it did. A
+budget of seconds that runs out between two evaluations brings the next one forward.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNITS = ("epoch", "step", "sample")
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Every ``count`` epochs, steps or samples: when to evaluate, or to keep a checkpoint."""
+    """Every ``count`` epochs, steps or samples: when to evaluate, or to save a checkpoint."""
 
     count: int
     unit: str
@@ -32,14 +32,14 @@ class Evaluate:
             case [count, unit] if count.isdecimal() and int(count) > 0 and unit.removesuffix("s") in _UNITS:
                 return cls(int(count), unit.removesuffix("s"))
         raise UsageError(
-            f"an interval of {text!r}", "it is not an interval", 'write "1 epoch", "100 steps" or "10000 samples"'
+            f"an interval of {text!r}", "this is not an interval", 'write "1 epoch", "100 steps" or "10000 samples"'
         )
 
     def __str__(self) -> str:
         return f"{self.count} {self.unit}{'s' * (self.count != 1)}"
 
     def steps(self, steps_per_epoch: int, samples_per_epoch: int) -> int:
-        """The interval in steps, at least 1; samples are rounded to whole steps of the mean size, upwards."""
+        """The interval in steps, at least 1; samples are rounded up to whole steps of the mean size."""
         if self.unit == "epoch":
             return self.count * steps_per_epoch
         return self.count if self.unit == "step" else -(-self.count * steps_per_epoch // max(1, samples_per_epoch))
@@ -48,12 +48,13 @@ class Evaluate:
 T = TypeVar("T")
 
 _EXPLODED = 20.0
-"""A mean loss this many times the first one's magnitude is an explosion: cross-entropy of ten classes at 46."""
+"""A mean loss above this many times the magnitude of the first is an explosion: for ten-class cross-entropy, above 46.
+"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: why, and the qualities by split; ``diverged`` holds a sentence if the loss went astray."""
+    """Why a run ended and its qualities by split; ``diverged`` holds a sentence if the loss diverged."""
 
     stopped_by: str
     quality: dict[str, float]
@@ -63,11 +64,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Stopping:
-    """The target and how it counts as reached, the evaluation interval, and what a run may spend.
+    """The target and its crossing rule, the evaluation interval, and what a run may spend.
 
-    ``budget_samples`` counts training examples; ``budget_j`` is energy as ``energy_j`` reads it; ``plateau`` ends a run
-    after so many evaluations without a better one. Energy and plateau are looked at at evaluations, time after each
-    step of a process alone.
+    ``budget_samples`` counts training examples; ``budget_j`` is energy as read by ``energy_j``; ``plateau`` ends a run
+    after that many evaluations without an improvement. Energy and plateau are checked at evaluations; time is also
+    checked after each step of a process that trains alone.
     """
 
     target: Target
@@ -90,21 +91,23 @@ class Stopping:
         return last
 
     def in_time(self, batches: Iterator[T], timeline: Timeline, losses: Sequence[object]) -> Iterator[T]:
-        """``batches`` while the budget of seconds lasts; themselves where there is none, so that it costs nothing.
+        """``batches`` while the time budget lasts; returned unchanged, at no cost, if there is none.
 
-        ``losses`` are those since the last evaluation: one step at least is made for the next.
+        ``losses`` are those since the last evaluation: at least one step comes before the next one.
         """
-        return batches if self.budget_s is None else _until(batches, timeline, int(self.budget_s * 1e9), losses)
+        return (
+            batches if self.budget_s is None else _while_in_budget(batches, timeline, int(self.budget_s * 1e9), losses)
+        )
 
     def reason(self, evaluations: Sequence[Evaluation], loss: float, fixed_length: bool, last: bool) -> str:
-        """Why to stop after the last of these evaluations, or an empty string; ``loss`` is the mean training loss."""
+        """Why to stop after the latest evaluation, or an empty string; ``loss`` is the mean training loss."""
         latest = evaluations[-1]
         if loss - loss != 0:
             return f"diverged: the training loss is {loss} at step {latest.step}"
         first = next((each.loss for each in evaluations if each.loss is not None), None)
         if first is not None and abs(loss) > _EXPLODED * max(abs(first), 1e-3):
             return f"diverged: the training loss went from {first:.3g} to {loss:.3g} at step {latest.step}"
-        # A schedule of fixed length was promised all its steps: it is judged at its end.
+        # A run with a schedule of fixed length is judged at its end.
         if self.crossing in ("confirmed", "first") and not fixed_length and self._reached(evaluations):
             return "target reached"
         return self._spent(evaluations) or ("all epochs done" if last else "")
@@ -133,14 +136,14 @@ class Stopping:
         return ""
 
 
-def _until(batches: Iterator[T], timeline: Timeline, budget_ns: int, losses: Sequence[object]) -> Iterator[T]:
-    """What :meth:`Stopping.in_time` says, by the clock reading that a step ends with: none is made for it."""
+def _while_in_budget(batches: Iterator[T], timeline: Timeline, budget_ns: int, losses: Sequence[object]) -> Iterator[T]:
+    """See :meth:`Stopping.in_time`; uses the clock reading made at the end of each step and makes none of its own."""
     until_ns = timeline.started_ns + budget_ns
     if losses and timeline.switched_ns > until_ns:
         return
     for batch in batches:
         yield batch
-        # Held here, it would live until the next one is made.
+        # Otherwise it would stay in memory while the next one is made.
         del batch
         if timeline.switched_ns > until_ns:
             return

@@ -1,27 +1,144 @@
 """A task fixes what must not change; a recipe is one way to reach its target.
 
-A recipe is a function whose keyword arguments, with their defaults, are its settings. What a user gives
-(``digits[lr=0.05]``) is checked against them, and the full set goes into the specification, so that leaving a default
-out and writing it down are the same run.
+A ``Recipe`` is a value: it names parts and holds no arrays, so it can be made again wherever it is needed, and equal
+recipes train alike. It is made by a function whose keyword arguments are its settings, with their defaults. Settings
+that a user gives (``digits[lr=0.05]``) are checked against them, and the full set goes into the specification, so
+leaving out a default and writing it down are the same run.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, overload
 
+from numpy.typing import NDArray
+
 from levelbench import plugins
-from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UnsupportedError
 from levelbench.measure.policies import policy
-from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
+from levelbench.networks import losses  # noqa: F401  # imported here, before any clock runs
+from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.native import NativeNetwork, is_module
+from levelbench.networks.network import Network
+from levelbench.training.augmentation import Augmentation, Mixing
 from levelbench.training.datasets.base import DatasetSource
+from levelbench.training.optimizers.base import Optimizer
+from levelbench.training.optimizers.wrappers import Native
 from levelbench.training.quality import Quality
-from levelbench.training.recipe import Recipe
+from levelbench.training.samplers import Sampler
+from levelbench.training.schedules import Constant, Schedule
 from levelbench.training.stopping import Evaluate
 
-__all__ = ["Evaluate", "Recipe", "Setting", "Task"]
+_PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parts of one way to train. It gives up after ``epochs``; with a schedule of fixed length it ends there.
+
+    ``augment`` changes each training image by itself, in this order; ``mix`` mixes the images of a batch.
+    ``label_smoothing`` is the share of each label that is spread over all classes. ``precision="bfloat16"`` uses it
+    where it helps and keeps parameters in float32; ``channels_last`` is a memory layout of images; ``mode`` is the
+    executor's (eager, compiled, jit). ``accumulate`` batches of the sampler make one update of the optimizer.
+    ``workers`` threads make batches ahead if they need work on the host.
+
+    ``network`` may also be a function that builds a ``torch.nn.Module``, or for JAX ``(f, parameters)`` as in
+    :class:`levelbench.networks.native.NativeNetwork`, with ``loss``, a function of its outputs and the labels, instead
+        of cross-entropy; ``optimizer`` a class of ``torch.optim`` with its settings in a ``functools.partial``, or an
+        optax transformation.
+    """
+
+    network: Network | NativeNetwork
+    sampler: Sampler
+    optimizer: Optimizer
+    epochs: int
+    schedule: Schedule = field(default_factory=Constant)
+    augment: tuple[Augmentation, ...] = ()
+    mix: Mixing | None = None
+    label_smoothing: float = 0.0
+    precision: str = "float32"
+    channels_last: bool = False
+    mode: str | None = None
+    accumulate: int = 1
+    workers: int = 0
+    loss: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        self._wrap_native_parts()
+        for fault, found, do in (
+            (self.epochs < 1, f"epochs={self.epochs} trains nothing", "choose epochs >= 1"),
+            (self.accumulate < 1, f"accumulate={self.accumulate}", "choose accumulate >= 1"),
+            (self.workers < 0, f"workers={self.workers}", "choose workers >= 0"),
+            (not 0 <= self.label_smoothing < 1, f"label_smoothing={self.label_smoothing}", "choose 0 <= share < 1"),
+            (self.precision not in _PRECISIONS, f"precision={self.precision!r}", f"one of {', '.join(_PRECISIONS)}"),
+        ):
+            if fault:
+                raise DefinitionError(f"a recipe for {self.network.name}", found, do)
+        if self.network.loss and self.accumulate > 1:
+            raise DefinitionError(
+                f"a recipe for {self.network.name} with accumulate={self.accumulate}",
+                "its network has its own loss, which may not be a mean over examples, as accumulation requires",
+                "train on larger batches, or use only the network's outputs with the recipe's cross-entropy",
+            )
+        if self.network.loss and (self.label_smoothing or self.mix):
+            raise DefinitionError(
+                f"a recipe for {self.network.name}",
+                "its network has its own loss, and label_smoothing and mix need the recipe's",
+                "give the network without a loss",
+            )
+
+    def _wrap_native_parts(self) -> None:
+        """Wrap a framework's own network and optimizer in levelbench's types."""
+        network: Any = self.network
+        optimizer: Any = self.optimizer
+        if is_module(network):
+            do = f"give a function, so that a run can seed the weights: network=lambda: {type(network).__name__}(...)"
+            raise DefinitionError("a recipe's network", "it is a module whose weights are already initialised", do)
+        if not isinstance(network, Network | NativeNetwork):
+            if not callable(network):
+                found = f"it is a {type(network).__name__}"
+                raise DefinitionError(
+                    "a recipe's network", found, "give a levelbench network, or a function that builds yours"
+                )
+            network = NativeNetwork(network)
+        if self.loss is not None:
+            if not isinstance(network, NativeNetwork):
+                do = "use network.with_loss(...), or a native network of PyTorch or JAX"
+                raise DefinitionError(
+                    "a recipe's loss", "its network consists of ONNX operators, and so must its loss", do
+                )
+            network = replace(network, loss=self.loss)
+        if not isinstance(optimizer, Optimizer):
+            optimizer = Native.of(optimizer)
+        # The dataclass is frozen.
+        object.__setattr__(self, "network", network)
+        object.__setattr__(self, "optimizer", optimizer)
+
+    def onnx_network(self, purpose: str) -> Network:
+        """The network if it consists of ONNX operators; ``UnsupportedError`` naming ``purpose`` otherwise."""
+        if isinstance(self.network, NativeNetwork):
+            found = f"its network {self.network.name} is native to a framework, and its operators are unknown"
+            raise UnsupportedError(purpose, found, "use a recipe whose network consists of ONNX operators")
+        return self.network
+
+    def trained_network(self) -> Network | NativeNetwork:
+        """The network in training mode, with the mean cross-entropy of its first output if it has no loss."""
+        network = self.network
+        if not network.loss:
+            # Mixed labels are already shares of classes; the loss smooths them as well.
+            kind = "soft-cross-entropy" if self.mix else "cross-entropy"
+            network = network.with_loss(kind, smoothing=self.label_smoothing)
+        return network.training()
+
+    def build(self, backend: Backend, drawn: Mapping[str, NDArray[Any]]) -> Executor:
+        """The executor to train with, from the initial parameters ``drawn``."""
+        precision, channels_last = self.precision, self.channels_last
+        network = self.trained_network()
+        return backend.build(network, drawn, mode=self.mode, precision=precision, channels_last=channels_last)
+
 
 Setting = int | float | str | bool
 RecipeFunction = Callable[..., Recipe]
@@ -32,7 +149,7 @@ RESERVED = (
 
 
 class Task:
-    """What is fixed: the data with its split, the quality and its target, when to evaluate, which clock counts."""
+    """What is fixed: the data with its split, the quality and its target, when to evaluate, and which clock counts."""
 
     def __init__(
         self,
@@ -45,7 +162,7 @@ class Task:
         clock: str = "wall",
         description: str = "",
     ) -> None:
-        """``also`` are figures to record beside the quality; their targets are not looked at."""
+        """``also`` are further qualities to record; their targets are ignored."""
         Evaluate.parse(evaluate_every)
         policy(clock)
         self.name = name
@@ -69,7 +186,7 @@ class Task:
     ) -> RecipeFunction | Callable[[RecipeFunction], RecipeFunction]:
         """Register a recipe under its function's name. The first one is the task's default.
 
-        ``DefinitionError`` where another module has defined one of that name: a recipe's name says what was run.
+        ``DefinitionError`` if another module has defined a recipe of that name, because the name says what was run.
         ``factors`` names settings that an analysis may switch off, each with the value that means off:
         ``@task.recipe(factors={"label_smoothing": 0.0})``.
         """
@@ -78,18 +195,18 @@ class Task:
         return self._register(function, {})
 
     def factors(self, recipe: str) -> dict[str, Setting]:
-        """The settings of a recipe that can be switched off, with their values when they are."""
+        """The settings of a recipe that can be switched off, with their values when off."""
         self.recipe_function(recipe)
         return dict(self._factors[recipe])
 
     def _register(self, function: RecipeFunction, factors: dict[str, Setting]) -> RecipeFunction:
-        self._refuse_taken(function)
+        self._refuse_taken_name(function)
         for parameter in inspect.signature(function).parameters.values():
             if parameter.name in RESERVED:
                 raise DefinitionError(
                     f"recipe {function.__name__!r} of task {self.name!r}",
-                    f"{parameter.name!r} is not a setting: levelbench gives it a meaning of its own",
-                    f"call it otherwise ({', '.join(RESERVED)} are taken)",
+                    f"{parameter.name!r} cannot be a setting: levelbench uses this name itself",
+                    f"choose another name ({', '.join(RESERVED)} are taken)",
                 )
             if not isinstance(parameter.default, int | float | str | bool):
                 raise DefinitionError(
@@ -104,14 +221,14 @@ class Task:
             self._factors[function.__name__][name] = typed
         return function
 
-    def _refuse_taken(self, function: RecipeFunction) -> None:
+    def _refuse_taken_name(self, function: RecipeFunction) -> None:
         """Refuse the name of another module's recipe. A module that is run again replaces its own."""
         taken = self._recipes.get(function.__name__)
         if taken is None or taken.__module__ == function.__module__:
             return
         raise DefinitionError(
             f"recipe {function.__name__!r} of task {self.name!r}",
-            f"the task has one of that name already, of {inspect.getsourcefile(inspect.unwrap(taken))}",
+            f"the task already has one of that name, from {inspect.getsourcefile(inspect.unwrap(taken))}",
             f"give yours another name (taken: {', '.join(self._recipes)})",
         )
 
@@ -122,12 +239,8 @@ class Task:
             raise DefinitionError(f"task {self.name!r}", "it has no recipe", "decorate a function with @task.recipe")
         return tuple(self._recipes)
 
-    def describe_recipe(self, recipe: str) -> str:
-        """The first line of the recipe's docstring."""
-        return (inspect.getdoc(self.recipe_function(recipe)) or "").partition("\n")[0]
-
     def settings(self, recipe: str, given: Mapping[str, Setting] | None = None) -> dict[str, Setting]:
-        """All settings of a recipe: its defaults, replaced by what was ``given``, each of its default's type."""
+        """All settings of a recipe: its defaults, replaced by those ``given``, each converted to its default's type."""
         parameters = inspect.signature(self.recipe_function(recipe)).parameters
         result: dict[str, Setting] = {name: each.default for name, each in parameters.items()}
         for name, value in (given or {}).items():
@@ -149,7 +262,7 @@ class Task:
             raise DefinitionError(
                 f"recipe {recipe!r} of task {self.name!r} with {given}",
                 f"it raised {type(error).__name__}: {error}",
-                "correct the recipe, or give other settings",
+                "fix the recipe, or give other settings",
             ) from error
         if not isinstance(made, Recipe):
             raise DefinitionError(
@@ -158,7 +271,7 @@ class Task:
         return made
 
     def recipe_function(self, recipe: str) -> Callable[..., Recipe]:
-        """The function of that name, or an error that names the nearest."""
+        """The function of that name; the error for an unknown name suggests the nearest."""
         if recipe not in self.recipes:
             raise UnknownNameError(f"recipe of task {self.name!r}", recipe, self.recipes)
         return self._recipes[recipe]

@@ -1,7 +1,7 @@
-"""The trainer turns the loop and moves the timeline, alone or as one of a team.
+"""The trainer runs the training loop and switches the phases of the timeline, alone or as one of a team.
 
-Everything that can be done before the first step is done before it, so a step is four phase switches,
-the calls that a hand-written loop makes, and nothing else; what observers want costs only where they ask.
+Everything that can be done before the first step is done before it. A step consists of four phase switches and the
+calls of a hand-written loop; what observers do costs time only if there are any.
 """
 
 from __future__ import annotations
@@ -22,64 +22,63 @@ from levelbench.records.schema import Evaluation
 from levelbench.training.checkpoints import RunPosition, Saving, Snapshot
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.input import Held, make_loader
-from levelbench.training.observers.base import Context, Observer, Progress, overridden
+from levelbench.training.observers import Context, Observer, Progress, Pulse, overridden
 from levelbench.training.optimizers.arrays import copy
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.pulse import Pulse
 from levelbench.training.quality import Quality
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Sampler
 from levelbench.training.schedules import has_fixed_length
 from levelbench.training.stopping import Outcome, Stopping
+from levelbench.training.task import Recipe
 
 T = TypeVar("T")
 
 
 class Team:
-    """The processes that train one network, as one of them sees it: whatever a trainer settles with others.
+    """The processes that train one network, as seen by one of them: everything a trainer coordinates with others.
 
-    Each method answers for a process that has no others.
+    The methods here are for a single process.
     """
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        """The recipe that all train together, given what the user wrote down."""
+        """The recipe that all processes train together, given the user's."""
         return recipe
 
     def sampler(self, sampler: Sampler) -> Sampler:
-        """What this process has of each batch."""
+        """The sampler for this process's part of each batch."""
         return sampler
 
     def seed(self, seed: int) -> int:
-        """The seed of this process's own random draws, such as dropout's."""
+        """The seed of this process's own random numbers, such as dropout's."""
         return seed
 
     def start(
         self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
     ) -> tuple[Stepper, Executor]:
-        """The optimizer at work, and the executor to train with."""
+        """The optimizer's stepper, and the executor to train with."""
         return recipe.optimizer.start(backend, executor.parameters), executor
 
     def examples(self, trainer: Trainer) -> int:
-        """Training examples an epoch, of all together."""
+        """Training examples per epoch, summed over all processes."""
         return int(trainer.loader.sizes(0).sum())
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
-        """Steps ``start`` to ``end`` (exclusive) of an epoch, as :meth:`Trainer.steps` makes them."""
+        """Take steps ``start`` to ``end`` (exclusive) of an epoch, as :meth:`Trainer.steps` does."""
         trainer.steps(epoch, start, end, planned)
 
     def meet(self, trainer: Trainer) -> None:
-        """Come together before an evaluation."""
+        """Synchronise before an evaluation."""
 
     def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
-        """The weights to evaluate with, where they are not those that are trained."""
+        """The weights to evaluate with, if they differ from those being trained."""
         return stepper.averaged()
 
     def decide(self, work: Callable[[], T]) -> T:
-        """What ``work`` answers in the one process that decides, told to all. Of JSON's types."""
+        """The result of ``work`` in the process that decides, sent to all. It must consist of JSON types."""
         return work()
 
     def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
-        """The mean training loss of all, of each one's losses a step."""
+        """The mean training loss over all processes, from this process's losses per step."""
         return backend.mean(losses)
 
 
@@ -89,30 +88,30 @@ class Alone(Team):
 
 
 _VALUES = 64
-"""Of each parameter, so many are in a network's fingerprint, or twice as many."""
+"""A fingerprint includes this many values of each parameter, or up to twice as many."""
 
 
 Batch = tuple[Array, ...]
 
 
 def grouped(batches: Iterator[Batch], count: int) -> Iterator[tuple[Batch, ...]]:
-    """The batches in groups of ``count``; the last one may be smaller."""
+    """The batches in groups of ``count``; the last group may be smaller."""
     while group := tuple(islice(batches, count)):
         yield group
-        # Held here, it would live until the next group is whole.
+        # Otherwise it would stay in memory until the next group is complete.
         del group
 
 
 def grouped_sizes(sizes: Sequence[int], count: int) -> list[int]:
-    """Examples by group."""
+    """Examples in each group."""
     return [sum(sizes[at : at + count]) for at in range(0, len(sizes), count)]
 
 
 class Accumulating:
-    """``forward`` and ``backward`` of a group of batches that make one update, with the phases of each.
+    """``forward`` and ``backward`` of a group of batches that make one update, each timed in its own phase.
 
-    Each batch counts with its share of the examples, so the sum is the gradient of the mean loss over all of them, also
-    where the last batch of an epoch is smaller. (Batch normalisation still sees each batch by itself.)
+    Each batch is weighted by its share of the examples, so the sum is the gradient of the mean loss over all of them,
+    even if the last batch of an epoch is smaller. (Batch normalisation still sees each batch by itself.)
     """
 
     def __init__(self, executor: Executor, timeline: Timeline) -> None:
@@ -121,7 +120,7 @@ class Accumulating:
         self._share = 1.0
 
     def forward(self, *group: Batch) -> Array:
-        """The mean loss over all examples of the group; all gradients but the last batch's are added up."""
+        """The mean loss over all examples of the group; accumulates all gradients but the last batch's."""
         examples = [len(batch[0]) for batch in group]
         total = sum(examples)
         self._sum, loss = {}, None
@@ -150,9 +149,9 @@ class Accumulating:
 class Trainer:
     """Trains one recipe on one backend. The timeline must be running; it is left in phase ``other``.
 
-    ``also`` are figures to measure beside the quality. With ``saving`` the state is kept now and then; with ``resume``
-    training goes on from such a state, and the timeline must have been given its totals. ``team`` are the processes
-    that train together; all of them make a trainer of the same arguments. ``pulse`` is told of each step.
+    ``also`` are further qualities to measure. With ``saving`` checkpoints are saved; with ``resume`` training goes on
+    from one, and the timeline must have been given its totals. ``team`` are the processes that train together; all of
+    them make a trainer with the same arguments. ``pulse`` receives the number of each step.
     """
 
     def __init__(
@@ -193,17 +192,11 @@ class Trainer:
         self._test = Held(backend, dataset, dataset.test)
         drawn = backend.initialise(recipe.network, seed)
         self.began_with = fingerprint(drawn)
-        executor = backend.build(
-            recipe.trained_network(),
-            drawn,
-            mode=recipe.mode,
-            precision=recipe.precision,
-            channels_last=recipe.channels_last,
-        )
+        executor = recipe.build(backend, drawn)
         self.stepper: Stepper
         self.executor: Executor
         self.stepper, self.executor = team.start(recipe, backend, executor, seed, timeline)
-        # An optimizer that puts other weights in their place would begin trained. Sharded parameters cannot be read.
+        # Catches an optimizer that replaces the weights with trained ones. Sharded parameters cannot be read.
         self.started_with = self.fingerprint_of(executor) if self.executor is executor else None
         self.steps_per_epoch = -(-self.loader.steps // recipe.accumulate)
         self._samples = team.examples(self)
@@ -221,20 +214,20 @@ class Trainer:
         self._context = Context(backend, self.executor, *looked_at)
 
     def fingerprint_of(self, executor: Executor) -> int:
-        """The fingerprint of an executor's parameters, read one after another."""
+        """The fingerprint of an executor's parameters, which are read one at a time."""
         return fingerprint({name: self.backend.host(value) for name, value in executor.parameters.items()})
 
     @property
     def evaluated(self) -> int:
-        """How many evaluations there were."""
+        """The number of evaluations so far."""
         return len(self._evaluations)
 
     def run(self) -> Outcome:
-        """Train until the target, the schedule's end or the budget; then look at the test set, once."""
+        """Train until the target, the schedule's end or the budget; then measure on the test set, once."""
         self.timeline.switch(Phase.OTHER)
         for prepared in overridden(self.observers, "on_prepared"):
             prepared(self._context)
-        self._tell("on_start")
+        self._notify("on_start")
         try:
             stopped_by = self._epochs()
         finally:
@@ -242,7 +235,7 @@ class Trainer:
         self.timeline.switch(Phase.OTHER)
         last = self._evaluations[-1]
         with self._evaluated_weights(self._team.averaged(self.stepper)):
-            self._tell("on_end")
+            self._notify("on_end")
             before = self.fingerprint_of(self.executor)
             self.timeline.switch(Phase.EVALUATE)
             test = self._team.decide(lambda: self._measure(self._test, "test"))
@@ -252,7 +245,7 @@ class Trainer:
         return Outcome(stopped_by, {**last.quality, **test}, tuple(self._evaluations), diverged)
 
     def measure_again(self, held: Held) -> float:
-        """The quality of the weights that were evaluated last, on what somebody else holds."""
+        """The quality, on another split, of the weights that were evaluated last."""
         with self._evaluated_weights(self._team.averaged(self.stepper)):
             return self._quality.measure(self.executor, held)
 
@@ -269,7 +262,7 @@ class Trainer:
             done = self.progress.step
             epoch = done // per_epoch
             first = epoch * per_epoch
-            for start, end in _pieces(done, min(first + per_epoch, last_step), every, saved):
+            for start, end in _intervals(done, min(first + per_epoch, last_step), every, saved):
                 self._team.steps(self, epoch, start - first, end - first, planned)
                 cut = self.progress.step < end
                 if end == first + per_epoch and not cut:
@@ -285,9 +278,9 @@ class Trainer:
                     self._save()
 
     def steps(self, epoch: int, start: int, end: int, planned: int) -> None:
-        """Steps ``start`` to ``end`` (exclusive) of an epoch, of ``planned`` steps in all; fewer where time is over.
+        """Take steps ``start`` to ``end`` (exclusive) of an epoch, of ``planned`` in all; fewer if time runs out.
 
-        This is the code on the clock; ``run`` is what calls it, and benchmarks of the harness.
+        This is the timed code; it is called by ``run`` and by benchmarks of the harness.
         """
         switch, timeline = self.timeline.switch, self.timeline
         accumulate = self.recipe.accumulate
@@ -324,20 +317,20 @@ class Trainer:
             now = timeline.switched_ns
             times.append(now - began)
             began = now
-            # So that the next batch is made where this one was.
+            # Freed here so that the next batch can reuse the memory.
             del columns
 
     def _evaluate(self, last: bool) -> str:
-        """Evaluate and tell the observers; the reason to stop, or an empty string."""
+        """Evaluate and notify the observers; returns the reason to stop, or an empty string."""
         timeline, progress = self.timeline, self.progress
         self._team.meet(self)
-        # What an optimizer does for the weights that it wants evaluated is training, under every clock: a part of the
-        # step before.
+        # Under every clock, the optimizer's work for the weights to evaluate is training: it belongs to the previous
+        # step.
         timeline.switch(Phase.UPDATE)
         began = timeline.switched_ns
         averaged = self._team.averaged(self.stepper)
         timeline.switch(Phase.EVALUATE)
-        # A rank has its step's time in its ledger already, beside what it sent.
+        # A rank has already logged its step's time, together with what it sent.
         if self.step_times_ns and isinstance(self._team, Alone):
             self.step_times_ns[-1] += timeline.switched_ns - began
         progress.epoch = progress.step / self.steps_per_epoch
@@ -364,18 +357,18 @@ class Trainer:
         return self._team.decide(lambda: self._stopping.reason(self._evaluations, loss, fixed, last))
 
     def _measure(self, held: Held, split: str) -> dict[str, float]:
-        """The quality under the split's name, and the figures beside it as ``SPLIT.METRIC``."""
+        """The quality under the split's name, and the further ones as ``SPLIT.METRIC``."""
         result = {split: self._quality.measure(self.executor, held)}
         return result | {f"{split}.{each.metric}": each.measure(self.executor, held) for each in self._also}
 
     @contextmanager
     def _evaluated_weights(self, averaged: Mapping[str, Array] | None) -> Iterator[None]:
-        """The weights that the optimizer wants evaluated, in the place of those that are trained."""
+        """Put the weights to evaluate in the place of those being trained, for the duration of the block."""
         if averaged is None:
             yield
             return
         parameters = self.executor.parameters
-        # Copies: where arrays are assigned in place, what is held would become what is put there.
+        # Copied, because a framework may assign to arrays in place.
         trained = {name: copy(parameters[name]) for name in averaged}
         try:
             parameters.update(averaged)
@@ -384,11 +377,11 @@ class Trainer:
             parameters.update(trained)
 
     def _save(self) -> None:
-        """Keep all that is needed to go on from here."""
+        """Save everything that is needed to resume from here."""
         assert self._saving is not None
         self.timeline.switch(Phase.CHECKPOINT)
         host, executor, progress = self.backend.host, self.executor, self.progress
-        # First: what a scheme had under way may go into the parameters.
+        # First, because a scheme's pending communication may change the parameters.
         state = self.stepper.state()
         arrays = {f"parameter/{name}": host(value) for name, value in executor.parameters.items()}
         arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
@@ -408,7 +401,7 @@ class Trainer:
         self.timeline.switch(Phase.OTHER)
 
     def _restore(self, snapshot: Snapshot) -> None:
-        """Go on from where a checkpoint was kept."""
+        """Resume from a checkpoint."""
         facts, array = snapshot.facts, self.backend.array
         for kind, live in (("parameter", self.executor.parameters), ("buffer", self.executor.buffers)):
             kept = snapshot.of(kind)
@@ -418,7 +411,7 @@ class Trainer:
                 raise DataError(
                     f"the checkpoint of step {facts.step}",
                     f"its arrays of kind {kind} are not this network's",
-                    "remove it: the run then starts anew",
+                    "remove it; the run then starts again",
                 )
             live.update({name: array(value) for name, value in kept.items()})
         self.stepper.restore(snapshot.of("optimizer"))
@@ -429,14 +422,14 @@ class Trainer:
         self.step_times_ns = list(facts.step_times_ns)
         self.backend.restore_draws(snapshot.of("draws").get("", np.zeros(0, np.uint8)))
 
-    def _tell(self, hook: str) -> None:
+    def _notify(self, hook: str) -> None:
         hooks: tuple[Callable[[Progress], None], ...] = overridden(self.observers, hook)
         for each in hooks:
             each(self.progress)
 
 
 def fingerprint(parameters: Mapping[str, NDArray[Any]]) -> int:
-    """A checksum of a few values of each parameter, which are quick to read however large it is."""
+    """A checksum of a few values of each parameter, quick to compute whatever its size."""
     found = 0
     for name, value in sorted(parameters.items()):
         flat = np.asarray(value).reshape(-1)
@@ -445,8 +438,8 @@ def fingerprint(parameters: Mapping[str, NDArray[Any]]) -> int:
     return found
 
 
-def _pieces(first: int, last: int, *every: int) -> list[tuple[int, int]]:
-    """The steps from ``first`` to ``last``, cut where a multiple of any of ``every`` lies."""
+def _intervals(first: int, last: int, *every: int) -> list[tuple[int, int]]:
+    """The steps from ``first`` to ``last``, split at multiples of each of ``every``."""
     cuts = {first, last}
     for each in every:
         cuts.update(range((first // each + 1) * each, last, each))

@@ -116,7 +116,7 @@ def test_the_period_grows_as_the_square_of_the_falling_rate(lr, steps):
 
 @pytest.mark.parametrize(("kind", "settings"), [(ModelAveraging, {"every": 0}), (LocalSGD, {"period": 0})])
 def test_a_period_below_one_is_refused(kind, settings):
-    with pytest.raises(DefinitionError, match="whole number >= 1"):
+    with pytest.raises(DefinitionError, match="integer >= 1"):
         kind(**settings)
 
 

@@ -1,4 +1,4 @@
-"""A web server on this machine that misbehaves on request, and an environment that leads nowhere else."""
+"""A local web server that misbehaves on request, and an environment without other places."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from levelbench.training.datasets.places import DataFile
 
 
 class Server:
-    """Serves ``files`` by path. Request k is answered by ``script[k]``, those after the script by ``whole``."""
+    """Serves ``files`` by path. Request k is answered by ``script[k]``, later ones by ``whole``."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -65,7 +65,7 @@ def _send(handler: BaseHTTPRequestHandler, code: int, body: bytes, **headers: ob
 
 
 def whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
-    """As a good server does, ranges included."""
+    """As a well-behaved server, including ranges."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
     if not content:
         _send(handler, 404, b"", Content_Length=0)
@@ -203,7 +203,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 class Sword:
-    """Writes modules as SWORD keeps them."""
+    """Writes modules in SWORD's format."""
 
     def testament(self, folder, name, books):
         """``books``: for each a list of entries, which make a block; the two entries of the testament come first."""
@@ -245,7 +245,7 @@ THINGS = ("box", "door", "ship", "house", "hat", "cup", "tree", "wall")
 
 
 def made_squad(articles, seed):
-    """Questions on the colours of things, in SQuAD's format: the answer stands somewhere in the paragraph."""
+    """Questions on the colours of things, in SQuAD's format, with the answer somewhere in the paragraph."""
     data, number = [], seed * 1000
     for article in range(articles):
         number += 1
@@ -264,7 +264,7 @@ def made_squad(articles, seed):
 
 @pytest.fixture
 def squad_files(tmp_path):
-    """Writes both files; what a ``Squad`` needs to know of them."""
+    """Writes both files; returns what a ``Squad`` needs to know about them."""
 
     def write(training=40, test=10):
         files = []

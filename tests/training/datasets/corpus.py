@@ -1,4 +1,4 @@
-"""Mails made here: one, and a folder of a hundred."""
+"""Generated mails: one, and a folder of a hundred."""
 
 from levelbench.training.datasets.mails import contents_digest
 
@@ -12,7 +12,7 @@ def named(kind, number):
 
 
 def corpus(folder):
-    """A hundred mails, of which four say the same as others; what they are, and the checksum."""
+    """A hundred mails, four of them duplicates; returns them and their checksum."""
     mails = []
     for at in range(100):
         kind = "spam-1" if at % 4 == 0 else "easy-ham-1"

@@ -42,7 +42,7 @@ def test_verses_are_read_by_chapter_from_both_testaments(tmp_path, sword):
     assert {name: [plain(verse) for verse in verses] for name, verses in read.items()} == chapters
 
 
-def test_an_entry_that_begins_several_chapters_is_none_of_them(tmp_path, sword):
+def test_an_entry_that_begins_several_chapters_is_ignored(tmp_path, sword):
     several = '<chapter osisID="Dan.13"/>x<chapter eID="Dan.13"/><chapter osisID="Dan.14"/>y<chapter eID="Dan.14"/>'
     sword.testament(tmp_path, "ot", [[*sword.chapter("Dan.1", ["a", "b"]), several]])
     assert list(read_testament(tmp_path, "ot")) == ["Dan.1"]
@@ -54,7 +54,7 @@ def test_a_chapter_that_is_never_ended_is_left_out(tmp_path, sword):
     assert list(read_testament(tmp_path, "ot")) == ["Esth.2"]
 
 
-def test_empty_entries_behind_a_chapters_end_are_no_verses(tmp_path, sword):
+def test_empty_entries_after_a_chapter_are_not_verses(tmp_path, sword):
     sword.testament(tmp_path, "ot", [[*sword.chapter("Gen.1", ["a", "b"]), "", "", *sword.chapter("Gen.2", ["c"])]])
     assert {name: len(verses) for name, verses in read_testament(tmp_path, "ot").items()} == {"Gen.1": 2, "Gen.2": 1}
 
@@ -71,7 +71,7 @@ def test_empty_entries_behind_a_chapters_end_are_no_verses(tmp_path, sword):
         ('<div sID="x"/> a  b\n c ', "a b c"),
     ],
 )
-def test_markup_notes_and_headings_are_no_words(markup, text):
+def test_markup_notes_and_headings_are_not_words(markup, text):
     assert plain(markup) == text
 
 
@@ -83,8 +83,8 @@ def damaged(folder, suffix, change):
 @pytest.mark.parametrize(
     ("suffix", "change", "said"),
     [
-        (".bzv", lambda old: old[:-3], "no multiple"),
-        (".bzs", lambda old: b"", "no multiple"),
+        (".bzv", lambda old: old[:-3], "not a multiple"),
+        (".bzs", lambda old: b"", "not a multiple"),
         (".bzz", lambda old: old[:-5], "claims bytes"),
         (".bzz", lambda old: b"\0" * len(old), "cannot be unpacked"),
         (".bzs", lambda old: old[:8] + struct.pack("<I", 7), "are claimed"),
@@ -93,28 +93,28 @@ def damaged(folder, suffix, change):
         (".bzv", lambda old: old[:-10] + struct.pack("<IIH", 0, 0, 60000), "outside the text"),
     ],
 )
-def test_damaged_files_are_errors_that_say_what_is_wrong(tmp_path, sword, suffix, change, said):
+def test_damaged_files_are_errors_with_the_reason(tmp_path, sword, suffix, change, said):
     sword.testament(tmp_path, "ot", [sword.chapter("Gen.1", ["In the beginning"])])
     damaged(tmp_path, suffix, change)
     with pytest.raises(DataError, match=said):
         read_testament(tmp_path, "ot")
 
 
-def test_blocks_that_share_their_packed_bytes_are_bounded_in_all(tmp_path, sword):
+def test_blocks_that_share_compressed_bytes_are_limited(tmp_path, sword):
     sword.testament(tmp_path, "ot", [["x"]])
     damaged(tmp_path, ".bzs", lambda old: (old[:8] + struct.pack("<I", 1 << 25)) * 5)
-    with pytest.raises(DataError, match="its blocks claim 167,772,160 bytes of text, and 134,217,728 is the most"):
+    with pytest.raises(DataError, match="its blocks claim 167,772,160 bytes of text, and 134,217,728 is the limit"):
         read_testament(tmp_path, "ot")
 
 
-def test_entries_that_share_their_text_are_bounded_in_all(tmp_path, sword):
+def test_entries_that_share_text_are_limited(tmp_path, sword):
     sword.testament(tmp_path, "ot", [["x"]])
     damaged(tmp_path, ".bzv", lambda _: struct.pack("<IIH", 0, 0, 65535) * 2049)
     with pytest.raises(DataError, match="its entries claim"):
         read_testament(tmp_path, "ot")
 
 
-def test_a_folder_with_a_files_name_is_no_bible(tmp_path, sword):
+def test_a_folder_in_place_of_a_file_is_an_error(tmp_path, sword):
     english, _ = small(tmp_path, sword)
     (tmp_path / "english" / "ot.bzz").unlink()
     (tmp_path / "english" / "ot.bzz").mkdir()
@@ -134,13 +134,13 @@ def test_text_in_another_encoding_is_an_error(tmp_path, sword):
 # Pairs
 
 
-def test_chapters_of_another_number_of_verses_and_empty_verses_are_no_pairs():
+def test_unequal_chapters_and_empty_verses_are_not_paired():
     english = {"Gen.1": ["a", "b"], "Rom.16": ["c", "d"], "Gen.3": ["e", ""]}
     spanish = {"Gen.1": ["A", "B"], "Rom.16": ["C"], "Gen.3": ["E", "F"], "Gen.9": ["G"]}
     assert paired(english, spanish) == [("a", "A"), ("b", "B"), ("e", "E")]
 
 
-def test_verses_that_come_twice_in_either_language_are_for_training():
+def test_repeated_verses_are_for_training():
     verses = [(f"v{at}", f"V{at}") for at in range(20)] + [("v0", "other"), ("other", "V1")]
     training, validation, test = parts(verses, (5, 5))
     assert len(validation) == len(test) == 5
@@ -172,7 +172,7 @@ def test_pairs_are_tokens_shifted_by_one_with_a_mask(tmp_path, sword):
     assert all(text.startswith("palabra") for text in reference)
 
 
-def test_pairs_are_made_once_and_kept(tmp_path, sword, monkeypatch):
+def test_pairs_are_made_once_and_cached(tmp_path, sword, monkeypatch):
     source = VersePairs(*small(tmp_path, sword), length=24, tokens=64, held_out=(6, 8))
     first = source.load(tmp_path)
     monkeypatch.setattr(VersePairs, "_made", None)
@@ -181,7 +181,7 @@ def test_pairs_are_made_once_and_kept(tmp_path, sword, monkeypatch):
     assert list(first.test.reference) == list(again.test.reference)
 
 
-def test_a_damaged_cache_is_made_anew(tmp_path, sword):
+def test_a_damaged_cache_is_made_again(tmp_path, sword):
     source = VersePairs(*small(tmp_path, sword), length=24, tokens=64, held_out=(6, 8))
     first = source.load(tmp_path)
     (kept,) = (Path(os.environ["LEVELBENCH_CACHE"]) / source.name).iterdir()
@@ -189,7 +189,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path, sword):
     assert np.array_equal(first.train.labels, source.load(tmp_path).train.labels)
 
 
-def test_a_cache_that_was_changed_is_seen_and_a_check_does_not_look_at_it(tmp_path, sword):
+def test_a_modified_cache_is_detected_and_checks_ignore_it(tmp_path, sword):
     source = VersePairs(*small(tmp_path, sword), length=24, tokens=64, held_out=(6, 8))
     right = source.load(tmp_path).train.labels
     (kept,) = (Path(os.environ["LEVELBENCH_CACHE"]) / source.name).iterdir()
@@ -200,18 +200,18 @@ def test_a_cache_that_was_changed_is_seen_and_a_check_does_not_look_at_it(tmp_pa
     assert np.array_equal(source.load(tmp_path).train.labels, right)
     marks = {name: arrays.pop(name) for name in ("made-of", "sha256")}
     prepared(kept, str(marks["made-of"]), lambda: arrays, fresh=True)
-    assert not np.array_equal(source.load(tmp_path).train.labels, right)  # written by our own hand
+    assert not np.array_equal(source.load(tmp_path).train.labels, right)  # written by the test itself
     assert np.array_equal(source.checked(tmp_path).train.labels, right)
     assert np.array_equal(source.load(tmp_path).train.labels, right)
 
 
-def test_other_words_than_those_of_the_checksum_are_an_error(tmp_path, sword):
+def test_words_that_do_not_match_the_checksum_are_an_error(tmp_path, sword):
     english, spanish = small(tmp_path, sword)
     with pytest.raises(DataError, match=r"its words have SHA-256 .* Install sword-text-english"):
         VersePairs(dataclasses.replace(english, sha256="0" * 64), spanish).load(tmp_path)
 
 
-def test_what_lacks_is_named_by_its_package(tmp_path, sword):
+def test_missing_bibles_are_named_by_their_packages(tmp_path, sword):
     english, spanish = small(tmp_path / "here", sword)
     source = VersePairs(english, dataclasses.replace(spanish, shared=tmp_path))
     assert source.lacks(tmp_path / "here") is None
@@ -220,7 +220,7 @@ def test_what_lacks_is_named_by_its_package(tmp_path, sword):
         source.fetch()
 
 
-def test_bibles_that_are_not_in_the_folder_that_was_named_are_looked_for_nowhere_else(tmp_path, sword):
+def test_a_named_folder_is_the_only_place_searched_for_bibles(tmp_path, sword):
     english, spanish = small(tmp_path / "here", sword)
     here = [dataclasses.replace(each, shared=tmp_path / "here") for each in (english, spanish)]
     for source in (VersePairs(*here), Characters(here[0])):
@@ -229,7 +229,7 @@ def test_bibles_that_are_not_in_the_folder_that_was_named_are_looked_for_nowhere
         assert source.where(tmp_path) is None
         assert source.lacks(tmp_path).startswith(f"its text is not in {tmp_path}: apt-get install sword-text-english")
         for ask in (source.load, source.fetch, source.checked):
-            with pytest.raises(MissingError, match=r"six files are in none of .* and leave --data out"):
+            with pytest.raises(MissingError, match=r"six files are in none of .* without --data"):
                 ask(tmp_path)
 
 
@@ -242,12 +242,12 @@ def test_each_character_is_to_be_followed_by_the_next():
     assert labels.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
 
 
-def test_characters_are_of_whole_chapters_and_rare_ones_share_an_id(tmp_path, sword):
+def test_splits_have_whole_chapters_and_rare_characters_share_an_id(tmp_path, sword):
     english, _ = small(tmp_path, sword)
     data = Characters(english, length=16, held_out=(2, 2)).load(tmp_path)
     assert len(data.train) > len(data.test) > 0
     assert data.train.columns[0].max() == data.classes - 1
-    assert (data.train.columns[0] == 0).any()  # "M" and others come less than ten times
+    assert (data.train.columns[0] == 0).any()  # "M" and others occur less than ten times
     assert np.array_equal(data.train.inputs[:, 1:], data.train.labels[:, :-1])
 
 
@@ -256,7 +256,7 @@ def test_characters_are_of_whole_chapters_and_rare_ones_share_an_id(tmp_path, sw
 
 @needs_debian
 @pytest.mark.slow
-def test_debians_bibles_are_the_words_that_their_checksums_say():
+def test_debians_bibles_match_their_checksums():
     english, spanish = (bible.read(bible.located(None)) for bible in (ENGLISH, SPANISH))
     assert (len(english), len(spanish)) == (1386, 1189)
     assert [name for name in spanish if len(english[name]) != len(spanish[name])] == ["Rom.16"]

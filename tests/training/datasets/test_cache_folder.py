@@ -1,11 +1,11 @@
-"""Where downloads are kept, and whether there may be any."""
+"""Where downloads are kept, and whether they are allowed."""
 
 import pytest
 
 from levelbench.training.datasets.places import cache_folder, offline
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+def test_the_environment_sets_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

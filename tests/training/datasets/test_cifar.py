@@ -41,7 +41,7 @@ BINARY_100 = b"".join(
 
 
 def python_2(held: dict[str, object]) -> bytes:
-    """The pickle that Python 2's cPickle wrote at protocol 2, as the published files are."""
+    """The pickle that Python 2's cPickle writes with protocol 2, like the published files."""
 
     def short(word: bytes) -> bytes:
         return b"U" + bytes([len(word)]) + word
@@ -110,10 +110,10 @@ def test_a_pickle_that_python_3_saved_again_is_read_too():
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (BINARY_10[:-1], "12,291 bytes, and 4 images are 12,292"),
+        (BINARY_10[:-1], "12,291 bytes, and 4 images have 12,292"),
         (BINARY_10 + b"x", "12,293 bytes"),
         (b"", "0 bytes"),
-        (b"\x0a" + BINARY_10[1:], "label 10 among its labels, of 0 to 9"),
+        (b"\x0a" + BINARY_10[1:], "label 10 among its labels, outside 0 to 9"),
     ],
 )
 def test_a_binary_file_of_another_size_or_with_labels_out_of_range_is_refused(content, found):
@@ -121,7 +121,7 @@ def test_a_binary_file_of_another_size_or_with_labels_out_of_range_is_refused(co
         rows_of_binary(content, 10, FEW, PATH)
 
 
-@pytest.mark.parametrize(("at", "key"), [(0, "coarse_labels, of 0 to 19"), (1, "fine_labels, of 0 to 99")])
+@pytest.mark.parametrize(("at", "key"), [(0, "coarse_labels, outside 0 to 19"), (1, "fine_labels, outside 0 to 99")])
 def test_both_labels_of_cifar_100_are_checked(at, key):
     content = bytearray(BINARY_100)
     content[at] = 100
@@ -133,7 +133,7 @@ def test_both_labels_of_cifar_100_are_checked(at, key):
     ("changes", "found"),
     [
         ({"labels": [0, 9, 3]}, "no 4 labels"),
-        ({"labels": [0, 9, 3, 10]}, "not all of 0 to 9"),
+        ({"labels": [0, 9, 3, 10]}, "not all in 0 to 9"),
         ({"labels": b"0933"}, "no 4 labels"),
         ({"labels": [b"0", b"1", b"2", b"3"]}, "no 4 labels"),
         ({"data": PIXEL_ROWS[:3]}, "no data of shape"),
@@ -146,19 +146,19 @@ def test_a_pickle_with_other_content_is_refused(changes, found):
 
 
 def test_a_pickle_of_something_else_is_refused():
-    with pytest.raises(DataError, match="no dictionary"):
+    with pytest.raises(DataError, match="not hold a dictionary"):
         rows_of_pickle(pickle.dumps([1, 2], 2), 10, FEW, PATH)
 
 
 @settings(max_examples=60, deadline=None)
 @given(content=st.binary(max_size=80), count=st.integers(0, 1), classes=st.sampled_from([10, 100]))
-def test_no_bytes_cause_another_error(content, count, classes):
+def test_no_bytes_cause_an_unexpected_error(content, count, classes):
     for read in (rows_of_binary, rows_of_pickle):
         with contextlib.suppress(DataError):
             read(content, classes, count, PATH)
 
 
-def test_a_key_that_is_no_unicode_is_another_key():
+def test_a_key_that_is_not_unicode_is_a_different_key():
     content = pickle.dumps({"\ud800": 1}, 4)
     with pytest.raises(DataError, match="no data of shape"):
         rows_of_pickle(content, 10, FEW, PATH)
@@ -273,7 +273,7 @@ def test_a_download_leaves_the_checked_files_and_not_the_archive(small, source, 
     assert len(official.ranges) == 1
 
 
-def test_a_download_that_breaks_off_goes_on_where_it_stopped(small, source, official, behave):
+def test_an_interrupted_download_resumes(small, source, official, behave):
     official.script = [behave.truncates]
     source.fetch()
     assert [bool(each) for each in official.ranges] == [False, True]
@@ -282,7 +282,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(small, source, offi
 
 def test_another_archive_than_the_published_one_is_refused(source, official, small):
     official.files = {f"/{small.edition.versions[0].archive}": small.archives[1]}
-    with pytest.raises(DataError, match="another SHA-256"):
+    with pytest.raises(DataError, match="SHA-256 is not the expected"):
         source.load()
     assert source.found() is None
 
@@ -304,7 +304,7 @@ def test_a_damaged_file_is_named(small, source, tmp_path, at, kind):
     assert str(path) in str(caught.value)
 
 
-def test_a_damaged_archive_is_refused_before_anything_of_it_is_read(small, source, tmp_path):
+def test_a_damaged_archive_is_refused_before_reading_it(small, source, tmp_path):
     path = small.put(tmp_path, 1, packed=True) / small.edition.versions[1].archive
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(DataError, match="its content has SHA-256"):
@@ -318,11 +318,11 @@ def test_an_archive_without_a_file_is_refused(small, tmp_path):
     version = dataclasses.replace(
         small.edition.versions[0], archive_sha256=hashlib.sha256(stored.getvalue()).hexdigest()
     )
-    with pytest.raises(DataError, match=r"it has no data_batch_1\.bin"):
+    with pytest.raises(DataError, match=r"it lacks data_batch_1\.bin"):
         Cifar(dataclasses.replace(small.edition, versions=(version,))).load(tmp_path)
 
 
-def test_a_folder_with_some_of_the_files_is_as_good_as_none(small, source, tmp_path, monkeypatch):
+def test_a_folder_with_some_of_the_files_counts_as_empty(small, source, tmp_path, monkeypatch):
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
     (small.put(tmp_path, 0) / "test_batch.bin").unlink()
     assert source.found(tmp_path) is None
@@ -348,7 +348,7 @@ def test_the_constants_are_those_of_the_official_training_images(name):
     np.testing.assert_allclose(images.std(axis=(0, 2, 3)), data.normalisation.std, atol=1e-4)
 
 
-def test_an_archive_that_another_process_unpacks_meanwhile_is_looked_for_again(small, source, tmp_path, monkeypatch):
+def test_an_archive_unpacked_by_another_process_is_searched_again(small, source, tmp_path, monkeypatch):
     archive = small.put(tmp_path, 0, packed=True) / small.edition.versions[0].archive
     located = source.located
 
@@ -367,5 +367,5 @@ def test_an_archive_that_is_gone_for_good_is_missing(small, source, tmp_path, mo
     found = source.located(small.put(tmp_path, 0, packed=True))
     found.held.path.unlink()
     monkeypatch.setattr(source, "located", lambda folder: found)
-    with pytest.raises(MissingError, match="removed meanwhile"):
+    with pytest.raises(MissingError, match="removed in the meantime"):
         source.load(tmp_path)

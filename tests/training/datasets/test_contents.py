@@ -49,8 +49,8 @@ def test_right_content_has_no_faults():
 @pytest.mark.parametrize(
     ("labels", "found"),
     [
-        ((0, 1, 2, 1), "the train split has labels that are not of 0 to 1: 1"),
-        ((0, 1, -1, 1), "the train split has labels that are not of 0 to 1: 1"),
+        ((0, 1, 2, 1), "the train split has labels outside 0 to 1: 1"),
+        ((0, 1, -1, 1), "the train split has labels outside 0 to 1: 1"),
         ((0, 0, 0, 0), "the train split has no example of class 1"),
     ],
 )
@@ -59,10 +59,10 @@ def test_labels_out_of_range_and_empty_classes_are_faults(labels, found):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_no_numbers_are_faults(value):
+def test_values_that_are_not_finite_are_faults(value):
     wrong = dataset()
     wrong.test.inputs[2, 1, 0, 1] = value
-    assert faults(wrong) == ["the test split's column 0 has values that are no finite numbers, first in row 2"]
+    assert faults(wrong) == ["the test split's column 0 has values that are not finite, first in row 2"]
 
 
 def test_a_row_that_cannot_be_made_is_a_fault():
@@ -76,7 +76,7 @@ def test_mixed_sizes_and_constants_of_other_channels_are_faults():
     assert "2 means" in faults(dataset(normalisation=Normalisation((0.1, 0.2), (1.0, 1.0))))[0]
 
 
-def test_labels_that_are_no_classes_are_not_counted():
+def test_labels_that_are_not_classes_are_not_counted():
     assert class_counts(Split.of(np.zeros((2, 3)), np.zeros((2, 5), np.int64)), 10) is None
 
 
@@ -102,12 +102,12 @@ def test_equal_inputs_are_found_within_and_across_splits():
     assert found.across == {"train and validation": 0, "train and test": 1, "validation and test": 0}
 
 
-def test_columns_whose_rows_are_made_are_not_searched_for_equal_ones():
+def test_lazy_columns_are_not_searched_for_duplicates():
     assert duplicates(dataset(train=Split.of(Undecodable(), np.arange(8) % 2))) is None
 
 
 def test_a_label_far_out_of_range_takes_no_memory():
-    assert faults(with_labels(0, 1, 2, 10**12)) == ["the train split has labels that are not of 0 to 1: 2"]
+    assert faults(with_labels(0, 1, 2, 10**12)) == ["the train split has labels outside 0 to 1: 2"]
     assert class_counts(with_labels(0, 1, 1, 10**12).train, 2).tolist() == [1, 2]
 
 
@@ -117,17 +117,17 @@ def test_labels_of_several_targets_and_of_tokens_are_in_range_too(value):
     wrong, tokens = np.array([0, 1, value, 1]), np.array([[0, 1], [1, 0], [1, value], [0, 0]])
     for split, column in ((Split((inputs, wrong, right), 2), 1), (Split.of(inputs, tokens), 1)):
         found = faults(dataset(train=split, validation=split, test=split))
-        assert found[0] == f"the train split's column {column} has labels that are not of 0 to 1, first in row 2"
+        assert found[0] == f"the train split's column {column} has labels outside 0 to 1, first in row 2"
 
 
 @pytest.mark.parametrize(
     ("mean", "std", "found"),
     [
         ((0.1, 0.2, 0.3), (1.0, 1.0), "3 means and 2 deviations"),
-        ((0.1, math.nan, 0.3), (1.0,) * 3, "a mean that is no finite number"),
-        ((0.1,) * 3, (1.0, math.nan, 1.0), "no finite number above 0"),
-        ((0.1,) * 3, (1.0, math.inf, 1.0), "no finite number above 0"),
-        ((0.1,) * 3, (1.0, 0.0, 1.0), "no finite number above 0"),
+        ((0.1, math.nan, 0.3), (1.0,) * 3, "a mean that is not finite"),
+        ((0.1,) * 3, (1.0, math.nan, 1.0), "not finite and above 0"),
+        ((0.1,) * 3, (1.0, math.inf, 1.0), "not finite and above 0"),
+        ((0.1,) * 3, (1.0, 0.0, 1.0), "not finite and above 0"),
     ],
 )
 def test_constants_that_cannot_normalise_are_faults(mean, std, found):

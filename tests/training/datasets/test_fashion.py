@@ -91,7 +91,7 @@ def test_the_real_data_has_the_official_sizes_and_a_stratified_validation_split(
 
 
 @needs_debian
-def test_the_real_splits_are_these_and_no_others_and_the_constants_are_of_the_training_split():
+def test_the_real_splits_and_constants_are_fixed():
     images, labels = (read_checked(DEBIAN, file) for file in FILES[:2])
     parts = stratified_split(images, labels, lambda count: (count // 6,))
     assert sorted(np.concatenate(parts)) == list(range(60_000))
@@ -121,7 +121,7 @@ def test_a_folder_or_its_parent_gives_the_data_gzipped_or_plain(small, source, t
     assert place(data) == "--data"
 
 
-def test_another_dataset_with_the_same_file_names_beside_it_is_not_taken_for_it(small, source, tmp_path):
+def test_another_dataset_with_the_same_file_names_is_not_confused_with_it(small, source, tmp_path):
     small.put(tmp_path / "mine" / "fashion-mnist")
     shutil.copytree(tmp_path / "mine" / "fashion-mnist", tmp_path / "mine" / "emnist")
     for path in (tmp_path / "mine" / "emnist").iterdir():
@@ -129,7 +129,7 @@ def test_another_dataset_with_the_same_file_names_beside_it_is_not_taken_for_it(
     assert place(source.load(tmp_path / "mine")) == "--data"
 
 
-def test_the_places_are_asked_in_order(small, source, tmp_path, monkeypatch, official):
+def test_the_places_are_searched_in_order(small, source, tmp_path, monkeypatch, official):
     monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path / "said"))
     cached = cache_folder() / "fashion-mnist"
     folders = {
@@ -149,7 +149,7 @@ def test_the_places_are_asked_in_order(small, source, tmp_path, monkeypatch, off
 
 
 @pytest.mark.parametrize(("make", "found"), [(False, "no such file or folder"), (True, "its files are not there")])
-def test_a_folder_that_was_named_is_the_only_place(small, source, tmp_path, official, make, found):
+def test_a_named_folder_is_the_only_place(small, source, tmp_path, official, make, found):
     small.put(tmp_path / "packaged")
     folder = tmp_path / "mine"
     if make:
@@ -163,7 +163,7 @@ def test_a_folder_that_was_named_is_the_only_place(small, source, tmp_path, offi
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_the_folder_of_the_variable_is_one_place_of_several_though_an_option_hands_it_on(
+def test_the_variables_folder_is_one_of_several_places_even_via_an_option(
     small, source, tmp_path, monkeypatch, relative
 ):
     monkeypatch.chdir(tmp_path)
@@ -176,7 +176,7 @@ def test_the_folder_of_the_variable_is_one_place_of_several_though_an_option_han
     assert source.where().endswith("said (LEVELBENCH_DATA)")
 
 
-def test_what_is_to_be_downloaded_is_told_until_it_is_here(source, official, monkeypatch):
+def test_the_pending_download_is_reported_until_it_is_done(source, official, monkeypatch):
     assert source.awaits() == "4 files, 31 MB"
     source.fetch()
     assert source.awaits() is None
@@ -200,7 +200,7 @@ def test_files_can_be_fetched_before_the_clock_starts(source, official, monkeypa
     assert place(source.load()) == "the cache"
 
 
-def test_a_download_that_broke_off_goes_on_with_the_files_that_lack(source, official, behave):
+def test_an_interrupted_download_continues_with_the_missing_files(source, official, behave):
     official.script = [behave.whole, behave.answers(404)]
     with pytest.raises(MissingError, match="answered 404"):
         source.load()
@@ -211,11 +211,11 @@ def test_a_download_that_broke_off_goes_on_with_the_files_that_lack(source, offi
 def test_the_official_address_must_send_the_official_bytes(small, source, official):
     name = f"/{small.files[0].name}.gz"
     official.files[name] = gzip.compress(small.contents[0], 1, mtime=7)
-    with pytest.raises(DataError, match="another SHA-256"):
+    with pytest.raises(DataError, match="SHA-256 is not the expected"):
         source.load()
 
 
-def test_a_mirror_may_have_packed_the_same_content_anew(small, source, server, monkeypatch):
+def test_a_mirror_may_compress_the_same_content_differently(small, source, server, monkeypatch):
     monkeypatch.setenv("LEVELBENCH_FASHION_MNIST_URL", f"{server.url}/mirror/")
     server.files = {
         f"/mirror/{file.name}.gz": gzip.compress(content, 1, mtime=7)
@@ -224,11 +224,11 @@ def test_a_mirror_may_have_packed_the_same_content_anew(small, source, server, m
     assert place(source.load()) == "downloaded"
 
 
-def test_a_mirror_with_other_content_is_refused_and_nothing_is_kept(small, source, server, monkeypatch):
+def test_a_mirror_with_other_content_is_refused_and_not_kept(small, source, server, monkeypatch):
     monkeypatch.setenv("LEVELBENCH_FASHION_MNIST_URL", server.url)
     other = gzip.compress(encode_idx(np.zeros((60, 28, 28), np.uint8)))
     server.files = {f"/{file.name}.gz": other for file in small.files}
-    with pytest.raises(DataError, match="another SHA-256"):
+    with pytest.raises(DataError, match="SHA-256 is not the expected"):
         source.load()
     assert [path.name for path in (cache_folder() / "fashion-mnist").iterdir() if path.suffix != ".lock"] == []
 
@@ -242,7 +242,7 @@ def test_a_mirror_of_debians_files_gives_the_real_data(server, monkeypatch, tmp_
         read_checked(cache_folder() / "fashion-mnist", file)
 
 
-def test_without_any_of_them_the_error_says_the_three_ways(source, monkeypatch, tmp_path, server):
+def test_a_missing_dataset_error_names_the_three_ways(source, monkeypatch, tmp_path, server):
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
     monkeypatch.setattr(idx, "OFFICIAL_URL", server.url)
     with pytest.raises(MissingError, match="LEVELBENCH_OFFLINE forbids") as caught:
@@ -254,13 +254,13 @@ def test_without_any_of_them_the_error_says_the_three_ways(source, monkeypatch, 
     assert server.ranges == []
 
 
-def test_a_failed_download_says_the_three_ways_too(source, official, behave):
+def test_a_failed_download_names_the_three_ways_too(source, official, behave):
     official.script = [behave.answers(404)]
     with pytest.raises(MissingError, match=r"the download failed.*answered 404.*three ways"):
         source.load()
 
 
-def test_what_lacks_is_told_without_reading_or_asking(small, source, tmp_path, monkeypatch, official):
+def test_missing_files_are_reported_without_reading_or_network(small, source, tmp_path, monkeypatch, official):
     assert source.lacks() is None
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
     assert "LEVELBENCH_OFFLINE" in source.lacks()
@@ -269,7 +269,7 @@ def test_what_lacks_is_told_without_reading_or_asking(small, source, tmp_path, m
     assert official.ranges == []
 
 
-def test_a_folder_that_cannot_be_looked_into_is_passed_over(small, source, tmp_path, monkeypatch):
+def test_an_unreadable_folder_is_skipped(small, source, tmp_path, monkeypatch):
     small.put(tmp_path / "packaged")
     monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path / ("x" * 300)))
     assert place(source.load()) == "the package dataset-fashion-mnist"
@@ -288,12 +288,12 @@ def test_three_of_four_files_are_not_the_data(small, source, tmp_path, monkeypat
     ("damage", "found"),
     [
         (lambda content: content[: len(content) // 2], "cannot be read to its end"),
-        (lambda content: b"", "does not begin as IDX"),
+        (lambda content: b"", "does not start like an IDX file"),
         (lambda content: gzip.compress(encode_idx(np.zeros((60, 28, 28), np.uint8))), "is expected"),
         (lambda content: gzip.compress(gzip.decompress(content) + b"!"), "bytes follow"),
     ],
 )
-def test_a_damaged_file_is_an_error_and_no_other_place_is_asked(small, source, tmp_path, damage, found, official):
+def test_a_damaged_file_is_an_error_and_no_other_place_is_searched(small, source, tmp_path, damage, found, official):
     folder = small.put(tmp_path / "mine")
     path = small.files[0].within(folder)
     path.write_bytes(damage(path.read_bytes()))

@@ -97,9 +97,9 @@ def test_dawnbench_s_split_holds_nothing_out(folders):
         small(validation="none")
 
 
-def test_nothing_is_downloaded_and_what_to_do_is_said(tmp_path):
+def test_nothing_is_downloaded_and_the_error_says_what_to_do(tmp_path):
     assert "data list imagenet" in small().lacks(tmp_path)
-    for folder, found in ((tmp_path, "its files are not there"), (None, "it may not be passed on")):
+    for folder, found in ((tmp_path, "its files are not there"), (None, "it may not be redistributed")):
         with pytest.raises(MissingError, match=found) as caught:
             small().fetch(folder)
         assert "train/ and val/" in str(caught.value)
@@ -108,13 +108,13 @@ def test_nothing_is_downloaded_and_what_to_do_is_said(tmp_path):
 def test_another_number_of_classes_is_refused(folders, shards):
     with pytest.raises(DataError, match="its class 3 has no image; there are 4 classes"):
         small(classes=4).load(folders)
-    with pytest.raises(DataError, match="it has a class 2, and there are 2, from 0"):
+    with pytest.raises(DataError, match="it has a class 2, and there are 2, starting at 0"):
         small(classes=2).load(shards)
 
 
 def test_validation_images_that_are_not_in_class_folders_are_refused(folders):
     (folders / "val" / CLASSES[2]).rename(folders / "val" / "n99999999")
-    with pytest.raises(DataError, match="its classes are not those of the training images"):
+    with pytest.raises(DataError, match="its classes differ from those of the training images"):
         small().load(folders)
 
 
@@ -145,7 +145,7 @@ def test_batches_are_the_same_with_any_number_of_workers_and_from_the_middle_of_
             np.testing.assert_array_equal(one[1], two[1])
 
 
-def test_training_sees_random_pieces_and_evaluation_always_the_same(folders):
+def test_training_sees_random_parts_and_evaluation_always_the_same(folders):
     column = small().load(folders).train.inputs
     rows = np.array([0, 0])
     pieces = column.take(rows, np.array([1, 2], np.uint64))

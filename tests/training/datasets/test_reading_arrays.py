@@ -40,12 +40,12 @@ def file(tmp_path):
     ),
     fortran=st.booleans(),
 )
-def test_what_numpy_saved_is_mapped(file, array, fortran):
+def test_saved_numpy_arrays_are_mapped(file, array, fortran):
     stored = np.asfortranarray(array) if fortran else array
     np.testing.assert_array_equal(map_npy(file(npy(stored))), array)
 
 
-def test_values_stay_on_the_disk_and_cannot_be_written(file):
+def test_values_stay_on_disk_and_are_read_only(file):
     found = map_npy(file(npy(ARRAY)))
     assert isinstance(found, np.memmap)
     assert not found.flags.writeable
@@ -63,15 +63,15 @@ def test_raw_values_of_another_size_are_refused(file, dtype, shape):
 
 
 def test_objects_are_never_read(file):
-    with pytest.raises(DataError, match="objects are never read"):
+    with pytest.raises(DataError, match="objects are never loaded"):
         map_npy(file(npy(np.array([{"a": 1}], object), allow_pickle=True)))
 
 
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        (lambda content: b"", "does not begin"),
-        (lambda content: b"PK\3\4" + content, "does not begin"),
+        (lambda content: b"", "does not start"),
+        (lambda content: b"PK\3\4" + content, "does not start"),
         (lambda content: content[:-1], "96 bytes|bytes with the header"),
         (lambda content: content + b"x", "bytes with the header"),
         (lambda content: content.replace(b"(2, 3, 4)", b"(9, 3, 4)"), "bytes with the header"),
@@ -80,10 +80,10 @@ def test_objects_are_never_read(file):
         (lambda content: content.replace(b"False", b"f(1) "), "its header is not"),
         (lambda content: content[:8] + b"\xff\xff" + content[10:], "its header is not"),
         (lambda content: content[:6] + b"\2\0" + b"\xff\xff\xff\xff" + content[12:], "claims a header"),
-        (lambda content: content[:6] + b"\4\0" + content[8:], "does not begin"),
+        (lambda content: content[:6] + b"\4\0" + content[8:], "does not start"),
     ],
 )
-def test_a_damaged_file_says_how(file, damage, found):
+def test_a_damaged_file_is_described(file, damage, found):
     content = damage(npy(ARRAY))
     if b"'|f4'" in content:
         np.testing.assert_array_equal(map_npy(file(content)), ARRAY)
@@ -97,7 +97,7 @@ def test_an_absurd_shape_allocates_nothing(file):
         map_npy(file(npy(ARRAY).replace(b"(2, 3, 4), }         ", b"(999999999999999,), }")))
 
 
-def test_a_file_that_is_not_there_is_missing(tmp_path):
+def test_a_nonexistent_file_is_missing(tmp_path):
     with pytest.raises(MissingError):
         map_npy(tmp_path / "none")
 
@@ -111,7 +111,7 @@ def test_a_folder_is_not_data(tmp_path):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), junk=st.binary(max_size=40))
-def test_no_file_causes_another_error(file, place, value, junk):
+def test_no_file_causes_an_unexpected_error(file, place, value, junk):
     stored = bytearray(npy(ARRAY))
     stored[place % len(stored)] = value
     for content in (bytes(stored), junk, b"\x93NUMPY\1\0" + junk):
@@ -120,6 +120,6 @@ def test_no_file_causes_another_error(file, place, value, junk):
 
 
 @pytest.mark.parametrize("dtype", ["foo", "O", "<f4,<f4", ""])
-def test_a_type_that_is_no_plain_number_is_refused(file, dtype):
-    with pytest.raises(DataError, match="no plain number"):
+def test_a_type_that_is_not_a_plain_number_is_refused(file, dtype):
+    with pytest.raises(DataError, match="not a plain number"):
         map_raw(file(ARRAY.tobytes()), dtype, (2, 3, 4))

@@ -15,7 +15,7 @@ from levelbench.training.datasets.reading import members, unpacked
 
 
 def archive(*files, form=tarfile.GNU_FORMAT, **special):
-    """A tar of ``files``, (name, content) each; ``special`` are attributes of one more member, put last."""
+    """A tar of ``files``, (name, content) each; ``special`` are attributes of one more member, added last."""
     stored = io.BytesIO()
     with tarfile.open(fileobj=stored, mode="w", format=form) as tar:
         for name, content in files:
@@ -58,7 +58,7 @@ def test_every_form_of_tar_is_read_plain_or_gzipped(file, form, pack):
     assert found == {name.removeprefix("./"): content for name, content in files.items()}
 
 
-def test_a_member_that_is_not_read_is_skipped_and_its_place_is_known(file):
+def test_a_member_that_is_not_read_is_skipped_and_its_offset_is_known(file):
     path = file(archive(("a", b"x" * 700), ("b", b"wanted")))
     with unpacked(path, "tar", 1 << 20) as stream:
         found = {member.name: member for member in members(stream)}
@@ -67,7 +67,7 @@ def test_a_member_that_is_not_read_is_skipped_and_its_place_is_known(file):
         assert plain.read(found["b"].size) == b"wanted"
 
 
-def test_folders_are_passed_over(file):
+def test_folders_are_skipped(file):
     assert contents(file(archive(("a/x", b"1"), type=tarfile.DIRTYPE, name="folder"))) == {"a/x": b"1"}
 
 
@@ -106,7 +106,7 @@ def test_a_truncated_archive_is_refused_wherever_it_is_cut(file, keep, pack):
         contents(file(pack(WHOLE[:keep])))
 
 
-def test_a_gzip_stream_that_is_cut_is_refused(file):
+def test_a_truncated_gzip_stream_is_refused(file):
     with pytest.raises(DataError, match="cannot be read to its end"):
         contents(file(gzip.compress(WHOLE)[:-20]))
 
@@ -135,7 +135,7 @@ def test_a_bomb_is_not_unpacked(file):
 def test_a_header_that_claims_a_huge_description_allocates_nothing(file):
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 40
-    with pytest.raises(DataError, match="is the most allowed"):
+    with pytest.raises(DataError, match="is the limit"):
         contents(file(info.tobuf(tarfile.GNU_FORMAT) + bytes(4096)))
 
 
@@ -156,7 +156,7 @@ def test_a_damaged_pax_header_is_refused(file, record):
         contents(file(content))
 
 
-def test_an_archive_that_is_not_there_is_missing(tmp_path):
+def test_a_nonexistent_archive_is_missing(tmp_path):
     with pytest.raises(MissingError):
         contents(tmp_path / "none")
 
@@ -165,7 +165,7 @@ def test_an_archive_that_is_not_there_is_missing(tmp_path):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), junk=st.binary(max_size=40))
-def test_no_file_causes_another_error(file, place, value, junk):
+def test_no_file_causes_an_unexpected_error(file, place, value, junk):
     stored = bytearray(archive((LONG, b"abc"), form=tarfile.PAX_FORMAT if place % 2 else tarfile.GNU_FORMAT))
     stored[place % len(stored)] = value
     for content in (bytes(stored), junk, gzip.compress(junk)):

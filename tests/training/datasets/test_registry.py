@@ -11,7 +11,7 @@ from levelbench.training import datasets
 
 
 @pytest.mark.parametrize("name", datasets.names())
-def test_each_name_gives_a_source_that_says_what_it_is(name, tmp_path):
+def test_each_name_gives_a_described_source(name, tmp_path):
     source = datasets.source(name)
     assert source.name == name
     assert source.licence
@@ -26,12 +26,12 @@ def test_a_source_is_an_attribute_too_and_always_the_same_one():
         _ = datasets.nothing_like_it
 
 
-def test_an_unknown_name_answers_with_the_nearest():
+def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="close: fashion-mnist"):
         datasets.source("fashion-mnits")
 
 
-def test_a_name_is_known_without_importing_what_it_names():
+def test_names_are_known_without_importing_their_modules():
     code = "import sys; from levelbench.training import datasets; datasets.names(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"PIL", "ssl", "levelbench.training.datasets.images", "levelbench.training.datasets.cifar"} & set(loaded)

@@ -1,4 +1,4 @@
-"""What a dataset says of its splits: the digests of their labels, and whether the held-out examples were trained on."""
+"""A dataset's facts about its splits: digests of labels, and whether held-out examples were trained on."""
 
 from dataclasses import replace
 
@@ -14,14 +14,14 @@ def digits():
     return datasets.digits.load()
 
 
-def test_the_labels_of_a_split_have_one_digest_however_wide_they_are(digits):
+def test_the_digest_of_labels_does_not_depend_on_their_width(digits):
     inputs, labels = digits.validation.columns
     narrow = replace(digits, validation=Split.of(inputs, labels.astype(np.int16)))
     assert narrow.label_digests() == digits.label_digests()
     assert len(set(digits.label_digests().values())) == 3
 
 
-def test_to_score_on_training_examples_changes_the_digest_even_of_as_many(digits):
+def test_scoring_on_as_many_training_examples_changes_the_digest(digits):
     count = len(digits.validation)
     same_size = replace(digits, validation=Split(tuple(column[:count] for column in digits.train.columns)))
     assert same_size.sizes() == digits.sizes()
@@ -37,7 +37,7 @@ def test_training_examples_that_are_scored_are_found(digits):
 
 
 class Made:
-    """Rows that are made when they are asked for."""
+    """Rows made on demand."""
 
     def __init__(self, rows):
         self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
@@ -49,7 +49,7 @@ class Made:
         return self.rows[indices]
 
 
-def test_rows_that_are_made_when_asked_for_are_not_looked_through_and_their_labels_have_a_digest(digits):
+def test_lazy_rows_are_not_searched_but_their_labels_have_a_digest(digits):
     made = Split((Made(digits.validation.inputs), Made(digits.validation.labels)))
     changed = Split((Made(digits.validation.inputs), Made(digits.validation.labels[::-1])))
     assert replace(digits, validation=made).share_trained_on() is None

@@ -1,4 +1,4 @@
-"""Text as numbers, and what is kept of it."""
+"""Text as numbers, and its cache."""
 
 import zipfile
 
@@ -31,11 +31,11 @@ def test_the_most_frequent_pair_is_merged_first():
     assert pairs.merges[0] == ("a", "b")  # four times; " a" is there twice
 
 
-def test_of_pairs_that_are_equally_frequent_the_first_in_the_alphabet_is_merged():
+def test_equally_frequent_pairs_are_merged_in_alphabetical_order():
     assert BytePairs.learn(["cd", "cd", "ab", "ab"], size=100).merges == (("a", "b"), ("c", "d"))
 
 
-def test_a_pair_that_comes_once_is_not_merged():
+def test_a_pair_that_occurs_once_is_not_merged():
     assert BytePairs.learn(["xyz"], size=100).merges == ()
 
 
@@ -56,25 +56,25 @@ def test_what_was_encoded_is_decoded_to_the_same_words(words):
     assert pairs.decode(pairs.encode(text)) == text
 
 
-def test_a_character_that_training_never_saw_is_unknown_and_drops_out():
+def test_an_unseen_character_is_unknown_and_is_dropped():
     pairs = BytePairs.learn(TEXTS, 40)
     ids = pairs.encode("lowß")
     assert UNKNOWN in ids
     assert pairs.decode(ids) == "low"
 
 
-def test_decoding_ends_at_the_end_and_skips_what_is_no_text():
+def test_decoding_stops_at_the_end_and_skips_special_ids():
     pairs = BytePairs.learn(TEXTS, 40)
     low = pairs.encode("low")
     assert pairs.decode([1, *low, END, *low]) == "low"
 
 
-def test_words_and_signs_have_their_places():
+def test_words_and_punctuation_have_positions():
     text = "Don't stop, 2nd."
     assert [text[first:last] for first, last in spans(text)] == ["Don", "'", "t", "stop", ",", "2nd", "."]
 
 
-def test_the_most_frequent_words_have_ids_and_ties_are_those_of_the_alphabet():
+def test_the_most_frequent_words_have_ids_with_ties_in_alphabetical_order():
     assert frequent({"b": 2, "a": 2, "c": 3, "d": 1}, SPECIALS + 3) == {"c": 4, "a": 5, "b": 6}
 
 
@@ -83,7 +83,7 @@ def test_rows_are_padded_and_cut():
 
 
 @given(st.lists(st.lists(st.integers(1, 9), max_size=6), min_size=1, max_size=8), st.integers(1, 5), st.data())
-def test_rows_of_any_length_come_out_as_they_went_in(rows, width, data):
+def test_rows_of_any_length_are_stored(rows, width, data):
     import numpy as np
 
     indices = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9)), np.int64)
@@ -114,24 +114,24 @@ def kept(folder):
 
 
 def fail():
-    raise AssertionError("made anew")
+    raise AssertionError("made again")
 
 
 def same(arrays):
     return arrays.keys() == made().keys() and all(np.array_equal(arrays[each], made()[each]) for each in arrays)
 
 
-def test_what_was_kept_is_not_made_again(tmp_path):
+def test_cached_arrays_are_not_made_again(tmp_path):
     assert same(prepared(kept(tmp_path), "k", fail))
 
 
-def test_another_key_is_made_anew(tmp_path):
-    with pytest.raises(AssertionError, match="made anew"):
+def test_another_key_is_made_again(tmp_path):
+    with pytest.raises(AssertionError, match="made again"):
         prepared(kept(tmp_path), "other", fail)
 
 
-def test_anew_looks_at_no_file(tmp_path):
-    with pytest.raises(AssertionError, match="made anew"):
+def test_fresh_reads_no_file(tmp_path):
+    with pytest.raises(AssertionError, match="made again"):
         prepared(kept(tmp_path), "k", fail, fresh=True)
 
 
@@ -142,7 +142,7 @@ def without(path, name):
 
 
 @pytest.mark.parametrize("name", ["a", "b", "sha256", "made-of"])
-def test_a_file_that_lacks_an_array_is_made_anew(tmp_path, name):
+def test_a_file_that_lacks_an_array_is_made_again(tmp_path, name):
     path = kept(tmp_path)
     without(path, name)
     assert same(prepared(path, "k", made))
@@ -150,7 +150,7 @@ def test_a_file_that_lacks_an_array_is_made_anew(tmp_path, name):
 
 
 def patched(path, at, value):
-    """Another value in the local and the central header of each member."""
+    """Sets another value in the local and the central header of each member."""
     content = bytearray(path.read_bytes())
     for mark, further in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
         place = content.find(mark)
@@ -161,14 +161,14 @@ def patched(path, at, value):
 
 
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 99)], ids=["encrypted", "unknown compression"])
-def test_members_that_cannot_be_read_are_made_anew(tmp_path, at, value):
+def test_unreadable_members_are_made_again(tmp_path, at, value):
     path = kept(tmp_path)
     patched(path, at, value)
     assert same(prepared(path, "k", made))
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no zip"])
-def test_what_is_no_archive_is_made_anew(tmp_path, content):
+def test_a_file_that_is_not_an_archive_is_made_again(tmp_path, content):
     path = tmp_path / "kept.npz"
     path.write_bytes(content)
     assert same(prepared(path, "k", made))
@@ -178,7 +178,7 @@ def test_what_is_no_archive_is_made_anew(tmp_path, content):
     "shape",
     [b"(2, 3333333333333)", b"(2, 33333333333),}", b"(-1, 3),}         ", b"(2, 1),}          ", b"[2, 3],}          "],
 )
-def test_a_header_that_is_wrong_is_made_anew(tmp_path, shape):
+def test_a_file_with_a_wrong_header_is_made_again(tmp_path, shape):
     path = kept(tmp_path)
     with zipfile.ZipFile(path) as file:
         members = {each: file.read(each) for each in file.namelist()}

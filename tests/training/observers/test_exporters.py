@@ -1,4 +1,4 @@
-"""TensorBoard for real; Weights & Biases and MLflow against stand-ins that keep what they are told."""
+"""Real TensorBoard; stand-ins for Weights & Biases and MLflow that record their calls."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -10,7 +10,7 @@ from levelbench.records.schema import Evaluation
 from levelbench.training.observers.trackers import figures
 
 
-def test_figures_have_names_and_leave_out_what_is_no_number():
+def test_metrics_have_names_and_exclude_nan():
     evaluation = Evaluation(2_000_000_000, 3, 1.0, 96, {"validation": 0.5, "validation.top5": float("nan")}, None, {})
     assert figures(evaluation, [1_000_000, 3_000_000]) == {
         "quality/validation": 0.5,
@@ -33,8 +33,8 @@ def test_tensorboard_reads_back_what_was_written(trained, specification, tmp_pat
     assert {"quality/validation", "loss", "phase_s/forward", "epoch"} <= set(events.Tags()["scalars"])
     assert [each.step for each in events.Scalars("loss")] == [3, 6, 9]
     assert [each.value for each in events.Scalars("epoch")] == [1.0, 2.0, 3.0]
-    (told,) = events.Tensors("specification")
-    assert b'"task": "toy"' in told.tensor_proto.string_val[0]
+    (found,) = events.Tensors("specification")
+    assert b'"task": "toy"' in found.tensor_proto.string_val[0]
 
 
 @pytest.fixture
@@ -131,9 +131,7 @@ def test_a_tracker_that_cannot_be_opened_is_an_error_before_the_first_step(train
         trained(WeightsAndBiases("project", "run", specification))
 
 
-def test_a_tracker_that_fails_later_is_given_up_with_one_warning_and_the_run_goes_on(
-    trained, specification, wandb, monkeypatch
-):
+def test_a_tracker_that_fails_later_is_dropped_with_one_warning(trained, specification, wandb, monkeypatch):
     from levelbench.training.observers.trackers import WeightsAndBiases
 
     def fail(values, step):
@@ -141,7 +139,7 @@ def test_a_tracker_that_fails_later_is_given_up_with_one_warning_and_the_run_goe
 
     run = SimpleNamespace(log=fail, finish=lambda: None)
     monkeypatch.setattr(sys.modules["wandb"], "init", lambda **given: run)
-    with pytest.warns(RuntimeWarning, match="given up: ConnectionError: the server is gone") as seen:
+    with pytest.warns(RuntimeWarning, match="was dropped: ConnectionError: the server is gone") as seen:
         trainer = trained(WeightsAndBiases("project", "run", specification))
     assert len(seen) == 1
     assert trainer.progress.step == 9

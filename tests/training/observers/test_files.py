@@ -1,4 +1,4 @@
-"""Observers that leave files."""
+"""Observers that write files."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from levelbench.frameworks.numpy import framework
 from levelbench.measure.timeline import Phase
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held
-from levelbench.training.observers.base import Observer
+from levelbench.training.observers import Observer
 from levelbench.training.observers.files import Mistakes, Statistics, Tables, as_pictures, png, sheet, wrong_examples
 
 
@@ -40,7 +40,7 @@ def test_each_step_is_a_row_with_its_time(trained, tmp_path):
     assert [row["epoch"] for row in found] == ["1.0"] * 3 + ["2.0"] * 3 + ["3.0"] * 3
 
 
-def test_an_interrupted_run_leaves_whole_evaluations_and_a_draft_of_its_steps(trained, tmp_path):
+def test_an_interrupted_run_leaves_complete_evaluations_and_a_draft_of_its_steps(trained, tmp_path):
     class Stops(Tables):
         def on_end(self, progress):
             raise KeyboardInterrupt
@@ -52,7 +52,7 @@ def test_an_interrupted_run_leaves_whole_evaluations_and_a_draft_of_its_steps(tr
     assert len(rows(tmp_path / ".run-steps.csv.part")) == 9
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_before_the_first_step(trained, tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error_before_the_first_step(trained, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"an observer.s file"):
         trained(Tables(tmp_path / "file", "run"))
@@ -71,7 +71,7 @@ def test_a_row_for_each_parameter_at_each_evaluation_and_one_for_all(trained, tm
     assert float(last["*"]["weight_norm"]) == pytest.approx(sum(norms) ** 0.5)
 
 
-def test_gradient_norms_are_those_of_the_gradients_before_the_optimizer_takes_them(trained, tmp_path):
+def test_gradient_norms_are_measured_before_the_optimizer(trained, tmp_path):
     class Witness(Observer):
         squares: list[dict[str, float]] = []  # noqa: RUF012
 
@@ -93,13 +93,13 @@ def test_gradient_norms_are_those_of_the_gradients_before_the_optimizer_takes_th
         assert float(row["gradient_norm"]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_looking_changes_nothing_of_the_training(trained, tmp_path):
+def test_observing_does_not_change_training(trained, tmp_path):
     watched, alone = trained(Statistics(tmp_path, "run")), trained()
     for name, value in alone.executor.parameters.items():
         assert np.array_equal(value, watched.executor.parameters[name])
 
 
-def test_afterwards_the_executor_is_as_it_was(trained, tmp_path):
+def test_the_executor_is_restored_afterwards(trained, tmp_path):
     assert "backward" not in vars(trained(Statistics(tmp_path, "run")).executor)
 
 
@@ -119,7 +119,7 @@ def held_of(scores, labels, reference=None):
     return Held(framework.open(), data, split)
 
 
-def test_all_mistakes_are_found_the_surest_first():
+def test_all_mistakes_are_found_the_most_confident_first():
     scores = [[0, 1, 0], [9, 0, 0], [0, 0, 2], [0, 3, 0]]
     wrong = wrong_examples(Answers(), held_of(scores, [0, 1, 2, 2]))
     assert wrong.index.tolist() == [1, 3, 0]
@@ -130,13 +130,13 @@ def test_all_mistakes_are_found_the_surest_first():
     assert wrong.examples == 4
 
 
-def test_what_is_no_classification_is_refused():
+def test_anything_but_classification_is_refused():
     with pytest.raises(UnsupportedError, match="labels of shape"):
         wrong_examples(Answers(), held_of(np.zeros((4, 3)), np.zeros((4, 3), np.float32)))
 
 
 @pytest.mark.parametrize("labels", [np.zeros((4, 3), np.int64), np.zeros(4, np.float32)], ids=["tokens", "numbers"])
-def test_labels_that_are_no_classes_are_refused_before_the_first_step(labels, tmp_path):
+def test_labels_that_are_not_classes_are_refused_before_the_first_step(labels, tmp_path):
     from types import SimpleNamespace
 
     context = SimpleNamespace(executor=Answers(), validation=held_of(np.zeros((4, 3)), labels))
@@ -183,7 +183,7 @@ def test_no_mistakes_are_an_empty_page_and_no_picture(tmp_path):
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_png_is_read_back_as_it_was(channels):
+def test_a_png_is_read_back(channels):
     image = pytest.importorskip("PIL.Image")
     pixels = np.random.default_rng(0).integers(0, 256, (9, 7, channels)).astype(np.uint8)
     read = np.asarray(image.open(io.BytesIO(png(pixels))))
@@ -213,7 +213,7 @@ def test_a_sheet_has_all_pictures_row_by_row():
         ((2, 16), np.int64, None),
     ],
 )
-def test_what_looks_like_pictures_is_shown_as_pictures(shape, dtype, expected):
+def test_data_shaped_like_pictures_is_shown_as_pictures(shape, dtype, expected):
     found = as_pictures(np.zeros(shape, dtype))
     assert (None if found is None else found.shape) == expected
 
@@ -228,7 +228,7 @@ def written(tmp_path, held):
 
 
 @pytest.mark.parametrize("label", [-1, 3])
-def test_a_label_that_is_no_class_is_a_mistake_without_a_share(tmp_path, label):
+def test_a_label_outside_the_classes_is_a_mistake_without_a_share(tmp_path, label):
     held = held_of([[0, 1, 0], [1, 0, 0]], [label, 0])
     wrong = wrong_examples(Answers(), held)
     assert (wrong.index.tolist(), wrong.label.tolist()) == ([0], [label])
@@ -249,11 +249,11 @@ def test_an_example_with_a_nan_is_wrong_as_in_the_accuracy():
     assert len(wrong_examples(Answers(), held_of([[np.nan] * 3], [0]))) == 1
 
 
-def test_text_that_is_no_unicode_is_written_as_escapes(tmp_path):
+def test_invalid_unicode_is_written_as_escapes(tmp_path):
     assert r"\ud800" in written(tmp_path, held_of([[0, 1, 0]], [0], reference=["\ud800"]))
 
 
-def test_what_is_no_classification_is_seen_at_the_first_batch():
+def test_anything_but_classification_is_detected_at_the_first_batch():
     held = held_of(np.zeros((3000, 3)), np.zeros((3000, 3), np.float32))
     looked = []
 

@@ -5,8 +5,7 @@ import importlib.util
 import pytest
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
-from levelbench.training.observers import KINDS, make, read
-from levelbench.training.observers.base import run_name
+from levelbench.training.observers import KINDS, make, read, run_name
 
 
 def test_words_are_kinds_and_places():
@@ -28,7 +27,7 @@ def test_each_kind_that_needs_no_package_is_made_without_writing(specification, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_kind_answers_with_the_nearest():
+def test_an_unknown_kind_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="close: tensorboard"):
         read(["tensorbord=events"])
 
@@ -45,7 +44,7 @@ def test_the_same_twice_is_refused():
 
 
 @pytest.mark.parametrize("package", ["tensorboard", "wandb", "mlflow"])
-def test_a_package_that_is_not_here_is_named_with_its_extra(package, monkeypatch):
+def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingError, match=rf"levelbench\[{package}\]"):
         read([f"{package}=place"])

@@ -1,4 +1,4 @@
-"""A problem that every rule is run on: a noisy quadratic over arrays of several shapes."""
+"""A problem for every rule: a noisy quadratic over arrays of several shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SHAPES = {"kernel": (3, 2, 2, 2), "weight": (4, 3), "bias": (5,), "scale": ()}
 
 
 class Problem:
-    """Gradients are ``curvature · w + noise``; the noise of each step is drawn beforehand, alike for everyone."""
+    """Gradients are ``curvature · w + noise``; the noise of each step is drawn in advance and the same for all."""
 
     def __init__(self, steps: int, dtype: str = "float64", names: tuple[str, ...] = tuple(SHAPES)) -> None:
         generator = np.random.default_rng(0)
@@ -27,7 +27,7 @@ class Problem:
         return np.concatenate([np.asarray(parameters[n]).reshape(-1) for n in self.start])
 
     def run(self, rule):
-        """The parameters after each step of an update rule on NumPy arrays, one row a step."""
+        """The parameters after each step of an update rule on NumPy arrays, one row per step."""
         parameters = {n: w.copy() for n, w in self.start.items()}
         states = {n: rule.init(w) for n, w in parameters.items()}
         path = []
@@ -38,7 +38,7 @@ class Problem:
         return np.array(path)
 
     def run_with(self, optimizer):
-        """The same of any optimizer, by its stepper on NumPy; the stepper as well."""
+        """The same for any optimizer, by its stepper on NumPy; also returns the stepper."""
         from levelbench.frameworks.numpy.backend import NumpyBackend
 
         parameters = {n: w.copy() for n, w in self.start.items()}
@@ -56,7 +56,7 @@ def problem():
 
 @pytest.fixture
 def assert_same_path():
-    """Two paths agree at every step, to ``tolerance`` of the largest magnitude that a parameter has."""
+    """Two trajectories agree at every step, to ``tolerance`` of a parameter's largest magnitude."""
 
     def check(ours, theirs, tolerance):
         assert ours.shape == theirs.shape

@@ -1,4 +1,4 @@
-"""Each rule that optax has against its own, after every one of 1,000 steps."""
+"""Each rule that optax also has, compared with optax's after every one of 1,000 steps."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from levelbench.training import optimizers as ours
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 optax = pytest.importorskip("optax", reason="optax is not installed")
 
-# The epsilons are large, so that where they stand makes a difference.
+# The epsilons are large, so that their position matters.
 PAIRS = {
     "LAMB": (
         ours.LAMB(0.01, 0.8, 0.95, 1e-2, weight_decay=0.1),
@@ -37,7 +37,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def optax_paths(problem):
-    """The paths of all of optax's, in one compiled loop."""
+    """The trajectories of all optax rules, in one compiled loop."""
     asked = problem(1000, "float32", ("weight", "bias"))
     curvature = {n: jax.numpy.asarray(each) for n, each in asked.curvature.items()}
     optimizers = {pair: make() for pair, (_, make) in PAIRS.items()}
@@ -61,6 +61,6 @@ def optax_paths(problem):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_rule_equals_that_of_optax_at_each_of_1000_steps_in_float32(optax_paths, assert_same_path, pair):
+def test_a_rule_equals_optax_at_each_of_1000_steps_in_float32(optax_paths, assert_same_path, pair):
     asked, theirs = optax_paths
     assert_same_path(asked.run(PAIRS[pair][0]), theirs[pair], 1e-5)

@@ -1,4 +1,4 @@
-"""Each rule against torch.optim's own, after every step."""
+"""Each rule compared with torch.optim's after every step."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def torch_path(problem, name, settings):
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if "with decay" not in pair and "," not in pair])
-def test_a_rule_equals_that_of_torch_at_each_of_1000_steps_in_float32(problem, assert_same_path, pair):
+def test_a_rule_equals_torch_at_each_of_1000_steps_in_float32(problem, assert_same_path, pair):
     rule, name, settings = PAIRS[pair]
     given = problem(1000, "float32", ("weight",))
     assert_same_path(given.run(rule), torch_path(given, name, settings), 1e-5)
@@ -104,10 +104,8 @@ def test_every_setting_means_what_it_does_in_torch_to_the_last_digits_of_float64
 
 @pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize(("scale", "theirs"), [("original", "original"), ("rms", "match_rms_adamw")])
-def test_muon_equals_that_of_torch_but_for_its_bfloat16(
-    problem, assert_same_path, monkeypatch, nesterov, scale, theirs
-):
-    """PyTorch's iteration is in bfloat16 always; here it is made to stay in the matrix's own dtype."""
+def test_muon_equals_torch_except_for_its_bfloat16(problem, assert_same_path, monkeypatch, nesterov, scale, theirs):
+    """PyTorch's iteration always uses bfloat16; here it uses the matrix's dtype."""
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda tensor: tensor.clone())
     given = problem(60, "float64", ("weight",))
     native = torch_path(given, "Muon", {"lr": 0.02, "weight_decay": 0.1, "nesterov": nesterov, "adjust_lr_fn": theirs})

@@ -1,4 +1,4 @@
-"""The functions that rules share: on NumPy and PyTorch arrays, on numbers, and on a type that answers for itself."""
+"""The functions that rules share: on NumPy and PyTorch arrays, on numbers, and on a type that implements them."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def made(framework, values):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("name", arrays.ELEMENTWISE)
-def test_a_function_does_what_it_says_and_changes_its_target_alone(name, framework):
+def test_a_function_changes_only_its_target(name, framework):
     ours, expected = CALLS[name]
     values = np.array([0.5, 1.0, 2.0, 3.5], np.float32)
     given = made(framework, values)
@@ -41,7 +41,7 @@ def test_a_function_does_what_it_says_and_changes_its_target_alone(name, framewo
 
 
 class Recording:
-    """A list type that notes what it is asked."""
+    """A list type that records its calls."""
 
     def __init__(self):
         self.calls = []
@@ -57,13 +57,13 @@ class Recording:
 
 
 @pytest.mark.parametrize("name", arrays.ELEMENTWISE)
-def test_a_list_type_is_asked_by_the_functions_name(name):
+def test_a_list_type_is_called_with_the_functions_name(name):
     given = Recording()
     assert CALLS[name][0](given) == "answered"
     assert [call for call, _ in given.calls] == [name]
 
 
-def test_numbers_are_taken_as_well_where_a_rules_rate_is_one():
+def test_numbers_are_accepted_as_a_rules_rate_is_one():
     assert (arrays.sqrt(4.0), arrays.maximum(1.0, 2), arrays.minimum(1.0, 2)) == (2.0, 2, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Rules against the recursions of their papers, written out in plain float64, and what the papers prove of them."""
+"""Rules compared with their papers' recursions in plain float64, and with what the papers prove about them."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_nadam_follows_the_schedule_of_momenta_of_its_paper(problem, assert_same
 
 
 def test_accelegrad_follows_algorithm_2_of_its_paper(problem, assert_same_path):
-    """x, y and z with the weights α, the rates η and the weighted mean of y as the paper has them, counted from 0."""
+    """x, y and z with the weights α, the rates η and the weighted mean of y as in the paper, counted from 0."""
     given, diameter, bound = problem(300, names=("bias",)), 2.0, 1.5
     y = z = given.start["bias"]
     squares, means, points, weights, ys = 0.0, [], [], [], []
@@ -96,7 +96,7 @@ def test_shampoo_follows_algorithm_2_of_its_paper(problem, assert_same_path, nam
     assert_same_path(given.run(ours.Shampoo(0.3, epsilon=0.1)), np.array(path), 1e-10)
 
 
-def test_shampoo_of_an_axis_too_long_keeps_the_diagonal_alone(problem, assert_same_path):
+def test_shampoo_keeps_only_the_diagonal_of_a_long_axis(problem, assert_same_path):
     given = problem(25, names=("bias",))
     diagonal = given.run(ours.Shampoo(0.3, epsilon=0.1, largest=4))
     assert_same_path(diagonal, given.run(ours.AdaGrad(0.3, epsilon=0.0, initial=0.1)), 1e-12)

@@ -44,7 +44,7 @@ def arrays(state):
 
 
 def follow(rule, weight, gradients):
-    """The last parameter of a rule on these gradients, given beforehand."""
+    """The last parameter of a rule, given its gradients."""
     weight, state = weight.copy(), rule.init(weight)
     for step, gradient in enumerate(gradients, 1):
         weight, state = rule.update(weight, gradient.copy(), state, step, rule.lr)
@@ -79,7 +79,7 @@ def test_the_same_lines_serve_numpy_and_torch_arrays_in_place(rule, problem):
 
 
 @every_rule
-def test_no_value_is_read_to_the_host_and_no_array_made_on_another_device(rule):
+def test_rules_read_no_values_and_make_no_arrays_on_other_devices(rule):
     """Tensors of PyTorch's meta device have no values that could be read."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     weight = torch.empty((4, 3), device="meta")
@@ -91,9 +91,9 @@ def test_no_value_is_read_to_the_host_and_no_array_made_on_another_device(rule):
 
 @pytest.fixture(scope="module")
 def jax_paths(problem):
-    """The path of every rule on JAX arrays, all of them compiled as one function with traced steps and rates."""
+    """The trajectory of every rule on JAX arrays, all compiled as one function with traced steps and rates."""
     jax = pytest.importorskip("jax", reason="JAX is not installed")
-    # Our framework turns 64 bits on for the whole process: what is shown must not depend on who ran before.
+    # Our framework enables 64 bits for the whole process; the result must not depend on earlier tests.
     with jax.enable_x64(False):
         asked = problem(12, "float32", ("weight",))
         curvature, noise = (jax.numpy.asarray(each["weight"]) for each in (asked.curvature, asked.noise))
@@ -145,7 +145,7 @@ def test_the_state_shares_no_memory_with_the_parameter(rule):
 @every_rule
 @settings(max_examples=5, deadline=None)
 @given(seeds)
-def test_zero_gradients_leave_a_rule_without_decay_where_it_is(rule, seed):
+def test_zero_gradients_move_nothing_without_decay(rule, seed):
     weight, gradients = drawn(seed, 3, 4)
     np.testing.assert_allclose(follow(rule, weight, 0 * gradients), weight, rtol=1e-13)
 
@@ -153,7 +153,7 @@ def test_zero_gradients_leave_a_rule_without_decay_where_it_is(rule, seed):
 @every_rule
 @settings(max_examples=5, deadline=None)
 @given(seeds)
-def test_the_mirrored_problem_has_the_mirrored_path(rule, seed):
+def test_the_mirrored_problem_has_the_mirrored_trajectory(rule, seed):
     weight, gradients = drawn(seed, 3, 4)
     np.testing.assert_allclose(follow(rule, -weight, -gradients), -follow(rule, weight, gradients), rtol=1e-12)
 
@@ -161,7 +161,7 @@ def test_the_mirrored_problem_has_the_mirrored_path(rule, seed):
 @every_rule
 @settings(max_examples=5, deadline=None)
 @given(seeds)
-def test_an_elementwise_rule_and_no_other_takes_each_element_for_itself(rule, seed):
+def test_only_elementwise_rules_treat_elements_independently(rule, seed):
     weight, gradients = drawn(seed, 3, 4)
     whole = follow(rule, weight, gradients)[:2, :2]
     alone = follow(rule, weight[:2, :2], gradients[:, :2, :2])
@@ -195,7 +195,7 @@ def test_the_scale_of_gradients_does_not_matter_to_rules_that_claim_so(rule, see
 @named("SGD", "Nesterov", "Muon", "Shampoo", "AcceleGrad", "ScheduleFreeSGD")
 @settings(max_examples=5, deadline=None)
 @given(seeds)
-def test_a_turned_problem_has_the_turned_path_where_a_rule_has_no_axes_of_its_own(rule, seed):
+def test_rules_without_preferred_axes_are_rotation_invariant(rule, seed):
     weight, gradients = drawn(seed, 3, 4)
     turn = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
     turned = follow(rule, turn @ weight, np.einsum("ij,sjk->sik", turn, gradients))
@@ -203,7 +203,7 @@ def test_a_turned_problem_has_the_turned_path_where_a_rule_has_no_axes_of_its_ow
 
 
 @every_rule
-def test_a_rate_of_zero_leaves_the_weights_where_they_are(rule):
+def test_a_rate_of_zero_moves_nothing(rule):
     weight, gradients = drawn(0, 3, 4)
     moved, state = weight.copy(), rule.init(weight)
     for step, gradient in enumerate(gradients, 1):
@@ -218,7 +218,7 @@ def test_centred_rmsprop_stays_finite_where_gradients_are_all_alike():
 
 
 @every_rule
-def test_going_on_from_a_kept_state_is_the_same_bit_for_bit(rule, problem):
+def test_resuming_from_a_saved_state_is_bitwise_identical(rule, problem):
     from levelbench.frameworks.numpy.backend import NumpyBackend
 
     given_ = problem(9, names=("weight", "kernel"))
@@ -263,7 +263,7 @@ def test_going_on_from_a_kept_state_is_the_same_bit_for_bit(rule, problem):
         (lambda: ours.AcceleGrad(diameter=0.0), "diameter > 0"),
     ],
 )
-def test_a_setting_that_cannot_be_meant_is_refused_by_its_name(make, what):
+def test_an_impossible_setting_is_refused_by_name(make, what):
     with pytest.raises(DefinitionError, match=what):
         make()
 

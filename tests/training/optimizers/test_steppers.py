@@ -1,4 +1,4 @@
-"""A rule at work on all parameters of a network, and its state kept and taken up again."""
+"""A rule applied to all parameters of a network, and its state saved and restored."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ def test_a_schedules_factor_multiplies_the_rate():
     assert live["w"] == pytest.approx(-0.05)
 
 
-def test_a_parameter_without_gradient_stays_as_it_is():
+def test_a_parameter_without_a_gradient_does_not_change():
     stepper, live = started(Momentum(0.5), w=[1.0], untouched=[1.0])
     stepper.step({"w": np.ones(1)}, 1, 1.0)
     assert (live["w"], live["untouched"]) == (0.5, 1.0)
 
 
-def test_each_parameter_has_a_state_of_its_own():
+def test_each_parameter_has_its_own_state():
     stepper, live = started(Momentum(1.0, 0.5), a=[0.0], b=[0.0])
     stepper.step({"a": np.ones(1), "b": np.zeros(1)}, 1, 1.0)
     stepper.step({"a": np.zeros(1), "b": np.zeros(1)}, 2, 1.0)
@@ -45,7 +45,7 @@ def test_the_state_is_made_of_arrays_on_the_host_by_flat_names():
 
 
 @pytest.mark.parametrize("rule", [SGD(0.1), Adam(0.1), AcceleGrad()], ids=lambda rule: type(rule).__name__)
-def test_a_state_may_be_kept_before_the_first_step(rule):
+def test_a_state_may_be_saved_before_the_first_step(rule):
     stepper, _ = started(rule, w=[1.0])
     again, live = started(rule, w=[1.0])
     again.restore(stepper.state())

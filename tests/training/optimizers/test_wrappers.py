@@ -1,4 +1,4 @@
-"""What goes around optimizers: decay, clipping, averages, groups; all of it can be kept and taken up again."""
+"""Wrappers of optimizers: decay, clipping, averages, groups; all can be saved and resumed."""
 
 import numpy as np
 import pytest
@@ -57,13 +57,13 @@ def test_the_norm_that_is_clipped_is_that_of_all_gradients():
     assert [float(live["a"][0]), float(live["b"][0])] == pytest.approx([-3.0, -4.0], rel=1e-6)
 
 
-def test_no_gradients_are_nothing_to_clip():
+def test_clipping_accepts_no_gradients():
     stepper, live = started(Clip(SGD(1.0)), a=[1.0])
     stepper.step({}, 1, 1.0)
     assert live["a"] == 1.0
 
 
-def test_elements_are_cut_off_at_a_value():
+def test_elements_are_clipped_at_a_value():
     stepper, live = started(ClipValue(SGD(1.0), 2.0), w=[0.0, 0.0, 0.0])
     stepper.step({"w": np.array([-7.0, 1.0, 3.0])}, 1, 1.0)
     assert list(live["w"]) == [2.0, -1.0, -2.0]
@@ -90,7 +90,7 @@ def test_an_optimizer_without_average_is_evaluated_as_it_is():
     assert started(Clip(Decay(SGD(0.1))), w=[1.0])[0].averaged() is None
 
 
-def test_a_wrapper_hands_on_the_average_of_what_is_inside():
+def test_a_wrapper_passes_on_the_inner_average():
     stepper, live = started(Clip(ScheduleFreeSGD(0.1, 0.5), 10.0), w=[1.0], untouched=[7.0])
     for step in (1, 2, 3):
         stepper.step({"w": np.array([1.0])}, step, 1.0)
@@ -100,7 +100,7 @@ def test_a_wrapper_hands_on_the_average_of_what_is_inside():
     assert averaged["untouched"] == 7.0
 
 
-def test_a_wrappers_rate_is_that_of_what_is_inside():
+def test_a_wrappers_rate_is_the_inner_rate():
     assert EMA(Clip(Decay(Momentum(0.3)))).lr == 0.3
     assert Groups(SGD(0.2), {"*": SGD(0.1)}).lr == 0.2
 
@@ -151,7 +151,7 @@ def test_parameters_on_immutable_arrays_are_put_back_through_groups_and_wrappers
     ("patterns", "what"),
     [
         ({"*.bais": SGD(0.1)}, r"'\*\.bais'.*matches no.*first.bias"),
-        ({"*": SGD(0.1), "*.bias": SGD(0.1)}, "before it take all.*Put it first"),
+        ({"*": SGD(0.1), "*.bias": SGD(0.1)}, "earlier patterns take everything.*Put it first"),
     ],
 )
 def test_a_pattern_that_takes_no_parameter_is_refused(patterns, what):
@@ -162,7 +162,7 @@ def test_a_pattern_that_takes_no_parameter_is_refused(patterns, what):
 NESTED = EMA(Clip(Groups(Decay(Adam(0.01)), {"bias": ScheduleFreeSGD(0.05), "scale": Momentum(0.1)}), 1.0), 0.9)
 
 
-def test_all_of_it_goes_on_from_a_kept_state_bit_for_bit(problem):
+def test_wrappers_resume_from_a_saved_state_bitwise(problem):
     given = problem(9)
     whole, finished = given.run_with(NESTED)
     parameters = {name: each.copy() for name, each in given.start.items()}
@@ -179,7 +179,7 @@ def test_all_of_it_goes_on_from_a_kept_state_bit_for_bit(problem):
         assert np.array_equal(second.averaged()[name], average)
 
 
-def test_a_kept_state_is_a_copy(problem):
+def test_a_saved_state_is_a_copy(problem):
     given = problem(3)
     _, stepper = given.run_with(NESTED)
     kept = stepper.state()
@@ -191,5 +191,5 @@ def test_a_kept_state_is_a_copy(problem):
 @pytest.mark.parametrize("optimizer", [EMA(SGD(0.1)), Groups(Adam(0.1), {"bias": SGD(0.1)})], ids=["EMA", "Groups"])
 def test_the_state_of_another_optimizer_is_refused(optimizer):
     stepper, _ = started(optimizer, weight=[1.0], bias=[1.0])
-    with pytest.raises(DataError, match=r"[Gg]o on with|was saved"):
+    with pytest.raises(DataError, match=r"[Uu]se the|was saved"):
         stepper.restore({"7:weight/0": np.ones(1), "7:weight/1": np.ones(1)})

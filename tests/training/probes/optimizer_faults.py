@@ -1,4 +1,4 @@
-"""Rules and optimizers with a fault planted in each, and the probe that has to find it."""
+"""Rules and optimizers with one planted fault each, and the probe that must find it."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from levelbench.training.optimizers.base import Optimizer, Stepper
 
 @dataclass(frozen=True)
 class MyAdam(UpdateRule):
-    """Adam, right as it stands; each fault below changes one line."""
+    """A correct Adam; each fault below changes one line."""
 
     lr: float = 0.05
     beta1: float = 0.9
@@ -98,7 +98,7 @@ class DecayNotScheduled(MyAdam):
 
 
 class StateResetEachStep(MyAdam):
-    """As AcceleGrad's in the Deep500 paper's first implementation."""
+    """As in AcceleGrad's first implementation in the Deep500 paper."""
 
     def update(self, parameter, gradient, state, step, lr):
         return super().update(parameter, gradient, self.init(parameter), step, lr)
@@ -124,7 +124,7 @@ class StateShared(MyAdam):
 
 
 class MomentumLostLate(MyAdam):
-    """From step 900 on, as a schedule of the momentum may do at its end."""
+    """From step 900 on, as with a schedule of the momentum."""
 
     def update(self, parameter, gradient, state, step, lr):
         return super().update(parameter, gradient, (state[0] * (step < 900), state[1]), step, lr)

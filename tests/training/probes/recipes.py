@@ -1,4 +1,4 @@
-"""A recipe on data made here that is right in all its parts, and what the check of one says."""
+"""A correct recipe on generated data, and the findings of its check."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ NUMPY = framework.open()
 
 
 def make_dataset(shift=0):
-    """Images of classes that a small network tells apart; ``shift`` moves labels away from their inputs."""
+    """Images of classes that a small network can distinguish; ``shift`` moves labels away from their inputs."""
     random = np.random.default_rng(0)
     centres = 2 * random.standard_normal((CLASSES, 1, SIDE, SIDE))
 
@@ -47,7 +47,7 @@ def network():
 
 
 def regularised(ratio):
-    """A network with batch normalisation, whose statistics run, and dropout, which draws."""
+    """A network with batch normalisation, which has running statistics, and dropout, which is random."""
     size = SIDE * SIDE
     graph = GraphBuilder("regularised")
     flat = graph.node("Flatten", graph.input("x", ("batch", 1, SIDE, SIDE)))
@@ -78,5 +78,5 @@ def checked(made, quality=None, data=DATA, backend=NUMPY, also=(), **options):
 
 
 def found(made, quality=None, data=DATA, also=()):
-    """The probes that accuse, and what they say."""
+    """The probes that fail, and their findings."""
     return {each.probe: f"{each.found}. {each.do}" for each in checked(made, quality, data, also=also).failed}

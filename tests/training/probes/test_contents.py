@@ -1,4 +1,4 @@
-"""What a file defines, told without running it."""
+"""What a file defines, without running it."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def kind(tmp_path):
         ("def f(:\n", None),
     ],
 )  # fmt: skip
-def test_a_file_is_told_by_what_it_derives_from_and_makes(kind, text, expected):
+def test_a_files_kind_follows_from_its_classes_and_objects(kind, text, expected):
     assert kind(text) == expected
 
 
@@ -66,5 +66,5 @@ def test_operators_beside_a_scheme_are_refused(kind):
         kind(OPERATOR + SCHEME)
 
 
-def test_a_file_that_is_not_there_is_left_to_who_runs_it(tmp_path):
+def test_a_nonexistent_file_is_left_to_the_caller(tmp_path):
     assert kind_of(tmp_path / "none.py") is None

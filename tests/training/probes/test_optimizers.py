@@ -1,4 +1,4 @@
-"""``check_optimizer`` finds what is wrong with an optimizer, and nothing where nothing is."""
+"""``check_optimizer`` finds what is wrong with an optimizer, and nothing if all is well."""
 
 import pytest
 from tests.training.probes.optimizer_faults import (
@@ -54,18 +54,18 @@ def test_a_planted_fault_is_caught_by_the_probe_that_it_is_for(optimizer, refere
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_a_right_optimizer_raises_no_alarm(optimizer):
+def test_a_correct_optimizer_passes(optimizer):
     assert failed_probes(optimizer) == set()
 
 
 @pytest.mark.parametrize(
     ("mine", "reference"), [(MyAdam(), "adam"), (MyMomentum(), "Momentum"), (MyMomentum(), Momentum(0.05))]
 )
-def test_another_way_to_write_the_same_rule_raises_no_alarm(mine, reference):
+def test_another_formulation_of_the_same_rule_passes(mine, reference):
     assert failed_probes(mine, reference) == set()
 
 
-def test_the_divergence_is_told_step_by_step():
+def test_the_divergence_is_reported_step_by_step():
     checked = check_optimizer(EpsilonInsideTheRoot(), "adam", steps=STEPS)
     small = next(each for each in checked.divergences if each.problem == "small gradients")
     assert small.first == 1
@@ -89,19 +89,19 @@ def test_shapes_that_a_rule_refuses_are_noted_and_left_out():
     assert [each.status for each in report.of("shapes")] == ["noted", "noted"]
 
 
-def test_what_was_not_looked_at_is_said():
+def test_unchecked_parts_are_reported():
     report = check_optimizer(SGD(0.1), steps=STEPS).report
     assert [each.status for each in report.of("reference")] == ["not tried"]
     assert [each.status for each in report.of("frameworks")] == ["not tried"]
 
 
-def test_an_unknown_reference_is_answered_with_the_nearest():
+def test_an_unknown_reference_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="adamw"):
         check_optimizer(SGD(0.1), "adamwe")
 
 
 def test_groups_are_checked_one_by_one():
-    with pytest.raises(DefinitionError, match="by itself"):
+    with pytest.raises(DefinitionError, match="separately"):
         check_optimizer(Groups(SGD(0.1), {"*.bias": SGD(0.2)}))
 
 
@@ -110,7 +110,7 @@ def test_findings_can_be_raised():
         check_optimizer(WrongSign(), steps=STEPS).report.raise_for_findings()
 
 
-def test_a_rule_that_raises_is_a_finding_and_not_an_error():
+def test_a_rule_that_raises_is_a_finding():
     class Raises(MyAdam):
         def update(self, parameter, gradient, state, step, lr):
             raise RuntimeError("not written yet")

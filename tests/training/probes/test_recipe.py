@@ -1,4 +1,4 @@
-"""A right recipe passes, and what is found is told once."""
+"""A correct recipe passes, and findings are reported once."""
 
 import itertools
 
@@ -22,7 +22,7 @@ from levelbench.training.probes.recipe import check_recipe
         {"optimizer": Momentum(0.05, nesterov=True), "sampler": Shuffled(100), "accumulate": 2},
     ],
 )
-def test_a_right_recipe_passes(changes):
+def test_a_correct_recipe_passes(changes):
     report = checked(recipe(**changes))
     assert report.failed == ()
     passed = {each.probe for each in report.findings if each.status == "passed"}
@@ -39,21 +39,18 @@ def test_a_right_recipe_passes(changes):
     assert expected | ({"accumulation"} if "accumulate" in changes else set()) <= passed
 
 
-def test_a_recipe_that_is_another_each_time_is_found():
+def test_a_recipe_that_differs_each_time_is_found():
     rates = iter(np.linspace(0.01, 0.1, 1000))
-    assert (
-        "it has another optimizer each time"
-        in found(lambda: recipe(optimizer=Momentum(float(next(rates)))))["settings"]
-    )
+    assert "it has a different optimizer" in found(lambda: recipe(optimizer=Momentum(float(next(rates)))))["settings"]
 
 
 @pytest.mark.parametrize(
     ("part", "values"),
     [("accumulate", (1, 2)), ("workers", (0, 1)), ("channels_last", (False, True)), ("mode", (None, "eager"))],
 )
-def test_any_part_of_a_recipe_that_changes_between_two_makings_is_found(part, values):
+def test_any_part_of_a_recipe_that_changes_between_calls_is_found(part, values):
     turns = itertools.cycle(values)
-    assert f"it has another {part} each time" in found(lambda: recipe(**{part: next(turns)}))["settings"]
+    assert f"it has a different {part}" in found(lambda: recipe(**{part: next(turns)}))["settings"]
 
 
 def test_a_recipe_without_a_docstring_and_with_a_wrong_annotation_is_found():
@@ -66,7 +63,7 @@ def test_a_recipe_without_a_docstring_and_with_a_wrong_annotation_is_found():
     assert "annotated" in said
 
 
-def test_only_what_accuses_in_the_same_words_is_one_finding():
+def test_only_identical_findings_are_merged():
     findings = (
         failed("x", "y", probe="a"),
         not_tried("x", "y", probe="b"),
@@ -97,7 +94,7 @@ def test_pytorch_agrees_with_the_reference():
     assert "in bfloat16 and channels last the loss is" in report.of("precision")[0].found
 
 
-def test_a_precision_that_the_framework_has_not_is_not_tried():
+def test_an_unsupported_precision_is_not_tried():
     (precision,) = checked(recipe(precision="bfloat16")).of("precision")
     assert precision.status == "not tried"
     assert "numpy" in precision.found.lower()

@@ -1,4 +1,4 @@
-"""Data, networks and augmentations that do not belong together are found."""
+"""Data, networks and augmentations that do not fit together are found."""
 
 from dataclasses import dataclass, replace
 
@@ -8,18 +8,18 @@ from tests.training.probes.recipes import CLASSES, DATA, NUMPY, SIDE, found, mak
 
 from levelbench.networks import Builder, zoo
 from levelbench.training import Adam
-from levelbench.training.augmentation.base import Augmentation
+from levelbench.training.augmentation import Augmentation
 from levelbench.training.datasets.base import Split
 from levelbench.training.probes.recipe import check_recipe
 
 
-def test_labels_that_stand_beside_other_inputs_are_found():
+def test_labels_next_to_the_wrong_inputs_are_found():
     wide = Builder("wide", (1, SIDE, SIDE)).flatten().gemm(256).relu().gemm(CLASSES).build()
     made = recipe(network=wide, optimizer=Adam(0.01))
     report = check_recipe(
         task_of(lambda: made), "<lambda>", make_dataset(shift=1), NUMPY, framework="numpy", seconds=4.0
     )
-    assert "each label stands beside its own input" in report.of("learning")[0].do
+    assert "labels belong to their inputs" in report.of("learning")[0].do
 
 
 def test_columns_in_the_wrong_order_are_found():
@@ -55,7 +55,7 @@ class InPlace(Augmentation):
 
 @pytest.mark.parametrize(
     ("augmentation", "says"),
-    [(SharedDraw(), "another image of one in a batch"), (InPlace(), "changes the array that it is given")],
+    [(SharedDraw(), "changes an image in a batch differently"), (InPlace(), "changes its input array")],
 )
-def test_an_augmentation_that_is_not_each_images_own_is_found(augmentation, says):
+def test_an_augmentation_that_depends_on_the_batch_is_found(augmentation, says):
     assert says in found(recipe(augment=(augmentation,)))["augmentation"]

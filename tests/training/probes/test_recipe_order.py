@@ -1,4 +1,4 @@
-"""Faults planted in samplers and schedules of recipes, each found by its probe and raised with what to do."""
+"""Faults planted in samplers and schedules of recipes, each found by its probe and raised with advice."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from levelbench.training.samplers import Epoch
 from levelbench.training.schedules import Schedule
 
 
-def test_what_is_found_is_raised_with_what_to_do():
+def test_findings_are_raised_with_advice():
     with pytest.raises(CheckFailedError, match=r"planted.*schedule"):
         checked(recipe(schedule=Climbing())).raise_for_findings()
 
@@ -47,13 +47,13 @@ class Overlapping(Shuffled):
 @pytest.mark.parametrize(
     ("sampler", "says"),
     [
-        (Unseeded(32), "has other batches when it is asked for again"),
+        (Unseeded(32), "gives different batches when requested again"),
         (Twice(32), "1 examples are not visited and 1 more than once"),
         (Drops(32), "it has 7 batches, and steps() says 8"),
         (Overlapping(32), "do not cut its order into batches"),
     ],
 )
-def test_a_sampler_that_is_not_what_it_says_is_found(sampler, says):
+def test_a_sampler_that_breaks_its_promise_is_found(sampler, says):
     assert says in found(recipe(sampler=sampler))["sampler"]
 
 
@@ -72,7 +72,7 @@ def test_a_sampler_that_goes_wrong_in_a_later_epoch_is_found():
 
 
 def test_an_unseeded_sampler_makes_unequal_runs():
-    assert "part within 3 steps" in found(recipe(sampler=Unseeded(32)))["determinism"]
+    assert "differ within 3 steps" in found(recipe(sampler=Unseeded(32)))["determinism"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Unshuffled(Shuffled):
         return self.batched(np.arange(len(split)))
 
 
-def test_an_order_that_is_always_the_same_is_noted_and_no_fault():
+def test_a_constant_order_is_noted_but_not_a_fault():
     report = checked(recipe(sampler=Unshuffled(32)))
     assert report.failed == ()
     assert {each.found for each in report.of("sampler") if each.status == "noted"} == {
@@ -129,9 +129,9 @@ class Counting(Schedule):
         (Climbing(), "its factor is inf at a share of 1"),
         (Zero(), "nothing is trained"),
         (Below(), "-0.5"),
-        (Counting(), "asked again, it answers with other factors"),
+        (Counting(), "called again, it returns different factors"),
     ],
 )
-def test_a_schedule_that_no_training_can_follow_is_found(schedule, says):
+def test_an_impossible_schedule_is_found(schedule, says):
     said = found(recipe(schedule=schedule))["schedule"]
     assert says in said or (isinstance(schedule, Below) and "its factor is -" in said)

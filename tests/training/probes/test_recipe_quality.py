@@ -7,7 +7,7 @@ from tests.training.probes.recipes import DATA, NUMPY, found, recipe, regularise
 from levelbench.training import Top1
 from levelbench.training.datasets.base import Split
 from levelbench.training.probes import bench as bench_module
-from levelbench.training.probes.bench import Bench, covered, part_of
+from levelbench.training.probes.bench import Bench, measure_coverage, part_of
 
 
 class Trains(Top1):
@@ -34,13 +34,13 @@ class MovesStatistics(Top1):
         return super().measure(executor, held)
 
 
-def test_an_evaluation_that_moves_running_statistics_is_found():
+def test_an_evaluation_that_updates_running_statistics_is_found():
     said = found(recipe(network=regularised(0.0)), MovesStatistics(0.9))
     assert "it changes buffer norm" in said["evaluation"]
 
 
 class Draws(Top1):
-    """An evaluation of half of the examples, drawn anew each time."""
+    """An evaluation of half of the examples, drawn again each time."""
 
     def measure(self, executor, held):
         return super().measure(executor, held) * float(np.random.default_rng().random())
@@ -51,15 +51,15 @@ def test_an_evaluation_that_draws_is_found():
 
 
 @pytest.mark.parametrize(
-    ("beside", "probe", "says"),
+    ("further", "probe", "says"),
     [
-        (Trains(0.9), "evaluation", "beside: it changes"),
-        (Draws(0.9), "evaluation", "beside: twice on the same weights"),
+        (Trains(0.9), "evaluation", "further: it changes"),
+        (Draws(0.9), "evaluation", "further: measured twice on the same weights"),
     ],
 )
-def test_a_figure_beside_the_quality_is_held_to_the_same(beside, probe, says, monkeypatch):
-    monkeypatch.setattr(type(beside), "metric", "beside")
-    assert says in found(recipe(), also=(beside,))[probe]
+def test_further_qualities_are_checked_too(further, probe, says, monkeypatch):
+    monkeypatch.setattr(type(further), "metric", "further")
+    assert says in found(recipe(), also=(further,))[probe]
 
 
 class OfTheFirst(Top1):
@@ -77,7 +77,7 @@ class OfTheFirstBatch(Top1):
 
 
 class OfSomeRows(Top1):
-    """All rows are drawn, and few of each batch looked at."""
+    """All rows are read, but few of each batch are used."""
 
     def measure(self, executor, held):
         right = [executor.infer(x[:10])[0].argmax(1) == labels[:10] for x, labels in held.batches()]
@@ -87,28 +87,28 @@ class OfSomeRows(Top1):
 @pytest.mark.parametrize(
     ("quality", "says"),
     [
-        (OfTheFirst(0.9), "top1 draws 64 of the 256 examples"),
-        (OfTheFirstBatch(0.9), "top1 draws 64 of the 256 examples"),
-        (OfSomeRows(0.9), "infer 40 of the 256 examples"),
+        (OfTheFirst(0.9), "top1 reads 64 of the 256 examples"),
+        (OfTheFirstBatch(0.9), "top1 reads 64 of the 256 examples"),
+        (OfSomeRows(0.9), "infers 40 of the 256 examples"),
     ],
 )
-def test_a_quality_of_a_part_of_the_split_is_found(quality, says):
+def test_a_quality_of_part_of_the_split_is_found(quality, says):
     bench = Bench(recipe(), DATA, NUMPY, quality)
-    _, seen = covered(quality, bench.machine(0).executor, bench.held(DATA.train))
+    _, seen = measure_coverage(quality, bench.start_training(0).executor, bench.held(DATA.train))
     assert says in seen.found
     assert seen.status == "failed"
 
 
-def test_a_quality_of_a_part_of_the_split_fails_the_check():
-    assert "top1 draws 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
+def test_a_quality_of_part_of_the_split_fails_the_check():
+    assert "top1 reads 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
 
 
-def test_a_figure_beside_the_quality_of_a_part_of_the_split_is_found():
-    assert "top1 draws 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
+def test_a_further_quality_of_part_of_the_split_is_found():
+    assert "top1 reads 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
 
 
 class TokenByToken(Top1):
-    """As a translation is made: the network infers each example many times."""
+    """Like a translation: the network infers each example many times."""
 
     def measure(self, executor, held):
         for *inputs, _ in held.batches():
@@ -117,14 +117,14 @@ class TokenByToken(Top1):
         return 0.0
 
 
-def test_a_quality_that_infers_each_example_many_times_is_given_fewer_of_them(monkeypatch):
+def test_a_quality_with_many_inferences_per_example_gets_fewer_examples(monkeypatch):
     # An example of the recipe's network takes 1,728 operations.
     monkeypatch.setattr(bench_module, "_SIZES", ((1e4, (256, 64, 32)), (np.inf, (64, 8, 4))))
     assert len(Bench(recipe(), DATA, NUMPY, Top1(0.9)).dataset.validation) == 64
     assert len(Bench(recipe(), DATA, NUMPY, TokenByToken(0.9)).dataset.validation) == 8
 
 
-def test_a_quality_that_raises_is_a_finding_of_its_own():
+def test_a_quality_that_raises_is_a_separate_finding():
     class Raises(Top1):
         def measure(self, executor, held):
             raise ValueError("no such column")
@@ -133,13 +133,13 @@ def test_a_quality_that_raises_is_a_finding_of_its_own():
 
 
 class Words(list):
-    """References that are also asked to turn tokens into words, as those of a translation are."""
+    """References that also decode tokens, as those of a translation do."""
 
     def decode(self, tokens):
         return " ".join(f"w{each}" for each in tokens)
 
 
-def test_a_part_of_a_split_has_references_that_can_do_what_the_whole_of_them_can():
+def test_references_of_part_of_a_split_keep_their_methods():
     whole = Split(DATA.train.columns, reference=Words(f"verse {at}" for at in range(256)))
     some = part_of(whole, 3).reference
     assert list(some) == ["verse 0", "verse 127", "verse 255"]
@@ -152,13 +152,13 @@ class Percent(Top1):
         return 100 * super().measure(executor, held)
 
 
-def test_a_quality_that_measures_off_its_scale_is_found():
-    assert "scale goes from 0 to 1" in found(recipe(), Percent(0.9))["scale"]
+def test_a_quality_off_its_scale_is_found():
+    assert "its scale of 0 to 1" in found(recipe(), Percent(0.9))["scale"]
 
 
-def test_a_figure_beside_the_quality_that_measures_off_its_scale_is_found():
-    assert "scale goes from 0 to 1" in found(recipe(), also=(Percent(0.9),))["scale"]
+def test_a_further_quality_off_its_scale_is_found():
+    assert "its scale of 0 to 1" in found(recipe(), also=(Percent(0.9),))["scale"]
 
 
-def test_a_target_that_is_met_at_the_start_is_found():
+def test_a_target_reached_without_training_is_found():
     assert "without a step of training" in found(recipe(), Top1(0.01))["untrained"]

@@ -1,4 +1,4 @@
-"""Faults planted in what a task fixes: its data, splits, quality, target and words; each is found by its probe."""
+"""Faults planted in what a task fixes: its data, splits, quality, target and texts; each is found by its probe."""
 
 from dataclasses import replace
 
@@ -57,18 +57,18 @@ def task(quality=None, description="four classes of noise", **more):
 
 
 def found(data=None, of=None):
-    """The probes that accuse, and what they say."""
+    """The probes that fail, and their findings."""
     report = check_task(of or task(), data or dataset())
     return {each.probe: f"{each.found}. {each.do}" for each in report.failed}
 
 
-def test_a_right_task_passes():
+def test_a_correct_task_passes():
     report = check_task(task(), dataset())
     assert report.failed == ()
     assert {"splits", "labels", "target", "quality"} <= {each.probe for each in report.findings}
 
 
-def test_data_that_is_the_same_whenever_it_is_loaded_passes():
+def test_data_that_loads_the_same_each_time_passes():
     report = check_task(task(), dataset(), again=dataset)
     assert [each.status for each in report.of("loading")] == ["passed"]
 
@@ -76,7 +76,7 @@ def test_data_that_is_the_same_whenever_it_is_loaded_passes():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"test": split(100, 7)}, "column 0 of the test split is another"),
+        ({"test": split(100, 7)}, "column 0 of the test split differs"),
         ({"train": split(199, 0)}, "the train split has 200 and 199 examples"),
         (
             {"validation": Split((*dataset().validation.columns, dataset().validation.labels))},
@@ -84,7 +84,7 @@ def test_data_that_is_the_same_whenever_it_is_loaded_passes():
         ),
     ],
 )
-def test_data_that_is_another_when_it_is_loaded_again_is_found(changes, says):
+def test_data_that_loads_differently_is_found(changes, says):
     (found,) = check_task(task(), dataset(), again=lambda: dataset(**changes)).of("loading")
     assert found.status == "failed"
     assert says in found.found
@@ -101,7 +101,7 @@ def test_test_examples_in_training_are_a_leak():
     leak = split(200, 0)
     columns = (np.concatenate([leak.inputs, dataset().test.inputs[:50]]), np.arange(250) % CLASSES)
     assert (
-        "50 of 100 examples of the test split are in the training split"
+        "50 of 100 examples of the test split are also in the training split"
         in found(dataset(train=Split(columns)))["splits"]
     )
 
@@ -115,7 +115,7 @@ def test_a_leak_is_found_whatever_its_labels():
     assert "splits" in found(dataset(test=other))
 
 
-def test_one_twin_among_many_is_noted_and_no_fault():
+def test_one_duplicate_among_many_is_noted():
     inputs = dataset().test.inputs.copy()
     inputs[7] = dataset().train.inputs[3]
     report = check_task(task(), dataset(test=Split.of(inputs, dataset().test.labels)))
@@ -124,7 +124,7 @@ def test_one_twin_among_many_is_noted_and_no_fault():
 
 
 @pytest.mark.parametrize(("wrong", "says"), [(CLASSES, "go from 0 to 4"), (-1, "go from -1 to 3")])
-def test_a_label_that_stands_for_no_class_is_found(wrong, says):
+def test_a_label_outside_the_classes_is_found(wrong, says):
     labels = dataset().train.labels.copy()
     labels[5] = wrong
     assert says in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
@@ -134,13 +134,13 @@ def test_a_class_without_a_training_example_is_found():
     assert "no training example is of class 3" in found(dataset(train=split(200, 0, classes=3)))["labels"]
 
 
-def test_labels_that_are_no_whole_numbers_are_found():
+def test_labels_that_are_not_integers_are_found():
     labels = dataset().train.labels.astype(np.float32)
-    assert "are of float32" in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
+    assert "are float32" in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_an_input_that_is_no_finite_number_is_found(value):
+def test_an_input_that_is_not_finite_is_found(value):
     inputs = dataset().validation.inputs.copy()
     inputs[3, 2] = value
     data = dataset(validation=Split.of(inputs, dataset().validation.labels))
@@ -152,17 +152,17 @@ def test_an_empty_split_is_found():
     assert "the test split is empty" in found(dataset(test=empty))["splits"]
 
 
-def test_real_data_without_checksums_is_found_and_made_data_needs_none():
+def test_real_data_needs_checksums_and_generated_data_does_not():
     assert "no checksums" in found(dataset(checksums={}))["provenance"]
     assert found(dataset(checksums={}, synthetic=True)) == {}
 
 
-def test_a_checksum_that_is_none_is_found():
+def test_an_invalid_checksum_is_found():
     assert "SHA-256 of toy.bin" in found(dataset(checksums={"toy.bin": "abc"}))["provenance"]
 
 
 @pytest.mark.parametrize("what", ["licence", "split_rule", "source"])
-def test_data_of_which_nothing_is_said_is_found(what):
+def test_undescribed_data_is_found(what):
     assert f"no {what.replace('_', ' ')}" in found(dataset(**{what: ""}))["provenance"]
 
 
@@ -177,24 +177,24 @@ def test_a_scale_that_does_not_ascend_is_found():
     assert "goes from 1.0 to 0.0" in found(of=task(Upside(0.5)))["quality"]
 
 
-def test_a_direction_that_there_is_not_is_found():
+def test_an_unknown_direction_is_found():
     class Sideways(Top1):
         direction = "sideways"
 
     assert "'sideways'" in found(of=task(Sideways(0.5)))["quality"]
 
 
-def test_two_figures_of_one_name_are_found():
-    assert "two figures have one name" in found(of=task(also=(Top1(0.5),)))["quality"]
+def test_two_metrics_with_the_same_name_are_found():
+    assert "two metrics have the same name" in found(of=task(also=(Top1(0.5),)))["quality"]
 
 
 def test_a_target_that_the_most_frequent_class_reaches_is_found():
     labels = np.where(np.arange(100) < 95, 0, np.arange(100) % CLASSES)
     data = dataset(validation=Split.of(dataset().validation.inputs, labels))
-    assert "always answering with the most frequent class" in found(data)["target"]
+    assert "always predicting the most frequent class" in found(data)["target"]
 
 
-def test_a_target_that_hangs_on_single_examples_is_noted():
+def test_a_target_that_depends_on_single_examples_is_noted():
     report = check_task(task(Top1(0.99)), dataset())
     assert any("one of the 100 validation examples is worth 1.00%" in each.found for each in report.of("target"))
 
@@ -214,11 +214,11 @@ def test_a_task_without_a_description_is_found():
     assert "the task has none" in found(of=task(description=""))["description"]
 
 
-def test_a_metric_that_has_the_name_of_a_share_and_its_own_way_is_noted():
+def test_a_custom_measure_under_a_standard_name_is_noted():
     class Weighted(Top1):
         def measure(self, executor, held):
             return 0.12345
 
     notes = [each.do for each in check_task(task(Weighted(0.9)), dataset()).of("quality") if each.status == "noted"]
-    assert notes == ["give a metric that counts otherwise another name, or its runs are refused"]
+    assert notes == ["rename a metric that counts differently, or its runs are refused"]
     assert [each.status for each in check_task(task(), dataset()).of("quality")] == ["passed"]

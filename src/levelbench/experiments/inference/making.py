@@ -39,7 +39,7 @@ from levelbench.networks.files import save
 from levelbench.records import Record, Store, new_id, read_record
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
-from levelbench.training.observers.base import Context, Observer, Progress
+from levelbench.training.observers import Context, Observer, Progress
 
 __all__ = ["TrainingNote", "TrainingRun", "expected_s", "keep_network", "kept_model", "main"]
 __all__ += ["LastWeights", "train_model", "why_not_kept"]

@@ -1,8 +1,8 @@
 """The data that tasks train on: read strictly, checked by checksum, split by a fixed rule.
 
-A name stands for exact bytes in an exact split. ``datasets.digits.load()`` gives the same arrays on every machine, or
-an error that says what to do; where the files came from never changes what is in them. A dataset's module is imported
-when it is asked for: ``datasets.cifar10``, or ``datasets.source("cifar10")``.
+A name stands for exact bytes in an exact split. ``datasets.digits.load()`` returns the same arrays on every machine, or
+raises an error that says what to do; the origin of the files never changes their content. A dataset's module is
+imported on demand: ``datasets.cifar10``, or ``datasets.source("cifar10")``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from levelbench.training.datasets.base import Column, Dataset, DatasetSource, No
 __all__ = ["Column", "Dataset", "DatasetSource", "Normalisation", "Split", "names", "source"]
 
 _HERE = "levelbench.training.datasets"
-# Name: module, and what in it makes the source. No module has the name of a source, which it would hide.
+# By name: the module and the object in it that creates the source. No module may have a source's name and hide it.
 _SOURCES = {
     "digits": ("idx", "Digits"),
     "fashion-mnist": ("idx", "FashionMnist"),
@@ -31,24 +31,24 @@ _SOURCES = {
 
 
 def names() -> list[str]:
-    """All datasets' names."""
+    """The names of all datasets."""
     return list(_SOURCES)
 
 
 def source(name: str) -> DatasetSource:
-    """The dataset of that name, with its usual settings; nothing is read.
+    """The dataset of that name, with its default settings; nothing is read.
 
-    :raises UnknownNameError: when there is none.
+    :raises UnknownNameError: for an unknown name.
     """
     if name not in _SOURCES:
-        raise UnknownNameError("dataset", name, _SOURCES, "see what there is: levelbench data list")
+        raise UnknownNameError("dataset", name, _SOURCES, "list the datasets with levelbench data list")
     module, maker = _SOURCES[name]
     made: DatasetSource = getattr(import_module(f"{_HERE}.{module}"), maker)()
     return made
 
 
 def __getattr__(name: str) -> DatasetSource:
-    """The source of that name, with ``_`` for ``-``, made at the first use."""
+    """The source of that name, with ``_`` for ``-``, created at the first use."""
     wanted = name.replace("_", "-")
     if wanted not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """What a dataset is: three splits of inputs and labels, with the facts that a record keeps about them.
 
-A ``DatasetSource`` is a name and a promise, cheap to make and to ask what it lacks; the arrays exist only in the
-``Dataset`` that ``load`` returns. Splits follow from the rows alone: those of each class are ordered by the SHA-256 of
+A ``DatasetSource`` is cheap to create and can say whether its files are missing; the arrays exist only in the
+``Dataset`` that ``load`` returns. Splits depend on the rows alone: those of each class are ordered by the SHA-256 of
 their bytes and the first are held out, which looks random and is the same for every version of every library.
 """
 
@@ -20,29 +20,29 @@ import numpy.typing as npt
 from levelbench.errors import DataError
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are here and the bytes in all (``None`` where that is not known)."""
+"""Called with the bytes received and the total (``None`` if unknown)."""
 
 
 def silent(done_bytes: int, total_bytes: int | None) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 class LazyColumn(Protocol):
-    """Rows that are made when they are asked for: decoded images, parts of a file that is larger than memory."""
+    """Rows made on demand: decoded images, or parts of a file that is larger than memory."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, ...), as an array's."""
+        """(n, ...), as for an array."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the rows."""
+        """The rows' dtype."""
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     def take(self, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None) -> npt.NDArray[Any]:
-        """The rows at ``indices``. ``seeds`` has one an example in training, where crops are random; else ``None``."""
+        """The rows at ``indices``. ``seeds`` has one per example in training, where crops are random; else ``None``."""
 
 
 Column = npt.NDArray[Any] | LazyColumn
@@ -51,7 +51,7 @@ Column = npt.NDArray[Any] | LazyColumn
 def rows_of(
     column: Column, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None = None
 ) -> npt.NDArray[Any]:
-    """Rows of a column of either kind, shape (len(indices), ...), as an array of their own."""
+    """Rows of either kind of column, shape (len(indices), ...), as a new array."""
     if isinstance(column, np.ndarray):
         return np.asarray(column.take(indices, axis=0))
     return column.take(indices, seeds)
@@ -59,7 +59,7 @@ def rows_of(
 
 @final
 class SomeRows:
-    """Some rows of a column, in an order of their own; nothing is copied until they are taken."""
+    """Some rows of a column in any order; nothing is copied until they are taken."""
 
     def __init__(self, column: Column, chosen: npt.NDArray[np.int64]) -> None:
         self._column, self._chosen = column, chosen
@@ -70,17 +70,18 @@ class SomeRows:
         return len(self._chosen)
 
     def take(self, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None) -> npt.NDArray[Any]:
-        """The rows at ``indices`` of the chosen ones."""
+        """The rows at ``indices`` among the chosen ones."""
         return rows_of(self._column, self._chosen[indices], seeds)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Examples as columns: arrays with a row an example, in the order of the inputs of the network that is trained.
+    """Examples as columns: arrays with a row per example, in the order of the trained network's inputs.
 
-    First comes what the outputs depend on, then the last ``targets`` columns, which only the loss reads: labels (n,)
-    int64 of a classification. ``reference`` has an object an example for the quality alone, such as a sentence.
+    First come the columns that the outputs depend on, then the last ``targets`` columns, which only the loss reads:
+    labels (n,) int64 in classification. ``reference`` has one object per example for the quality alone, such as a
+    sentence.
 
     :raises DataError: when the columns differ in length, or none is left for the outputs.
     """
@@ -122,7 +123,7 @@ class Split:
 @final
 @dataclass(frozen=True)
 class Normalisation:
-    """(x / highest - mean) / std of a first column of uint8, by channel (axis 1); ``source`` says whose figures."""
+    """(x / highest - mean) / std of a first column of uint8, by channel (axis 1); ``source`` is their origin."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -133,10 +134,10 @@ class Normalisation:
 @final
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Data in its three splits, and what a record says of it.
+    """Data in its three splits, and what a record states about it.
 
-    ``checksums`` are SHA-256 in hexadecimal by file name, of the uncompressed content; ``split_rule`` says in words how
-    the splits were made; ``source`` says where the bytes were read from; ``synthetic`` is true for made-up data;
+    ``checksums`` are SHA-256 in hexadecimal by file name, of the uncompressed content; ``split_rule`` describes how the
+    splits were made; ``source`` says where the bytes were read from; ``synthetic`` is true for generated data;
     ``normalisation`` is applied to a first column of raw uint8 when its rows are taken.
     """
 
@@ -152,22 +153,25 @@ class Dataset:
     synthetic: bool = False
     normalisation: Normalisation | None = None
 
+    def splits(self) -> dict[str, Split]:
+        """The splits by name."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
     def sizes(self) -> dict[str, int]:
-        """Examples by split."""
-        return {"train": len(self.train), "validation": len(self.validation), "test": len(self.test)}
+        """The number of examples in each split."""
+        return {name: len(split) for name, split in self.splits().items()}
 
     def label_digests(self) -> dict[str, str]:
-        """SHA-256 of the labels by split, in their order: whoever scores on another split has other ones.
+        """SHA-256 of the labels by split, in order: they differ for a score on another split.
 
-        Of very many labels, or of those that are made when they are asked for, rows at equal distances stand for all.
+        If there are very many labels, or they are made on demand, rows at equal distances are used.
         """
-        return {name: _label_digest(getattr(self, name)) for name in ("train", "validation", "test")}
+        return {name: _label_digest(split) for name, split in self.splits().items()}
 
     def input_digests(self) -> dict[str, str]:
-        """SHA-256 of some inputs by split, at equal distances; a split whose rows are made when asked for has none."""
+        """SHA-256 of some inputs by split, at equal distances; none for a split whose rows are made on demand."""
         found = {}
-        for name in ("train", "validation", "test"):
-            split = getattr(self, name)
+        for name, split in self.splits().items():
             if (columns := _inputs(split)) is not None and len(split):
                 digest = hashlib.sha256()
                 step = max(1, -(-len(split) // _HASHED_INPUTS))
@@ -177,9 +181,9 @@ class Dataset:
         return found
 
     def share_trained_on(self) -> float | None:
-        """Of some validation examples at equal distances, the share whose inputs are among those of the training split.
+        """The share of some validation examples whose inputs occur in the training split.
 
-        ``None`` where rows are made when they are asked for, or are too many to look through.
+        ``None`` if rows are made on demand, or are too many to search.
         """
         trained, held = (_inputs(each) for each in (self.train, self.validation))
         if trained is None or held is None or not len(self.validation) or len(self.train) > _LOOKED_THROUGH:
@@ -216,14 +220,14 @@ def _label_digest(split: Split) -> str:
         else:
             step = max(1, -(-len(column) // _HASHED_ROWS))
             values = column.take(np.arange(0, len(column), step, dtype=np.int64), None)
-        # Equal numbers are equal labels, however wide they are.
+        # Equal numbers are equal labels, whatever their width.
         plain = values.astype("<i8") if values.dtype.kind in "biu" else values.astype("<f8")
         digest.update(str(plain.shape).encode() + np.ascontiguousarray(plain).tobytes())
     return digest.hexdigest()
 
 
 class DatasetSource(ABC):
-    """A dataset by name, wherever its files may be."""
+    """A dataset by name, wherever its files are."""
 
     name: str
     licence: str
@@ -234,9 +238,9 @@ class DatasetSource(ABC):
     def load(self, folder: Path | None = None) -> Dataset:
         """The data, as float32 or as raw uint8 with its normalisation; ``folder`` is the user's.
 
-        :raises MissingError: when the files are nowhere and cannot be brought here.
-        :raises DataError: when a file is damaged, or not what its checksum says.
-        :raises StoreError: when files have to be brought here and the cache cannot be written.
+        :raises MissingError: when the files are not found and cannot be fetched.
+        :raises DataError: when a file is damaged or does not match its checksum.
+        :raises StoreError: when files must be fetched and the cache cannot be written.
         """
 
     def assembled(
@@ -266,25 +270,25 @@ class DatasetSource(ABC):
         )
 
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read again."""
+        """As ``load``, but reads all files again and ignores what an earlier ``load`` cached."""
         return self.load(folder)
 
     @abstractmethod
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when ``load`` has all it needs, else the reason in one line. Reads no data and no network."""
+        """``None`` if ``load`` has all it needs, else the reason in one line. Reads no data and uses no network."""
 
     def awaits(self, folder: Path | None = None) -> str | None:
-        """How much ``load`` would have to download first, in words; ``None`` where it need not."""
+        """How much ``load`` would have to download first, in words; ``None`` if nothing."""
         return None
 
     def where(self, folder: Path | None = None) -> str | None:
-        """The place that ``load`` would read now, in words; ``None`` where there is none. Reads no data."""
+        """The place that ``load`` would read from now, in words; ``None`` if there is none. Reads no data."""
         return None
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:  # noqa: B027
-        """Bring the files to this machine, so that ``load`` needs no network. Data that is bundled has nothing to do.
+        """Fetch the files to this machine, so that ``load`` needs no network. Nothing to do for bundled data.
 
-        For whoever keeps a clock: call it before the clock starts.
+        Call it before starting a clock.
         """
 
 
@@ -294,16 +298,17 @@ Indices = npt.NDArray[np.int64]
 def stratified_split(
     rows: npt.NDArray[np.uint8], labels: npt.NDArray[Any], held_out: Callable[[int], tuple[int, ...]]
 ) -> tuple[Indices, ...]:
-    """Row numbers of what remains, then of each held-out part; each ascending, so that file order is kept.
+    """Row numbers of the rest, then of each held-out part; each ascending, so that file order is kept.
 
-    ``rows`` is (n, ...) raw bytes, ``labels`` (n,). ``held_out`` says for a class of so many rows how many go to each
-    part: the first in SHA-256 order to the first part, the next to the second. Equal rows keep their file order.
+    ``rows`` is (n, ...) raw bytes, ``labels`` (n,). ``held_out`` maps the size of a class to the sizes of its held-out
+    parts: the first rows in SHA-256 order go to the first part, the next to the second. Equal rows keep their file
+    order.
     """
     digests = b"".join(hashlib.sha256(row).digest() for row in np.ascontiguousarray(rows))
     order = np.argsort(np.frombuffer(digests, dtype="S32"), kind="stable")
     ordered_labels = labels[order]
     parts: list[list[Indices]] = []
-    # Not np.unique: it imports numpy.ma, and this is on a run's clock.
+    # Not np.unique: it imports numpy.ma, and this is timed.
     for label in sorted(set(labels.tolist())):
         members = order[ordered_labels == label]
         *held, rest = np.split(members, np.cumsum(held_out(len(members))))
@@ -314,13 +319,13 @@ def stratified_split(
 def split_by_digest(
     contents: Iterable[bytes], labels: npt.NDArray[Any] | None, held_out: Callable[[int], tuple[int, ...]]
 ) -> tuple[Indices, ...]:
-    """As :func:`stratified_split` of the SHA-256 of each content; without labels all are of one class."""
+    """As :func:`stratified_split` on the SHA-256 of each content; without labels all are of one class."""
     rows = np.frombuffer(b"".join(hashlib.sha256(each).digest() for each in contents), np.uint8).reshape(-1, 32)
     return stratified_split(rows, np.zeros(len(rows), np.int64) if labels is None else labels, held_out)
 
 
 def standardise(rows: npt.NDArray[np.uint8], highest: int, mean: float, std: float) -> npt.NDArray[np.float32]:
-    """``(rows / highest - mean) / std`` in float32, the shape kept; to two roundings, in two passes over the memory."""
+    """``(rows / highest - mean) / std`` in float32, same shape; with two roundings, in two passes over memory."""
     inputs = np.subtract(rows, np.float32(mean * highest), dtype=np.float32)
     inputs /= np.float32(std * highest)
     return inputs

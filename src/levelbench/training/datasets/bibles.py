@@ -1,11 +1,11 @@
-"""verses-en-es and web-characters: Bibles of Debian's packages ``sword-text-*``, as translation and as characters.
+"""verses-en-es and web-characters: Bibles of Debian's packages ``sword-text-*``, for translation and as characters.
 
-SWORD keeps a testament (driver zText with OSIS markup) in three files: ``.bzz`` holds blocks of text packed with zlib,
-``.bzs`` says of each block where it starts, how long it is packed and how long unpacked (three little-endian uint32),
-and ``.bzv`` says of each entry its block (uint32), its place there (uint32) and its length (uint16), all in bytes.
-Entries are titles and verses in order, and which is which is read off the text: the entry ahead of each chapter says
-``<chapter osisID="Gen.1">``, and the last verse ends it. So no table of any versification is needed, which pysword
-needs, and damage is an error. The checksum is of the words, so another packing of the same words is the same Bible.
+SWORD stores a testament (driver zText with OSIS markup) in three files. ``.bzz`` holds blocks of text compressed with
+zlib. ``.bzs`` gives each block's start, compressed size and uncompressed size (three little-endian uint32). ``.bzv``
+gives each entry's block (uint32), position in it (uint32) and length (uint16), all in bytes. Entries are titles and
+verses in order, and the text shows which is which: the entry before each chapter says ``<chapter osisID="Gen.1">``, and
+the last verse ends it. So no versification table is needed, unlike in pysword, and damage is an error. The checksum is
+of the words, so the same words compressed differently are the same Bible.
 """
 
 from __future__ import annotations
@@ -30,32 +30,42 @@ from levelbench.errors import DataError, MissingError
 from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent, split_by_digest
 from levelbench.training.datasets.places import cache_folder, named_folder, readable
 from levelbench.training.datasets.reading import decode, read_bytes
-from levelbench.training.datasets.text import BEGIN, END, PADDING, Arrays, BytePairs, joined, padded, parted, prepared
+from levelbench.training.datasets.text import (
+    BEGIN,
+    END,
+    PADDING,
+    Arrays,
+    BytePairs,
+    join_lines,
+    padded,
+    prepared,
+    split_lines,
+)
 
 TESTAMENTS: Final = ("ot", "nt")
 FILES: Final = (".bzs", ".bzv", ".bzz")
 Chapters = dict[str, list[str]]
-"""Verses by chapter, as in ``"Gen.1"``: each in OSIS markup, the first verse first."""
+"""Verses by chapter, such as ``"Gen.1"``: each in OSIS markup, in order."""
 
 _BLOCK = struct.Struct("<III")
 _ENTRY = struct.Struct("<IIH")
-# World English Bible's Old Testament, the largest, has 23 million bytes of text in 3 million packed ones.
+# The World English Bible's Old Testament, the largest, has 23 million bytes of text, compressed to 3 million.
 _MOST_FILE_BYTES = 1 << 26
 _MOST_TEXT_BYTES = 1 << 27
 _BEGINS = re.compile(r'<chapter\b[^>]*?\bosisID="([^"]+)"')
 _ENDS = re.compile(r'<chapter\b[^>]*?\beID="([^"]+)"')
-# What stands in a verse and is none of its words: notes with their readings, headings, who speaks.
+# Parts of a verse that are not its words: notes with their readings, headings, speakers.
 _ASIDE = re.compile(r"<(note|title|speaker)\b[^>]*(?<!/)>.*?</\1>", re.DOTALL)
 # A line of verse that ends without a space must not run into the next.
 _BREAK = re.compile(r"<(?:l|lg|lb|div)\b[^>]*>")
-# Where an aside stood, words part; but no space comes ahead of a sign that follows it.
+# A removed aside separates words, but adds no space before punctuation.
 _GAP = "\0"
 _GAP_AHEAD_OF_SIGN = re.compile(r"\0+(?=[^\w“‘(¿¡\0])")
 _TAG = re.compile(r"<[^>]*>")
 
 
 def read_bible(folder: Path) -> Chapters:
-    """All chapters of both testaments in ``folder``; raises as :func:`read_testament`."""
+    """All chapters of both testaments in ``folder``; raises the errors of :func:`read_testament`."""
     found: Chapters = {}
     for testament in TESTAMENTS:
         found |= read_testament(folder, testament)
@@ -65,11 +75,11 @@ def read_bible(folder: Path) -> Chapters:
 def read_testament(folder: Path, testament: str) -> Chapters:
     """The chapters of ``ot`` or ``nt`` in ``folder``.
 
-    A chapter is left out that is not whole in this order of verses: osis2mod keeps it so where its versification has
+    A chapter whose verses are not all there in this order is left out: osis2mod stores it so if its versification has
     no place for it (the Greek additions to Daniel and Esther in the World English Bible).
 
-    :raises MissingError: when one of the three files is not there.
-    :raises DataError: when they do not fit together, or a chapter is there twice.
+    :raises MissingError: when one of the three files does not exist.
+    :raises DataError: when they do not fit together, or a chapter occurs twice.
     """
     where = folder / testament
     found: Chapters = {}
@@ -81,7 +91,7 @@ def read_testament(folder: Path, testament: str) -> Chapters:
             verses.append(text)
             if ends == [current]:
                 if current in found:
-                    raise _bad(where, f"chapter {current} is there twice")
+                    raise _bad(where, f"chapter {current} occurs twice")
                 found[current] = verses
             if ends:
                 current = ""
@@ -91,7 +101,7 @@ def read_testament(folder: Path, testament: str) -> Chapters:
 
 
 def plain(markup: str) -> str:
-    """The words of a verse: without markup, notes and headings, with single spaces."""
+    """The words of a verse, without markup, notes and headings, separated by single spaces."""
     text = _TAG.sub("", _BREAK.sub(" ", _ASIDE.sub(_GAP, markup)))
     text = _GAP_AHEAD_OF_SIGN.sub("", text).replace(_GAP, " ")
     return " ".join(html.unescape(text).split())
@@ -102,24 +112,24 @@ def _entries(where: Path) -> Iterator[str]:
     blocks, entries, packed = (read_bytes(where.with_suffix(suffix), _MOST_FILE_BYTES) for suffix in FILES)
     for name, content, struct_ in ((".bzs", blocks, _BLOCK), (".bzv", entries, _ENTRY)):
         if not content or len(content) % struct_.size:
-            raise _bad(where, f"{name} has {len(content)} bytes, which is no multiple of {struct_.size}")
-    # Blocks may all name the same packed bytes, and entries the same text, so each alone may be small.
-    _require_little(where, "blocks", (block[2] for block in _BLOCK.iter_unpack(blocks)))
-    _require_little(where, "entries", (entry[2] for entry in _ENTRY.iter_unpack(entries)))
-    texts = [_unpacked(where, packed, *block) for block in _BLOCK.iter_unpack(blocks)]
+            raise _bad(where, f"{name} has {len(content)} bytes, which is not a multiple of {struct_.size}")
+    # All blocks may refer to the same compressed bytes, and all entries to the same text, so the sums must be limited.
+    _limit_total(where, "blocks", (block[2] for block in _BLOCK.iter_unpack(blocks)))
+    _limit_total(where, "entries", (entry[2] for entry in _ENTRY.iter_unpack(entries)))
+    texts = [_decompress(where, packed, *block) for block in _BLOCK.iter_unpack(blocks)]
     for at, (block, start, length) in enumerate(_ENTRY.iter_unpack(entries)):
         if block >= len(texts) or start + length > len(texts[block]):
-            raise _bad(where, f"entry {at} lies outside the text: block {block}, bytes {start} to {start + length}")
+            raise _bad(where, f"entry {at} is outside the text: block {block}, bytes {start} to {start + length}")
         yield decode(texts[block][start : start + length], f"reading entry {at} of {where}")
 
 
-def _require_little(where: Path, what: str, sizes: Iterable[int]) -> None:
+def _limit_total(where: Path, what: str, sizes: Iterable[int]) -> None:
     total = sum(sizes)
     if total > _MOST_TEXT_BYTES:
-        raise _bad(where, f"its {what} claim {total:,} bytes of text, and {_MOST_TEXT_BYTES:,} is the most")
+        raise _bad(where, f"its {what} claim {total:,} bytes of text, and {_MOST_TEXT_BYTES:,} is the limit")
 
 
-def _unpacked(where: Path, packed: bytes, start: int, length: int, claimed: int) -> bytes:
+def _decompress(where: Path, packed: bytes, start: int, length: int, claimed: int) -> bytes:
     if start + length > len(packed):
         raise _bad(where, f"a block claims bytes {start} to {start + length} of {len(packed)}, {claimed} unpacked")
     unpacker = zlib.decompressobj()
@@ -133,7 +143,7 @@ def _unpacked(where: Path, packed: bytes, start: int, length: int, claimed: int)
 
 
 def _bad(where: Path, found: str) -> DataError:
-    return DataError(f"reading {where}.bzz", found, "Install the package that it comes from again")
+    return DataError(f"reading {where}.bzz", found, "Reinstall the package that it comes from")
 
 
 _SHARED = Path("/usr/share/sword")
@@ -144,7 +154,7 @@ _SPANISH_WORDS = "e4a464493000e1fa0dc4e1b4109f3d082dc95f75ee30dcf1957a21b37e5a61
 @final
 @dataclass(frozen=True)
 class Bible:
-    """A module of SWORD: its name, Debian's package that brings it, what it is, and the SHA-256 of its words."""
+    """A SWORD module: its name, its Debian package, its title, and the SHA-256 of its words."""
 
     module: str
     package: str
@@ -153,7 +163,7 @@ class Bible:
     shared: Path = _SHARED
 
     def folder(self, said: Path | None) -> Path | None:
-        """Where its files are: in ``said`` if it was named; else in LEVELBENCH_DATA, else at its package's place."""
+        """The folder of its files: in ``said`` if given; else in LEVELBENCH_DATA, else where its package puts it."""
         for candidate in self._candidates(said):
             files = [candidate / f"{testament}{suffix}" for testament in TESTAMENTS for suffix in FILES]
             if all(map(readable, files)):
@@ -161,33 +171,33 @@ class Bible:
         return None
 
     def located(self, said: Path | None) -> Path:
-        """:meth:`folder`; ``MissingError`` with what to install where it is nowhere."""
+        """:meth:`folder`; ``MissingError`` that says what to install if it is not found."""
         found = self.folder(said)
         if found is None:
             places = ", ".join(str(each) for each in self._candidates(said))
-            also = ", and leave --data out" if named_folder(said) is not None else ""
+            also = " without --data" if named_folder(said) is not None else ""
             raise MissingError(
                 f"the {self.title} ({self.module})",
                 f"its six files are in none of {places}",
-                f"Install the package {self.package} (Debian and Ubuntu){also}; or unpack it somewhere and name the "
+                f"Install the package {self.package} (Debian and Ubuntu){also}; or unpack it anywhere and name that "
                 f"folder with --data or LEVELBENCH_DATA",
             )
         return found
 
     def read(self, folder: Path) -> Chapters:
-        """Its chapters as plain words; ``DataError`` when the words are others than the checksum says."""
+        """Its chapters as plain words; ``DataError`` if the words do not match the checksum."""
         chapters = {name: [plain(verse) for verse in verses] for name, verses in read_bible(folder).items()}
         digest = words_digest(chapters)
         if digest != self.sha256:
             raise DataError(
                 f"reading the {self.title} in {folder}",
                 f"its words have SHA-256 {digest}, and {self.sha256} is expected",
-                f"Install {self.package} as in Debian 12, or remove what is in this folder",
+                f"Install {self.package} as in Debian 12, or remove this folder",
             )
         return chapters
 
     def fingerprint(self, folder: Path) -> str:
-        """The SHA-256 of its files as they lie there, which is quick, to know again what was read before."""
+        """The SHA-256 of its files as they are, which is quick, to recognise what was read before."""
         digest = hashlib.sha256()
         for testament in TESTAMENTS:
             for suffix in FILES:
@@ -220,7 +230,7 @@ HELD_OUT: Final = (600, 1200)
 
 @final
 class Translations(Sequence[str]):
-    """The reference translations of a split, with what turns the ids that a network puts out into text."""
+    """The reference translations of a split, and the decoder of a network's output ids."""
 
     def __init__(self, texts: Sequence[str], pairs: BytePairs) -> None:
         self._texts, self.pairs = texts, pairs
@@ -243,17 +253,13 @@ class Translations(Sequence[str]):
 
 
 class _BibleSource(DatasetSource):
-    """A dataset of one Bible or several, made once and kept in the cache."""
+    """A dataset of one or more Bibles, made once and kept in the cache."""
 
     licence = "public domain"
     _bibles: tuple[Bible, ...]
 
-    def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; made once and kept in the cache."""
-        return self._loaded(folder, fresh=False)
-
     def checked(self, folder: Path | None = None) -> Dataset:
-        return self._loaded(folder, fresh=True)
+        return self.load(folder, fresh=True)
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
         for bible in self._bibles:
@@ -269,15 +275,15 @@ class _BibleSource(DatasetSource):
         return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None
 
     @abstractmethod
-    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
-        """The splits, from the cache unless ``fresh``."""
+    def load(self, folder: Path | None = None, *, fresh: bool = False) -> Dataset:
+        """The three splits; made once and kept in the cache, which ``fresh`` ignores."""
 
 
 @final
 class VersePairs(_BibleSource):
     """The verses: columns ``source_ids`` and ``source_mask`` (n, 40), ``target_ids`` and the labels, all int64.
 
-    ``target_ids`` are the Spanish verse behind ``BEGIN``, labels the same with ``END`` behind it, 0 where nothing is.
+    ``target_ids`` are the Spanish verse after ``BEGIN``; labels are the same verse followed by ``END``; padding is 0.
     ``reference`` are the Spanish verses. ``classes`` is the number of tokens.
     """
 
@@ -305,7 +311,7 @@ class VersePairs(_BibleSource):
     ) -> None:
         self._bibles, self._length, self._tokens, self._held_out = (source, target), length, tokens, held_out
 
-    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
+    def load(self, folder: Path | None = None, *, fresh: bool = False) -> Dataset:
         places = [bible.located(folder) for bible in self._bibles]
         prints = [bible.fingerprint(place) for bible, place in zip(self._bibles, places, strict=True)]
         key = hashlib.sha256(repr((1, prints, self._length, self._tokens, self._held_out)).encode()).hexdigest()
@@ -315,8 +321,8 @@ class VersePairs(_BibleSource):
             return self._made(paired(source, target))
 
         arrays = prepared(cache_folder() / self.name / f"{key[:16]}.npz", key, make, fresh=fresh)
-        merged = [(left, right) for left, right in (line.split("\t") for line in parted(arrays["merges"]))]
-        pairs = BytePairs(parted(arrays["characters"])[0], merged)
+        merged = [(left, right) for left, right in (line.split("\t") for line in split_lines(arrays["merges"]))]
+        pairs = BytePairs(split_lines(arrays["characters"])[0], merged)
         splits = (self._split(arrays, at, pairs) for at in range(3))
         checksums = {bible.module: bible.sha256 for bible in self._bibles}
         return self.assembled(splits, len(pairs), checksums, " and ".join(map(str, places)))
@@ -325,15 +331,15 @@ class VersePairs(_BibleSource):
         rest, validation, test = parts(verses, self._held_out)
         pairs = BytePairs.learn((text for at in rest for text in verses[at]), self._tokens)
         result: Arrays = {
-            "characters": joined(["".join(pairs.characters)]),
-            "merges": joined([f"{left}\t{right}" for left, right in pairs.merges]),
+            "characters": join_lines(["".join(pairs.characters)]),
+            "merges": join_lines([f"{left}\t{right}" for left, right in pairs.merges]),
         }
         for split, indices in enumerate((rest, validation, test)):
             encoded = [(pairs.encode(verses[at][0]), pairs.encode(verses[at][1]), verses[at][1]) for at in indices]
             kept = [each for each in encoded if max(len(each[0]), len(each[1])) < self._length]
             result[f"source.{split}"] = padded([source for source, _, _ in kept], self._length).astype(np.uint16)
             result[f"target.{split}"] = padded([target for _, target, _ in kept], self._length).astype(np.uint16)
-            result[f"text.{split}"] = joined([text for _, _, text in kept])
+            result[f"text.{split}"] = join_lines([text for _, _, text in kept])
         return result
 
     def _split(self, arrays: Arrays, at: int, pairs: BytePairs) -> Split:
@@ -342,11 +348,11 @@ class VersePairs(_BibleSource):
         lengths = (target != PADDING).sum(axis=1)
         target[np.arange(len(target)), lengths] = END
         mask = (source != PADDING).astype(np.int64)
-        return Split((source, mask, shifted, target), reference=Translations(parted(arrays[f"text.{at}"]), pairs))
+        return Split((source, mask, shifted, target), reference=Translations(split_lines(arrays[f"text.{at}"]), pairs))
 
 
 def paired(source: Chapters, target: Chapters) -> list[tuple[str, str]]:
-    """Verses of the same chapter and number, where both chapters have as many and both verses have words."""
+    """Verses of the same chapter and number, if both chapters have equally many and both verses have words."""
     return [
         (left, right)
         for name, verses in source.items()
@@ -357,7 +363,7 @@ def paired(source: Chapters, target: Chapters) -> list[tuple[str, str]]:
 
 
 def parts(verses: Sequence[tuple[str, str]], held_out: tuple[int, int]) -> tuple[list[int], list[int], list[int]]:
-    """Numbers of the verses for training, validation and test, ascending; what comes twice is for training."""
+    """Numbers of the verses for training, validation and test, ascending; repeated verses are for training."""
     seen = Counter(text for pair in verses for text in pair)
     once = np.array([max(seen[left], seen[right]) == 1 for left, right in verses])
     single = np.flatnonzero(once)
@@ -374,10 +380,10 @@ UNKNOWN_CHARACTER: Final = 0
 
 @final
 class Characters(_BibleSource):
-    """Columns ``input_ids`` (n, 128) and the labels, the same one character further on; both int64.
+    """Columns ``input_ids`` (n, 128) and the labels, which are the same one character later; both int64.
 
-    Id 0 stands for every character that comes less than 10 times in the training split; the others are numbered by how
-    often they come. ``classes`` is the number of ids.
+    Id 0 stands for every character that occurs less than 10 times in the training split; the others are numbered by
+    frequency. ``classes`` is the number of ids.
     """
 
     name = "web-characters"
@@ -393,14 +399,16 @@ class Characters(_BibleSource):
     ) -> None:
         self._bibles, self._length, self._held_out = (bible,), length, held_out
 
-    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
+    def load(self, folder: Path | None = None, *, fresh: bool = False) -> Dataset:
         (bible,) = self._bibles
         place = bible.located(folder)
         key = hashlib.sha256(repr((1, bible.fingerprint(place), self._length, self._held_out)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
         arrays = prepared(kept, key, lambda: self._made(bible.read(place)), fresh=fresh)
         splits = (Split(cut(arrays[f"ids.{at}"], self._length)) for at in range(3))
-        return self.assembled(splits, 1 + len(parted(arrays["alphabet"])), {bible.module: bible.sha256}, str(place))
+        return self.assembled(
+            splits, 1 + len(split_lines(arrays["alphabet"])), {bible.module: bible.sha256}, str(place)
+        )
 
     def _made(self, bible: Chapters) -> Arrays:
         chapters = ["".join(f"{verse}\n" for verse in verses) for verses in bible.values()]
@@ -409,14 +417,14 @@ class Characters(_BibleSource):
         counts = Counter(texts[0])
         alphabet = sorted((each for each in counts if counts[each] >= RAREST), key=lambda each: (-counts[each], each))
         ids = {each: at for at, each in enumerate(alphabet, UNKNOWN_CHARACTER + 1)}
-        result: Arrays = {"alphabet": joined([f"{ord(each):x}" for each in alphabet])}
+        result: Arrays = {"alphabet": join_lines([f"{ord(each):x}" for each in alphabet])}
         for at, text in enumerate(texts):
             result[f"ids.{at}"] = np.array([ids.get(each, UNKNOWN_CHARACTER) for each in text], np.uint8)
         return result
 
 
 def cut(ids: NDArray[np.uint8], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of ``length`` ids that follow each other, and for each id the one behind it."""
+    """Consecutive rows of ``length`` ids, and for each id the next one."""
     count = (len(ids) - 1) // length
     whole = ids[: count * length + 1].astype(np.int64)
     return whole[:-1].reshape(count, length), whole[1:].reshape(count, length)

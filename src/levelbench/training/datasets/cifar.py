@@ -1,8 +1,8 @@
-"""cifar10 and cifar100: 60,000 colour images, 32x32 pixels, in 10 or 100 classes, in a folder or downloaded.
+"""cifar10 and cifar100: 60,000 colour images, 32x32 pixels, in 10 or 100 classes, from a folder or downloaded.
 
-Whichever version is found, binary rows or Python's pickles, unpacked or as the archive, its content becomes the same
-rows: of label bytes and 3,072 bytes of pixels (red, green, blue; 32x32 each), which are held against published
-checksums. Formats: https://www.cs.toronto.edu/~kriz/cifar.html .
+Whichever version is found, binary or Python pickles, unpacked or as the archive, its content becomes the same rows of
+label bytes and 3,072 bytes of pixels (red, green, blue; 32x32 each), which are checked against published checksums.
+Formats: https://www.cs.toronto.edu/~kriz/cifar.html .
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from levelbench.training.datasets.reading import bad, members, read_whole, requi
 @final
 @dataclass(frozen=True)
 class File:
-    """One file of a version: ``digest`` is its SHA-256, or of a pickle the MD5, which is all that was published."""
+    """One file of a version: ``digest`` is its SHA-256, or for pickles the MD5, the only one published."""
 
     name: str
     images: int
@@ -57,8 +57,8 @@ class Edition:
     normalisation: Normalisation
 
 
-# Archives: SHA-256 as TensorFlow Datasets and Keras publish them; their MD5 are those of the official page.
-# Binary files: SHA-256 as torchvision-ruby publishes them. Pickles: MD5 as torchvision publishes them.
+# Archives: SHA-256 as published by TensorFlow Datasets and Keras; their MD5 are those of the official page. Binary
+# files: SHA-256 as published by torchvision-ruby. Pickles: MD5 as published by torchvision.
 CIFAR10: Final = Edition(
     "cifar10",
     10,
@@ -138,25 +138,25 @@ _CLASSES = {b"labels": 10, b"coarse_labels": 20, b"fine_labels": 100}
 
 
 def rows_of_binary(content: bytes, classes: int, count: int, path: Path) -> Rows:
-    """The rows of a binary file of ``count`` images, shape (count, 1 + 3,072), or (count, 2 + 3,072) of CIFAR-100.
+    """The rows of a binary file of ``count`` images, shape (count, 1 + 3,072), or (count, 2 + 3,072) for CIFAR-100.
 
-    :raises DataError: when it has another size, or a label that is out of range.
+    :raises DataError: when its size is wrong, or a label is out of range.
     """
     width = len(_FINE[classes]) + PIXELS
     if len(content) != count * width:
-        raise bad(path, _KIND, f"it has {len(content):,} bytes, and {count:,} images are {count * width:,}")
+        raise bad(path, _KIND, f"it has {len(content):,} bytes, and {count:,} images have {count * width:,}")
     return _with_labels_in_range(np.frombuffer(content, np.uint8).reshape(count, width), classes, path)
 
 
 def rows_of_pickle(content: bytes, classes: int, count: int, path: Path) -> Rows:
-    """The same rows, of a file of the Python version; nothing in it is executed.
+    """The same rows, from a file of the Python version; nothing in it is executed.
 
-    :raises DataError: when it is no pickle of plain data, or does not hold ``count`` images with their labels.
+    :raises DataError: when it is not a pickle of plain data, or does not hold ``count`` images with their labels.
     """
     held = read_pickle(content, path)
     if not isinstance(held, dict):
-        raise bad(path, _KIND, "its pickle holds no dictionary")
-    # Python 2 wrote the keys as bytes; whoever saved it again with Python 3 has text.
+        raise bad(path, _KIND, "its pickle does not hold a dictionary")
+    # Python 2 wrote the keys as bytes; a file saved again with Python 3 has text.
     held = {key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key: value for key, value in held.items()}
     pixels = held.get(b"data")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (count, PIXELS):
@@ -166,7 +166,7 @@ def rows_of_pickle(content: bytes, classes: int, count: int, path: Path) -> Rows
 
 
 def images_and_labels(files: Sequence[Rows], classes: int) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """Images (n, 3, 32, 32) uint8 and labels (n,) of the rows of some files; of CIFAR-100 the 100 fine labels."""
+    """Images (n, 3, 32, 32) uint8 and labels (n,) of the rows of some files; for CIFAR-100 the 100 fine labels."""
     first = len(_FINE[classes])
     images = np.concatenate([rows[:, first:] for rows in files]).reshape(-1, 3, 32, 32)
     return images, np.concatenate([rows[:, first - 1] for rows in files]).astype(np.int64)
@@ -182,7 +182,7 @@ def _labels(held: dict[object, object], key: bytes, count: int, path: Path) -> R
     if isinstance(given, list) and len(given) == count and all(type(each) is int for each in given):
         if all(0 <= each < _CLASSES[key] for each in given):
             return np.array(given, np.uint8)[:, None]
-        raise bad(path, _KIND, f"its {key.decode()} are not all of 0 to {_CLASSES[key] - 1}")
+        raise bad(path, _KIND, f"its {key.decode()} are not all in 0 to {_CLASSES[key] - 1}")
     raise bad(path, _KIND, f"its pickle has no {count} {key.decode()}")
 
 
@@ -190,7 +190,9 @@ def _with_labels_in_range(rows: Rows, classes: int, path: Path) -> Rows:
     for column, key in enumerate(_FINE[classes]):
         highest = int(rows[:, column].max(initial=0))
         if highest >= _CLASSES[key]:
-            raise bad(path, _KIND, f"it has a label {highest} among its {key.decode()}, of 0 to {_CLASSES[key] - 1}")
+            raise bad(
+                path, _KIND, f"it has a label {highest} among its {key.decode()}, outside 0 to {_CLASSES[key] - 1}"
+            )
     return rows
 
 
@@ -203,7 +205,7 @@ Validation = Literal["held-out", "test"]
 @final
 @dataclass(frozen=True)
 class CifarFiles:
-    """What a folder has: a version, unpacked in ``path``, or as the archive ``path``."""
+    """The files found in a folder: a version, unpacked in ``path``, or the archive ``path``."""
 
     version: Version
     path: Path
@@ -212,9 +214,9 @@ class CifarFiles:
 
 @final
 class Cifar(FileSource):
-    """CIFAR: inputs (n, 3, 32, 32) uint8 with their normalisation; 45,000, 5,000 and the official 10,000.
+    """CIFAR: inputs (n, 3, 32, 32) uint8 with their normalisation; splits of 45,000, 5,000 and the official 10,000.
 
-    ``validation="test"`` holds nothing out: training has all 50,000, and the test set is the validation split too, as
+    ``validation="test"`` holds nothing out: training has all 50,000, and the test set is also the validation split, as
     in DAWNBench's rules.
     """
 
@@ -224,14 +226,14 @@ class Cifar(FileSource):
 
     def __init__(self, edition: Edition, validation: Validation = "held-out") -> None:
         if validation not in {"held-out", "test"}:
-            raise UsageError(f"validation={validation!r}", "there is no such split", "give held-out or test")
+            raise UsageError(f"validation={validation!r}", "unknown split", "give held-out or test")
         self.name = edition.name
         self._edition = edition
         self._held_out = validation == "held-out"
         archives = " or ".join(version.archive for version in edition.versions)
         self.home = f"{OFFICIAL_URL}/cifar.html"
         self.ways = (
-            f"put {archives}, or what it unpacks to, into a folder and name it with --data or LEVELBENCH_DATA; or "
+            f"put {archives}, or its unpacked files, into a folder and name it with --data or LEVELBENCH_DATA; or "
             f"allow the download, with a network and without LEVELBENCH_OFFLINE ({self.mirror} names a mirror)"
         )
         self.split_rule = (
@@ -248,11 +250,11 @@ class Cifar(FileSource):
         except MissingError:
             if not found.held.packed:
                 raise
-            # Another process may have unpacked the archive and removed it since it was found.
+            # Another process may have unpacked and removed the archive since it was found.
             found = self.located(folder)
             rows = list(self._rows(found.held))
         files = self._edition.versions[0].files
-        # A binary file has been held against its digest; a pickle has one of its own, and another of its rows.
+        # A binary file was checked against its digest; a pickle has its own digest, and its rows have another.
         digests = map(digest_of_rows, rows) if found.held.version.pickled else (file.digest for file in files)
         checksums = {file.name: digest for file, digest in zip(files, digests, strict=True)}
         images, labels = images_and_labels(rows[:-1], self._edition.classes)
@@ -265,7 +267,7 @@ class Cifar(FileSource):
         return self.assembled(splits, classes, checksums, found.label, normalisation=self._edition.normalisation)
 
     def held(self, folder: Path) -> CifarFiles | None:
-        """The first version that is whole: unpacked before packed, binary before Python."""
+        """The first complete version: unpacked before packed, binary before Python."""
         candidates = folders_of(folder, "cifar")
         for version in self._edition.versions:
             for path in candidates:
@@ -278,7 +280,7 @@ class Cifar(FileSource):
         return None
 
     def download(self, progress: Progress) -> CifarFiles:
-        """The binary archive, into the cache, where its files are left and the archive is not."""
+        """Download the binary archive into the cache, and unpack and remove it there."""
         version = self._edition.versions[0]
         archive = self.fetch_file(version.archive, version.archive_sha256, OFFICIAL_URL, MOST_ARCHIVE_BYTES, progress)
         folder = archive.with_name(version.folder)
@@ -291,12 +293,12 @@ class Cifar(FileSource):
             archive.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(
-                f"unpacking {archive}", str(error), "Make the folder writable, or make room on its disk"
+                f"unpacking {archive}", str(error), "Make the folder writable, or free some disk space"
             ) from error
         return CifarFiles(version, folder, packed=False)
 
     def _rows(self, held: CifarFiles) -> Iterator[Rows]:
-        """The rows of each file of a version, in order, its content checked; of a binary file they are its content."""
+        """The checked rows of each file of a version, in order; for a binary file they are its content."""
         read = rows_of_pickle if held.version.pickled else rows_of_binary
         paths = [held.path / file.name for file in held.version.files]
         contents = (
@@ -334,5 +336,5 @@ def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
                 contents[wanted[member.name]] = (path / member.name, content)
         missing = sorted(set(wanted.values()) - set(contents))
         if missing:
-            stream.fail(f"it has no {', '.join(missing)}")
+            stream.fail(f"it lacks {', '.join(missing)}")
     return contents

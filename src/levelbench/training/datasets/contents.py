@@ -1,8 +1,8 @@
-"""Looks into a loaded dataset: the rules that its content keeps, and what it is made of.
+"""Checks the content of a loaded dataset, and describes what it consists of.
 
-A checksum says that the bytes are the wanted ones, not that they make sense. Labels in range, no empty
-class, no not-a-number, every image decodable: that is looked for example by example, in blocks, so that a dataset that
-does not fit into memory can be looked at too.
+A checksum says that the bytes are the expected ones, not that they make sense. Labels in range, no empty class, no NaN,
+every image decodable: this is checked example by example, in blocks, so that a dataset that does not fit into memory
+can be checked too.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from levelbench.measure.statistics.distributions import ChiSquared, chi_squared_
 from levelbench.training.datasets.base import Column, Dataset, Normalisation, Split
 
 _BLOCK = 512
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
-def _tell(told: Told, before: int, total: int, rows: int) -> None:
-    told(before + rows, total)
+def _report(report: Report, before: int, total: int, rows: int) -> None:
+    report(before + rows, total)
 
 
 def _splits(dataset: Dataset) -> dict[str, Split]:
-    """By name; a split that is two at once only under its last name."""
-    named = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    """Splits by name; if validation and test are the same split, only under the latter name."""
+    named = dataset.splits()
     if dataset.validation is dataset.test:
         del named["validation"]
     return named
 
 
 def class_counts(split: Split, classes: int) -> npt.NDArray[np.int64] | None:
-    """Examples by class, (classes,), of the labels in range; ``None`` where labels are no classes, (n,)."""
+    """Examples per class, (classes,), of the labels in range; ``None`` if labels are not classes, (n,)."""
     labels = split.labels
     if (
         classes < 2
@@ -48,17 +48,17 @@ def class_counts(split: Split, classes: int) -> npt.NDArray[np.int64] | None:
         or labels.dtype.kind not in "iu"
     ):
         return None
-    # Of those in range alone: a single label of 10^12 would make a table of that length.
+    # Only labels in range: a single label of 10^12 would make a table of that length.
     return np.bincount(labels[(labels >= 0) & (labels < classes)], minlength=classes)
 
 
 def evenness(counts: npt.NDArray[np.int64]) -> ChiSquared:
-    """Whether classes that are equally likely give such ``counts``: Pearson's test."""
+    """Pearson's test of whether equally likely classes give such ``counts``."""
     return chi_squared_test(counts.tolist(), [counts.sum() / len(counts)] * len(counts))
 
 
-def faults(dataset: Dataset, told: Told = lambda done, total: None) -> list[str]:
-    """What is wrong with the content, a sentence each; empty where nothing is. ``told`` hears rows done and in all."""
+def faults(dataset: Dataset, report: Report = lambda done, total: None) -> list[str]:
+    """What is wrong with the content, a sentence each. ``report`` is called with the rows done and the total."""
     found: list[str] = []
     splits = _splits(dataset)
     total = sum(map(len, splits.values()))
@@ -68,7 +68,9 @@ def faults(dataset: Dataset, told: Told = lambda done, total: None) -> list[str]
         counted = class_counts(split, dataset.classes) is not None
         for number, column in enumerate(split.columns):
             holds_labels = number >= len(split.columns) - split.targets and not counted and dataset.classes >= 2
-            wrong = _column_fault(column, partial(_tell, told, done, total), dataset.classes if holds_labels else None)
+            wrong = _column_fault(
+                column, partial(_report, report, done, total), dataset.classes if holds_labels else None
+            )
             if wrong:
                 found.append(f"the {name} split's column {number} {wrong}")
         done += len(split)
@@ -85,7 +87,7 @@ def _label_faults(split: Split, classes: int) -> list[str]:
     wrong = int(np.count_nonzero((labels < 0) | (labels >= classes)))
     empty = np.flatnonzero(counts == 0).tolist()
     return [
-        *([f"has labels that are not of 0 to {classes - 1}: {wrong:,}"] if wrong else []),
+        *([f"has labels outside 0 to {classes - 1}: {wrong:,}"] if wrong else []),
         *([f"has no example of {_listed(empty)}"] if empty else []),
     ]
 
@@ -96,8 +98,8 @@ def _listed(classes: list[int]) -> str:
     return f"{len(classes):,} classes: {', '.join(map(str, classes[:5]))}{', ...' if len(classes) > 5 else ''}"
 
 
-def _column_fault(column: Column, told: Callable[[int], None], classes: int | None = None) -> str | None:
-    """Reads all rows; the first fault. ``classes``: of a column of integer labels, any number of them an example."""
+def _column_fault(column: Column, report: Callable[[int], None], classes: int | None = None) -> str | None:
+    """Read all rows and return the first fault. ``classes`` is given for columns of integer labels of any width."""
     held = isinstance(column, np.ndarray) and not isinstance(column, np.memmap)
     if held and column.dtype.kind != "f" and classes is None:
         return None
@@ -107,13 +109,13 @@ def _column_fault(column: Column, told: Callable[[int], None], classes: int | No
             flat = rows.reshape(len(rows), -1)
             if rows.dtype.kind == "f" and not np.isfinite(rows).all():
                 bad = np.flatnonzero(~np.isfinite(flat).all(axis=1))
-                return f"has values that are no finite numbers, first in row {done + int(bad[0])}"
+                return f"has values that are not finite, first in row {done + int(bad[0])}"
             if classes is not None and rows.dtype.kind in "iu":
                 bad = np.flatnonzero(((flat < 0) | (flat >= classes)).any(axis=1))
                 if len(bad):
-                    return f"has labels that are not of 0 to {classes - 1}, first in row {done + int(bad[0])}"
+                    return f"has labels outside 0 to {classes - 1}, first in row {done + int(bad[0])}"
             done += len(rows)
-            told(done)
+            report(done)
     except DataError as error:
         return f"cannot be read: {error.asked}: {error.found}"
     return None
@@ -143,23 +145,23 @@ def _constant_faults(constants: Normalisation | None, shape: tuple[int, ...]) ->
     if means not in (1, *shape[:1]) or deviations != means:
         found.append(f"the normalisation has {means} means and {deviations} deviations for rows of shape {shape}")
     if not all(math.isfinite(each) for each in constants.mean):
-        found.append("the normalisation has a mean that is no finite number")
+        found.append("the normalisation has a mean that is not finite")
     if not all(math.isfinite(each) and each > 0 for each in (*constants.std, constants.highest)):
-        found.append("the normalisation divides by something that is no finite number above 0")
+        found.append("the normalisation divides by a number that is not finite and above 0")
     return found
 
 
 @final
 @dataclass(frozen=True)
 class Moments:
-    """Mean and population standard deviation of the first column's raw values, by channel where there are some."""
+    """Mean and population standard deviation of the first column's raw values, by channel if there are any."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
 
-def moments(split: Split, told: Callable[[int], None] = lambda rows: None) -> Moments | None:
-    """Of a split's first column, in float64; ``None`` where it has no values, or ones of no one kind, such as words."""
+def moments(split: Split, report: Callable[[int], None] = lambda rows: None) -> Moments | None:
+    """Of a split's first column, in float64; ``None`` if it is empty or its values are not quantities."""
     column = split.inputs
     if column.dtype.kind not in "fu" or 0 in column.shape:
         return None
@@ -173,7 +175,7 @@ def moments(split: Split, told: Callable[[int], None] = lambda rows: None) -> Mo
         total = total + values.sum(axis=axes)
         squares = squares + np.square(values).sum(axis=axes)
         done += len(rows)
-        told(done)
+        report(done)
     mean = total / count
     std = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
     return Moments(tuple(np.atleast_1d(mean).tolist()), tuple(np.atleast_1d(std).tolist()))
@@ -182,14 +184,14 @@ def moments(split: Split, told: Callable[[int], None] = lambda rows: None) -> Mo
 @final
 @dataclass(frozen=True)
 class Duplicates:
-    """Examples whose first column is equal byte for byte: ``within`` a split, the surplus; ``across`` by pair."""
+    """Examples whose first columns are equal byte for byte: ``within`` a split, the surplus; ``across``, by pair."""
 
     within: dict[str, int]
     across: dict[str, int]
 
 
 def duplicates(dataset: Dataset) -> Duplicates | None:
-    """Equal inputs, by SHA-256; ``None`` for columns whose rows are made when asked for."""
+    """Equal inputs, by SHA-256; ``None`` for columns whose rows are made on demand."""
     splits = _splits(dataset)
     if not all(isinstance(split.inputs, np.ndarray) for split in splits.values()):
         return None

@@ -1,7 +1,7 @@
-"""Downloads one file over HTTP: checked by SHA-256, resumed where it broke off, and under its name only when whole.
+"""Downloads one file over HTTP, checked by SHA-256, resumed after an interruption, and renamed only when complete.
 
-Until the checksum agrees the file is called ``.part``. Whatever happens, a dying server, a full disk, a
-killed process, what stands under the final name is the file that was wanted, and the next call goes on from the part.
+Until the checksum matches, the file is called ``.part``. Whatever happens (a dying server, a full disk, a killed
+process), a file under the final name is the expected one, and the next call resumes from the part.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTENT_LENGTH = re.compile(r"[0-9]{1,19}")
 
 
 class _Interrupted(Exception):
-    """An attempt failed in a way that another one may not."""
+    """An attempt failed in a way that may not repeat."""
 
 
 def fetch(
@@ -48,15 +48,15 @@ def fetch(
     sleep: Callable[[float], None] = time.sleep,
     progress: Progress = silent,
 ) -> Path:
-    """Bring ``url`` to ``path`` and return ``path``; a file that is already there and right is left alone.
+    """Download ``url`` to ``path`` and return ``path``; a correct file that is already there is left alone.
 
-    ``sha256`` is what ``digest`` must say of the file (by default the SHA-256 of its bytes; a digest that raises
-    ``DataError`` says no). ``timeout_s`` bounds the wait for each answer and each read. Before attempt k the wait is
-    min(8, 0.5 * 2^(k-2)) seconds. Two processes may ask for the same file: the second waits for the first.
+    ``sha256`` is the expected result of ``digest`` (by default the SHA-256 of the file's bytes; a digest that raises
+    ``DataError`` does not match). ``timeout_s`` limits the wait for each answer and each read. Before attempt k the
+    wait is min(8, 0.5 * 2^(k-2)) seconds. If two processes ask for the same file, the second waits for the first.
 
-    :raises UsageError: when ``url`` is no http or https address.
-    :raises MissingError: when the server refuses, or every attempt breaks off; the part stays for the next call.
-    :raises DataError: when a whole file has another checksum or is larger than ``most_bytes``; the part is removed.
+    :raises UsageError: when ``url`` is not an http or https address.
+    :raises MissingError: when the server refuses, or every attempt is interrupted; the part stays for the next call.
+    :raises DataError: when a complete file has another checksum or is larger than ``most_bytes``; the part is removed.
     :raises StoreError: when the folder cannot be written.
     """
     _require_http(url)
@@ -78,7 +78,7 @@ def fetch(
                 _publish(transfer.part, path)
     except OSError as error:
         raise StoreError(
-            f"download of {url} to {path}", str(error), "Make the folder writable, or make room on its disk"
+            f"download of {url} to {path}", str(error), "Make the folder writable, or free some disk space"
         ) from error
     return path
 
@@ -90,7 +90,7 @@ def file_digest(path: Path) -> str:
 
 
 def http_opener() -> urllib.request.OpenerDirector:
-    """An opener that speaks http and https, heeds the proxy settings, and can be redirected to nothing else."""
+    """An opener for http and https only, also after redirects, that honours the proxy settings."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -112,13 +112,15 @@ def _require_http(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or any(character.isspace() or not character.isprintable() for character in url):
-        raise UsageError(f"download of {url}", "it is not an http or https address", "Name one, as http://host/folder")
+        raise UsageError(
+            f"download of {url}", "it is not an http or https address", "Give one, such as http://host/folder"
+        )
 
 
 @final
 @dataclass(frozen=True)
 class _Transfer:
-    """One file on its way: from where, into which part, and how to know that it is right."""
+    """A download in progress: its source, its part, and how to verify it."""
 
     url: str
     part: Path
@@ -130,20 +132,20 @@ class _Transfer:
     progress: Progress
 
     def is_right(self, path: Path) -> bool:
-        """Whether ``path`` is there and is the file that is wanted."""
+        """Whether ``path`` exists and is the expected file."""
         try:
             return path.is_file() and self.digest(path) == self.sha256
         except DataError:
             return False
 
     def complete(self, attempts: int, sleep: Callable[[float], None]) -> None:
-        if self.is_right(self.part):  # an earlier process ended between its last byte and the final name
+        if self.is_right(self.part):  # an earlier process ended before renaming it
             return
         last = "none was allowed"
         for attempt in range(attempts):
             if attempt:
                 sleep(min(8.0, 0.5 * 2 ** (attempt - 1)))
-            resumed = self._have_bytes() > 0
+            resumed = self._part_bytes() > 0
             try:
                 self._attempt()
             except _Interrupted as interruption:
@@ -152,32 +154,32 @@ class _Transfer:
             if self.is_right(self.part):
                 return
             self.part.unlink()
-            # A part of unknown origin can be the culprit; bytes that came in one go are what the server has.
+            # A part of unknown origin may be to blame; bytes received in one go are what the server has.
             if not resumed:
-                raise self._bad("what came has another SHA-256 than the expected " + self.sha256)
+                raise self._bad("its SHA-256 is not the expected " + self.sha256)
             last = "the resumed file had the wrong checksum and was removed"
         raise MissingError(
             f"download of {self.url}",
             f"{attempts} attempts failed, the last because {last}",
-            "Check the connection and run again: the download goes on where it stopped",
+            "Check the connection and run again; the download resumes where it stopped",
         )
 
-    def _have_bytes(self) -> int:
+    def _part_bytes(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _attempt(self) -> None:
         """One request and its answer, appended to the part."""
-        have = self._have_bytes()
+        have = self._part_bytes()
         headers = {"User-Agent": "levelbench", "Accept-Encoding": "identity"}
         if have:
             headers["Range"] = f"bytes={have}-"
         with self._open(urllib.request.Request(self.url, headers=headers)) as response:
-            start, total = self._begins_at(response, have)
+            start, total = self._response_range(response, have)
             if total is not None and total > self.most_bytes:
                 raise self._too_large()
             with self.part.open("r+b" if start else "wb") as file:
                 file.seek(start)
-                done = self._receive(response, file.write, start, total)
+                done = self._write_response(response, file.write, start, total)
         if total is not None and done < total:
             raise _Interrupted(f"the connection ended after {done:,} of {total:,} bytes")
 
@@ -186,42 +188,44 @@ class _Transfer:
             response: http.client.HTTPResponse = self.opener.open(request, timeout=self.timeout_s)
         except HTTPError as error:
             with error:
-                raise self._refusal(error.code, error.reason) from None
+                raise self._status_error(error.code, error.reason) from None
         except ValueError as error:
             raise MissingError(
-                f"download of {self.url}", f"it leads to no address ({error})", "Name an address that has the file"
+                f"download of {self.url}",
+                f"it redirects to an invalid address ({error})",
+                "Give an address that has the file",
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise _Interrupted(f"the server could not be reached ({error})") from error
         return response
 
-    def _refusal(self, code: int, reason: object) -> Exception:
+    def _status_error(self, code: int, reason: object) -> Exception:
         if code == 416:
             self.part.unlink(missing_ok=True)
-            return _Interrupted("the part on disk did not fit the file on the server and was removed")
+            return _Interrupted("the part on disk did not match the file on the server and was removed")
         if code in _WORTH_ANOTHER_TRY:
             return _Interrupted(f"the server answered {code} {reason}")
         return MissingError(
-            f"download of {self.url}", f"the server answered {code} {reason}", "Name an address that has the file"
+            f"download of {self.url}", f"the server answered {code} {reason}", "Give an address that has the file"
         )
 
-    def _begins_at(self, response: http.client.HTTPResponse, have: int) -> tuple[int, int | None]:
-        """Where in the file this answer begins, and the file's size if it is told."""
+    def _response_range(self, response: http.client.HTTPResponse, have: int) -> tuple[int, int | None]:
+        """Where in the file this response starts, and the file's size if it is stated."""
         if response.status == 206:
-            told = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if not have or told is None or int(told[1]) != have:
+            stated = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if not have or stated is None or int(stated[1]) != have:
                 self.part.unlink(missing_ok=True)
-                raise _Interrupted("the server answered with another range than the one asked for")
-            return have, None if told[3] == "*" else int(told[3])
+                raise _Interrupted("the server answered with a different range from the one requested")
+            return have, None if stated[3] == "*" else int(stated[3])
         if response.status != 200:
-            raise self._refusal(response.status, response.reason)
+            raise self._status_error(response.status, response.reason)
         length = response.headers.get("Content-Length", "")
         return 0, int(length) if _CONTENT_LENGTH.fullmatch(length) else None
 
-    def _receive(
+    def _write_response(
         self, response: http.client.HTTPResponse, write: Callable[[bytes], object], start: int, total: int | None
     ) -> int:
-        """Write what comes; the size of the file then."""
+        """Write the response's bytes; the size of the file afterwards."""
         done = start
         self.progress(done, total)
         while chunk := _read_chunk(response):
@@ -234,11 +238,11 @@ class _Transfer:
 
     def _too_large(self) -> DataError:
         self.part.unlink(missing_ok=True)
-        return self._bad(f"the server sends more than the {self.most_bytes:,} bytes that the file may have")
+        return self._bad(f"the server sends more than the limit of {self.most_bytes:,} bytes")
 
     def _bad(self, found: str) -> DataError:
         return DataError(
-            f"download of {self.url}", f"{found}; the part was removed", "Run again, or name another address"
+            f"download of {self.url}", f"{found}; the part was removed", "Run again, or give another address"
         )
 
 
@@ -250,7 +254,7 @@ def _read_chunk(response: http.client.HTTPResponse) -> bytes:
 
 
 def _publish(part: Path, path: Path) -> None:
-    """Give the part its final name, durably: first its bytes, then the name, then the folder."""
+    """Rename the part to its final name, durably: sync its bytes, rename it, sync the folder."""
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(path)
@@ -263,7 +267,7 @@ def _publish(part: Path, path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of ``path``; the operating system gives it back when the process ends, however it ends."""
+    """Hold the lock of ``path``; the operating system releases it when the process ends, however it ends."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

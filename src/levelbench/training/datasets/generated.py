@@ -1,6 +1,6 @@
-"""Synthetic images of any shape, of classes that can be learnt to a known accuracy and no further.
+"""Synthetic images of any shape, whose classes can be learnt to a known accuracy and no further.
 
-Each class is a mean image, all means are equally far from each other, and Gaussian noise hides them. How far decides
+Each class is a mean image under Gaussian noise, and all means are equally far from each other. That distance determines
 the Bayes error, an integral over the normal distribution: no classifier of these values can be better. The dataset is
 marked synthetic, and so is each record of a run on it.
 """
@@ -19,7 +19,7 @@ from levelbench.errors import UsageError
 from levelbench.training.datasets.base import Dataset, DatasetSource, Normalisation, Progress, Split, silent
 from levelbench.training.datasets.places import refuse_folder
 
-# Noise of 24 steps around 128 leaves the range of a byte at 5.3 standard deviations.
+# Noise of 24 steps around 128 leaves the range of a byte only beyond 5.3 standard deviations.
 _MIDDLE: Final = 128.0
 _NOISE: Final = 24.0
 _GRID: Final = np.linspace(-9.0, 9.0, 2001)
@@ -27,7 +27,7 @@ _PARTS = {"train": 1, "validation": 2, "test": 3}
 
 
 def bayes_error(distance: float, classes: int) -> float:
-    """The least error of telling ``classes`` orthogonal means apart, each ``distance`` noise deviations from zero.
+    """The smallest error of classifying ``classes`` orthogonal means, each ``distance`` noise deviations from zero.
 
     1 - ∫ φ(z - distance) Φ(z)^(classes - 1) dz: the right mean's projection is the largest.
     """
@@ -48,12 +48,12 @@ def distance_for(error: float, classes: int) -> float:
 
 @final
 class Synthetic(DatasetSource):
-    """Class-conditional images, uint8 (n, channels, height, width): a smooth pattern a class under Gaussian noise.
+    """Class-conditional images, uint8 (n, channels, height, width): a smooth pattern per class under Gaussian noise.
 
-    ``error`` is the Bayes error of the values before they are rounded to bytes (steps of 1/24 of the noise, which costs
-    less than 0.1 %). The same arguments give the same bytes.
+    ``error`` is the Bayes error before values are rounded to bytes (steps of 1/24 of the noise, which cost less than
+    0.1 %). The same arguments give the same bytes.
 
-    :raises UsageError: when there are more classes than values in an image, or the error is none.
+    :raises UsageError: when there are more classes than values in an image, or the error is impossible.
     """
 
     name = "synthetic"
@@ -72,13 +72,13 @@ class Synthetic(DatasetSource):
         if not 2 <= classes < math.prod(shape) or not 1e-6 < error < 1 - 1 / classes or min(sizes) < classes:
             raise UsageError(
                 f"synthetic images of shape {shape} in {classes} classes with a Bayes error of {error:g}",
-                "there is no such data",
+                "impossible data",
                 "give 2 or more classes, more values than classes, and an error below that of guessing",
             )
         self.shape, self.classes, self.sizes, self.error, self.seed = shape, classes, sizes, error, seed
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; ``UsageError`` for a ``folder`` that is named: there are no files."""
+        """The three splits; ``UsageError`` for a named ``folder``, as there are no files."""
         refuse_folder(self.name, folder)
         means = self._means()
         parts = dict(zip(_PARTS, self.sizes, strict=True))
@@ -97,18 +97,18 @@ class Synthetic(DatasetSource):
         )
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """Nothing to do; ``UsageError`` as ``load`` has it."""
+        """Nothing to do; ``UsageError`` as in ``load``."""
         refuse_folder(self.name, folder)
 
     def lacks(self, folder: Path | None = None) -> str | None:
         return None
 
     def _means(self) -> npt.NDArray[np.float64]:
-        """(classes, values): orthogonal patterns of low frequency, each ``distance`` long in noise deviations."""
+        """(classes, values): orthogonal low-frequency patterns, each ``distance`` long in noise deviations."""
         channels, height, width = self.shape
         waves = [_cosines(size) for size in (channels, height, width)]
         order = sorted(np.ndindex(channels, height, width), key=lambda at: (at[1] + at[2] + at[0], at))
-        # The first is the constant image, which a change of brightness would imitate.
+        # Without the first, the constant image, which a change of brightness would imitate.
         chosen = order[1 : self.classes + 1]
         patterns = [np.einsum("c,h,w->chw", waves[0][c], waves[1][h], waves[2][w]).ravel() for c, h, w in chosen]
         return np.stack(patterns) * distance_for(self.error, self.classes)
@@ -126,7 +126,7 @@ class Synthetic(DatasetSource):
 
 
 def _cosines(size: int) -> npt.NDArray[np.float64]:
-    """The orthonormal cosine transform: (size, size), a wave a row."""
+    """The orthonormal cosine transform: (size, size), one wave per row."""
     at = np.arange(size)
     waves = np.cos(np.pi * np.outer(at, 2 * at + 1) / (2 * size)) * math.sqrt(2 / size)
     waves[0] /= math.sqrt(2)

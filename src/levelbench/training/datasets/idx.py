@@ -1,11 +1,11 @@
-"""digits and fashion-mnist, and IDX, the file format that they are kept in.
+"""digits and fashion-mnist, and IDX, the file format that they use.
 
 IDX (http://yann.lecun.com/exdb/mnist/) is two zero bytes, a type code, the number of dimensions, each dimension as a
-big-endian uint32, then the values, big-endian; plain or gzipped. The header's claim is held against the file's own size
+big-endian uint32, then the values, big-endian; plain or gzipped. The header's claim is compared with the file's size
 before anything is allocated.
 
-digits are 1,797 images of 8x8 pixels, bundled, so that a first run needs nothing: the test set of the UCI "Optical
-Recognition of Handwritten Digits" (values 0 to 16), as scikit-learn ships it. The files in ``data/`` were made by::
+digits are 1,797 images of 8x8 pixels, bundled, so that a first run needs nothing else: the test set of the UCI "Optical
+Recognition of Handwritten Digits" (values 0 to 16), as shipped by scikit-learn. The files in ``data/`` were made by::
 
     digits = sklearn.datasets.load_digits()
     write_idx(Path("digits-images-idx3-ubyte.gz"), digits.images.astype(np.uint8))
@@ -56,23 +56,23 @@ _MOST_BYTES = 1 << 31
 @final
 @dataclass(frozen=True, eq=False)
 class IdxFile:
-    """An array in native byte order, and the SHA-256 of the uncompressed file that it was read from."""
+    """An array in native byte order, and the SHA-256 of its uncompressed file."""
 
     array: npt.NDArray[Any]
     sha256: str
 
 
 def read_idx(path: Path, most_bytes: int = _MOST_BYTES) -> IdxFile:
-    """The content of an IDX file; gzip is known by its first bytes, not by the name.
+    """The content of an IDX file; gzip is recognised by its first bytes, not by the name.
 
-    :raises MissingError: when there is no such file.
+    :raises MissingError: when the file does not exist.
     :raises DataError: when it is not exactly one array in IDX, or would be larger than ``most_bytes``.
     """
     with unpacked(path, "an IDX file", most_bytes + _MOST_HEADER_BYTES) as stream:
         header, dtype, shape = _read_header(stream)
         claimed = math.prod(shape) * dtype.itemsize
         if claimed > most_bytes:
-            stream.fail(f"its header claims {claimed:,} bytes of values, and {most_bytes:,} is the most allowed")
+            stream.fail(f"its header claims {claimed:,} bytes of values, and {most_bytes:,} is the limit")
         if claimed > stream.possible_bytes:
             stream.fail(f"its header claims {claimed:,} bytes of values, more than the file can hold")
         values = np.empty(claimed, dtype=np.uint8)
@@ -90,22 +90,22 @@ def read_idx(path: Path, most_bytes: int = _MOST_BYTES) -> IdxFile:
 def _read_header(stream: BoundedFile) -> tuple[bytes, np.dtype[Any], tuple[int, ...]]:
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
-        stream.fail(f"it does not begin as IDX does (first bytes: {magic.hex(' ') or 'none'})")
+        stream.fail(f"it does not start like an IDX file (first bytes: {magic.hex(' ') or 'none'})")
     if magic[2] not in _CODES:
-        stream.fail(f"its type code 0x{magic[2]:02x} is none of IDX's")
+        stream.fail(f"its type code 0x{magic[2]:02x} is not defined by IDX")
     if not 1 <= magic[3] <= _MOST_DIMENSIONS:
-        stream.fail(f"it claims {magic[3]} dimensions, and 1 to {_MOST_DIMENSIONS} is possible")
+        stream.fail(f"it claims {magic[3]} dimensions instead of 1 to {_MOST_DIMENSIONS}")
     sizes = stream.read(4 * magic[3])
     if len(sizes) < 4 * magic[3]:
         stream.fail("it ends inside its header")
     shape = tuple(int(size) for size in np.frombuffer(sizes, dtype=">u4"))
     if not all(shape):
-        stream.fail(f"its shape {shape} holds nothing")
+        stream.fail(f"its shape {shape} is empty")
     return magic + sizes, np.dtype(_CODES[magic[2]]), shape
 
 
 def content_digest(path: Path) -> str:
-    """The SHA-256 of an IDX file's uncompressed content, whether the file is gzipped or not.
+    """The SHA-256 of an IDX file's uncompressed content, whether or not the file is gzipped.
 
     :raises DataError: when it is not IDX.
     """
@@ -113,16 +113,16 @@ def content_digest(path: Path) -> str:
 
 
 def encode_idx(array: npt.NDArray[Any]) -> bytes:
-    """The IDX file of an array.
+    """The bytes of an IDX file of an array.
 
-    :raises DataError: for a type that IDX has no code for, or a shape that it cannot say.
+    :raises DataError: for a dtype or shape that IDX cannot represent.
     """
     stored = array.dtype.newbyteorder(">").str.replace("|", ">")
     code = next((code for code, name in _CODES.items() if name == stored), None)
     if code is None or not 1 <= array.ndim <= _MOST_DIMENSIONS or not array.size:
         raise DataError(
             "writing an IDX file",
-            f"an array of {array.dtype} and shape {array.shape}, which the format cannot hold",
+            f"an array of {array.dtype} and shape {array.shape}, which the format cannot represent",
             "Use uint8, int8, int16, int32, float32 or float64 with at least one element and one dimension",
         )
     header = bytes([0, 0, code, array.ndim]) + np.array(array.shape, dtype=">u4").tobytes()
@@ -139,11 +139,11 @@ def read_checked(folder: Path, file: DataFile) -> npt.NDArray[Any]:
     """The array of ``file`` in ``folder``.
 
     :raises MissingError: when it is not there.
-    :raises DataError: when it is not IDX, or has another content.
+    :raises DataError: when it is not IDX, or its content differs.
     """
     path = file.within(folder)
     if path is None:
-        raise MissingError(f"reading {file.name}", f"{folder} does not hold it", "Fetch the file again")
+        raise MissingError(f"reading {file.name}", f"{folder} does not have it", "Fetch the file again")
     read = read_idx(path)
     require_digest(path, read.sha256, file.content_sha256)
     return read.array
@@ -164,7 +164,7 @@ _BUNDLE = Path(__file__).parent / "data"
 
 
 def _fifths(count: int) -> tuple[int, int]:
-    """A fifth of a class, rounded to the nearest (half up), for the test split and as much for the validation split."""
+    """A fifth of a class, rounded half up, for the test split, and as much for the validation split."""
     fifth = (2 * count + 5) // 10
     return fifth, fifth
 
@@ -188,7 +188,7 @@ class Digits(DatasetSource):
         self._bundle = bundle
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; ``UsageError`` for a ``folder`` that is named: the data is bundled."""
+        """The three splits; ``UsageError`` for a named ``folder``, as the data is bundled."""
         refuse_folder(self.name, folder)
         images = read_checked(self._bundle, DIGITS_IMAGES)
         labels = read_checked(self._bundle, DIGITS_LABELS).astype(np.int64)
@@ -201,7 +201,7 @@ class Digits(DatasetSource):
         return self.assembled((train, validation, test), 10, checksums, "bundled")
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """Nothing to do; ``UsageError`` as ``load`` has it."""
+        """Nothing to do; ``UsageError`` as in ``load``."""
         refuse_folder(self.name, folder)
 
     def where(self, folder: Path | None = None) -> str | None:
@@ -210,11 +210,11 @@ class Digits(DatasetSource):
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None``, unless the installation is damaged."""
         missing = [file.name for file in (DIGITS_IMAGES, DIGITS_LABELS) if file.within(self._bundle) is None]
-        return f"the bundled {', '.join(missing)}: install levelbench again" if missing else None
+        return f"the bundled {', '.join(missing)}: reinstall levelbench" if missing else None
 
 
-# Content checksums: of the files in Debian's dataset-fashion-mnist 0.0~git20200523.55506a9-1, unpacked.
-# Download checksums: of the official .gz files (README of github.com/zalandoresearch/fashion-mnist).
+# Content checksums: of the files in Debian's dataset-fashion-mnist 0.0~git20200523.55506a9-1, unpacked. Download
+# checksums: of the official .gz files (README of github.com/zalandoresearch/fashion-mnist).
 TRAIN_IMAGES: Final = DataFile(
     "train-images-idx3-ubyte",
     "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -244,7 +244,7 @@ FASHION_STD: Final = 0.3531
 
 DEBIAN: Final = Path("/usr/share/datasets/fashion-mnist")
 OFFICIAL_URL: Final = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-# The largest of the four official files has 26,421,880 bytes; a mirror may pack less well.
+# The largest of the four official files has 26,421,880 bytes; a mirror may compress less well.
 MOST_DOWNLOAD_BYTES: Final = 1 << 26
 
 
@@ -276,9 +276,9 @@ class FashionMnist(FileSource):
         self._packaged = packaged
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits, downloaded to the cache first if they are nowhere on this machine.
+        """The three splits, downloaded to the cache first if they are not on this machine.
 
-        ``folder`` holds the four IDX files, gzipped or plain, or has a folder of them whose name has "fashion" in it.
+        ``folder`` holds the four IDX files, gzipped or plain, or has a folder of them with "fashion" in its name.
         """
         found = self.located(folder)
         images, labels, test_images, test_labels = (read_checked(found.held, file) for file in self._files)
@@ -298,16 +298,16 @@ class FashionMnist(FileSource):
         )
 
     def held(self, folder: Path) -> Path | None:
-        """The folder with all four files: ``folder``, or one in it that has "fashion" in its name."""
+        """The folder with all four files: ``folder``, or one in it with "fashion" in its name."""
         candidates = folders_of(folder, "fashion")
         return next((each for each in candidates if all(file.within(each) for file in self._files)), None)
 
     def packaged(self) -> Sequence[FileLocation]:
-        """Where the package of Debian and Ubuntu puts them."""
+        """Where the Debian and Ubuntu package puts them."""
         return [FileLocation("the package dataset-fashion-mnist", self._packaged)]
 
     def download(self, progress: Progress) -> Path:
-        # A mirror may have packed the same content in its own way; the official address has the official bytes.
+        # A mirror may have compressed the same content differently; the official address has the official bytes.
         mirrored = bool(os.environ.get(self.mirror))
         for file in self._files:
             sha256, digest = (file.content_sha256, content_digest) if mirrored else (file.download_sha256, None)

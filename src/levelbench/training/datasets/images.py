@@ -1,8 +1,8 @@
-"""imagenet, and what it is made of: images in class folders or tar shards, decoded when their rows are asked for.
+"""imagenet, and what it consists of: images in class folders or tar shards, decoded on demand.
 
-A column of images is an index and a ``View``: what is seen of each image. In training a view draws its piece from the
-example's own seed, in evaluation it takes the middle, so the same rows come out whatever the batch or the number of
-threads. A folder is listed and a shard read once for its headers; no image is opened for it. Shards have WebDataset's
+A column of images is an index and a ``View``, which selects the visible part of each image: in training at random by
+the example's own seed, in evaluation the centre. So the same rows result whatever the batch or the number of threads.
+Folders are listed and shards are read once for their headers; no image is opened for that. Shards have WebDataset's
 layout (https://github.com/webdataset/webdataset): members that share a name up to its first dot are one example.
 """
 
@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, UsageError
-from levelbench.training.augmentation.base import random
 from levelbench.training.datasets.base import Dataset, Normalisation, SomeRows, Split
 from levelbench.training.datasets.places import FileSource
 from levelbench.training.datasets.reading import GZIP_MAGIC, BoundedFile, members, unpacked
+from levelbench.training.pixels import random
 
 _MOST_FILE_BYTES = 1 << 26
 _MOST_PIXELS = 1 << 26
@@ -41,24 +41,24 @@ class EncodedImages(Protocol):
     """Image files that are still encoded, by number."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of images."""
 
     def name(self, index: int) -> str:
-        """Of an image, for a message."""
+        """The name of an image, for messages."""
 
     def read(self, index: int, most_bytes: int) -> bytes:
-        """The file's bytes; one byte more than ``most_bytes`` where it is larger."""
+        """The file's bytes; one byte more than ``most_bytes`` if it is larger."""
 
 
 @final
 @dataclass(frozen=True)
 class View:
-    """What is seen of an image: ``size`` pixels square.
+    """The visible part of an image: ``size`` pixels square.
 
-    Without seeds (evaluation): the shorter side is scaled to ``shorter``, and the middle is taken. With seeds
-    (training), where ``scale`` is given: a piece whose share of the area is uniform in ``scale`` and whose ratio of
-    width to height is log-uniform in ``ratio``, scaled to ``size`` (Szegedy et al. 2015, arXiv:1409.4842, section 6).
-    ``upright`` turns an image as its EXIF orientation says.
+    Without seeds (evaluation): the shorter side is scaled to ``shorter``, and the centre is cut out. With seeds
+    (training), if ``scale`` is given: a part whose share of the area is uniform in ``scale`` and whose ratio of width
+    to height is log-uniform in ``ratio``, scaled to ``size`` (Szegedy et al. 2015, arXiv:1409.4842, section 6).
+    ``upright`` rotates an image according to its EXIF orientation.
     """
 
     size: int
@@ -72,18 +72,18 @@ class View:
         if self.size < 1 or (self.shorter or self.size) < self.size or not shares or min(self.ratio) <= 0:
             raise UsageError(
                 f"a view {self}",
-                "its sizes or shares are not possible",
-                "give size <= shorter, and shares from above 0 to 1",
+                "impossible sizes or shares",
+                "give size <= shorter, and shares above 0 and at most 1",
             )
 
     def middle(self, width: int, height: int) -> Box:
-        """The piece that evaluation sees, in pixels of the image: left, top, right, bottom."""
+        """The part used in evaluation, in pixels of the image: left, top, right, bottom."""
         edge = min(width, height) * self.size / (self.shorter or self.size)
         left, top = (width - edge) / 2, (height - edge) / 2
         return left, top, left + edge, top + edge
 
     def drawn(self, width: int, height: int, draws: list[float]) -> tuple[int, int, int, int]:
-        """The piece that training sees; ``draws`` are uniform in [0, 1). After ten that do not fit, the middle."""
+        """The part used in training; ``draws`` are uniform in [0, 1). After ten that do not fit, the centre."""
         least, most = self.scale or (1.0, 1.0)
         low, high = (math.log(each) for each in self.ratio)
         for area, shape in zip(draws[:_TRIES], draws[_TRIES : 2 * _TRIES], strict=True):
@@ -104,8 +104,8 @@ class View:
 class ImageColumn:
     """Images (n, 3, size, size) uint8, RGB, decoded when they are taken.
 
-    Without a view all images have to be of one size, that of the first. Grey images get three equal channels, an alpha
-    channel is dropped. ``threads`` decode side by side.
+    Without a view all images must have the size of the first. Grey images get three equal channels, an alpha channel is
+    dropped. ``threads`` decode in parallel.
 
     :raises MissingError: when Pillow is not installed.
     """
@@ -125,7 +125,7 @@ class ImageColumn:
     def take(self, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None) -> npt.NDArray[np.uint8]:
         """The rows at ``indices``, (m, 3, size, size).
 
-        :raises DataError: when one is damaged, of another size, or larger than 67 million pixels or bytes.
+        :raises DataError: when one is damaged, has another size, or has more than 67 million pixels or bytes.
         """
         rows = np.empty((len(indices), *self.shape[1:]), np.uint8)
         draws = None
@@ -141,7 +141,7 @@ class ImageColumn:
                 fill(row)
         else:
             with ThreadPoolExecutor(self._threads) as pool:
-                # The first error ends it; leaving the block waits for the others.
+                # The first error stops it; leaving the block waits for the others.
                 for _ in pool.map(fill, range(len(indices))):
                     pass
         return rows
@@ -160,13 +160,13 @@ class ImageColumn:
             raise self._bad(index, error.found) from None
         except MemoryError:
             raise
-        except Exception as error:  # the boundary to Pillow, whose decoders raise many things
-            # What Pillow cannot identify it tells by the buffer's address, which says nothing.
+        except Exception as error:  # Pillow's decoders raise many kinds of errors
+            # Pillow names unidentified content by its buffer's address, which says nothing.
             why = "" if "BytesIO" in str(error) else f" ({error})"
-            raise self._bad(index, f"it is damaged, or neither JPEG nor PNG{why}") from error
+            raise self._bad(index, f"it is damaged, or not a JPEG or PNG{why}") from error
         if shape is not None and pixels.shape != shape:
             found = f"it is {pixels.shape[2]}x{pixels.shape[1]}, and {shape[2]}x{shape[1]} is expected"
-            raise self._bad(index, found, "Give a view, which scales all images to one size")
+            raise self._bad(index, found, "Give a view, which scales all images to the same size")
         return pixels
 
     def _seen(self, content: bytes, draws: list[float] | None) -> npt.NDArray[np.uint8]:
@@ -180,10 +180,10 @@ class ImageColumn:
                 raise DataError("", f"its values have more than 8 bits (mode {opened.mode})", "")
             view = self._view
             upright = ImageOps.exif_transpose(opened) if view is None or view.upright else opened
-            # In two steps: of a palette with transparency Pillow warns in one.
+            # In two steps, as Pillow warns about a palette with transparency otherwise.
             image = (upright.convert("RGBA") if "transparency" in upright.info else upright).convert("RGB")
         if view is not None:
-            # A drawn piece is all there is; the middle is that of the whole image, which was scaled.
+            # A random part is cropped; the centre is taken from the whole image, scaled.
             width, height = image.size
             box = view.middle(width, height) if draws is None else None
             image = image if draws is None else image.crop(view.drawn(width, height, draws))
@@ -195,11 +195,11 @@ class ImageColumn:
 
 
 def _require_shallow(content: bytes) -> None:
-    """Refuse a PNG of 16 bits a channel, of which Pillow would keep 8 (W3C PNG: the header is the first chunk)."""
+    """Refuse a PNG of 16 bits per channel, of which Pillow would keep 8 (W3C PNG: the header is the first chunk)."""
     if not content.startswith(_PNG):
         return
     if content[12:16] != b"IHDR":
-        raise DataError("", "it is damaged: a PNG that does not begin with its header", "")
+        raise DataError("", "it is damaged: a PNG that does not start with its header", "")
     if content[24:25] > b"\x08":
         raise DataError("", f"its values have more than 8 bits: {content[24]}", "")
 
@@ -217,7 +217,7 @@ _MOST_DEPTH = 8
 
 @final
 @dataclass(frozen=True, eq=False)
-class FolderIndex:
+class FolderIndex(EncodedImages):
     """The images of a folder: ``names`` relative to ``root``, ``labels`` (n,) int64 in the order of ``classes``."""
 
     root: Path
@@ -229,16 +229,14 @@ class FolderIndex:
         return len(self.names)
 
     def name(self, index: int) -> str:
-        """Of an image, for a message."""
         return str(self.root / self.names[index])
 
     def read(self, index: int, most_bytes: int) -> bytes:
-        """The file's bytes; one byte more than ``most_bytes`` where it is larger."""
         with (self.root / self.names[index]).open("rb") as file:
             return file.read(most_bytes + 1)
 
     def digest(self) -> str:
-        """SHA-256 of the listing: a line a file, of its name and its size, in order. No image is read for it."""
+        """SHA-256 of the listing: a line per file, with its name and size, in order. No image is read."""
         return _listing_digest((name, (self.root / name).stat().st_size) for name in self.names)
 
 
@@ -250,23 +248,23 @@ def _listing_digest(files: Iterable[tuple[str, int]]) -> str:
 
 
 def index_folder(root: Path) -> FolderIndex:
-    """List ``root``; hidden files are not looked at.
+    """List ``root``, without hidden files.
 
-    Links are followed where a class folder or an image is one, also out of ``root``: a part of a larger set is often
-    made of links. Do not give it a folder of links that somebody else made. Folders further down are never links.
+    Links are followed if a class folder or an image is one, even out of ``root``, because a part of a larger set often
+    consists of links. Do not use a folder of links made by somebody else. Links to folders further down are ignored.
 
     :raises MissingError: when there is no such folder.
-    :raises DataError: when it holds no class folder, or one of them holds no image.
+    :raises DataError: when it has no class folder, or one of them has no image.
     """
     try:
         classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
         images = {name: sorted(_images(root / name, name, 0)) for name in classes}
     except FileNotFoundError:
-        raise MissingError(f"reading {root}", "there is no such folder", "Name one that exists") from None
+        raise MissingError(f"reading {root}", "there is no such folder", "Name a folder that exists") from None
     except OSError as error:
         raise DataError(f"reading the image folder {root}", str(error), "Make it readable") from error
     if not classes:
-        raise _bad(root, "it has no folders, and each class is one")
+        raise _bad(root, "it has no class folders")
     for name, listed in images.items():
         if not listed:
             raise _bad(root, f"its class {name!r} has no image ({', '.join(SUFFIXES)})")
@@ -275,7 +273,7 @@ def index_folder(root: Path) -> FolderIndex:
 
 
 def _images(folder: Path, below: str, depth: int) -> Iterator[str]:
-    """Files that are images by their names, relative to the root. Depth is bounded: a link may lead back up."""
+    """Files that are images by name, relative to the root. Depth is limited, as a link may lead back up."""
     for entry in os.scandir(folder):
         if entry.name.startswith("."):
             continue
@@ -287,7 +285,7 @@ def _images(folder: Path, below: str, depth: int) -> Iterator[str]:
 
 
 def _bad(root: Path, found: str) -> DataError:
-    return DataError(f"reading the image folder {root}", found, "Give it one folder a class, with images in it")
+    return DataError(f"reading the image folder {root}", found, "Give it one folder per class, with images in it")
 
 
 _IMAGES = ("jpeg", "jpg", "png")
@@ -300,8 +298,8 @@ _MOST_SHARD_BYTES = 1 << 40
 
 @final
 @dataclass(frozen=True, eq=False)
-class ShardIndex:
-    """The images of some shards: where each one is, and its class."""
+class ShardIndex(EncodedImages):
+    """The images of some shards: their locations and classes."""
 
     paths: Sequence[Path]
     keys: Sequence[str]
@@ -314,17 +312,16 @@ class ShardIndex:
         return len(self.keys)
 
     def name(self, index: int) -> str:
-        """Of an image, for a message."""
         return f"{self.paths[self.shards[index]]}:{self.keys[index]}"
 
     def read(self, index: int, most_bytes: int) -> bytes:
-        """The image's bytes; one byte more than ``most_bytes`` where it is larger. Safe in several threads."""
+        """The image's bytes; one byte more than ``most_bytes`` if it is larger. Thread-safe."""
         size = min(int(self.sizes[index]), most_bytes + 1)
         with self.paths[self.shards[index]].open("rb") as file:
             return os.pread(file.fileno(), size, int(self.offsets[index]))
 
     def digest(self) -> str:
-        """SHA-256 of the listing: a line an image, of its key and its size, in order. No image is read for it."""
+        """SHA-256 of the listing: a line per image, with its key and size, in order. No image is read."""
         return _listing_digest(zip(self.keys, self.sizes.tolist(), strict=True))
 
 
@@ -333,8 +330,8 @@ def index_shards(paths: Sequence[Path]) -> ShardIndex:
 
     An example is an image (``key.jpg``, ``.jpeg`` or ``.png``) and its class (``key.cls``, decimal digits).
 
-    :raises DataError: for a shard that is truncated, damaged, compressed, or has anything but files under plain names;
-        for an example without an image or class, and for a key that comes again.
+    :raises DataError: when a shard is truncated, damaged, compressed or has anything but files under plain names, an
+        example lacks its image or class, or a key occurs twice.
     """
     keys: list[str] = []
     rows: list[tuple[int, int, int, int]] = []
@@ -342,7 +339,7 @@ def index_shards(paths: Sequence[Path]) -> ShardIndex:
     for number, path in enumerate(paths):
         for key, parts in _examples(path):
             if key in seen:
-                raise _bad_shard(path, f"the key {key!r} comes a second time")
+                raise _bad_shard(path, f"the key {key!r} occurs twice")
             seen.add(key)
             keys.append(key)
             rows.append((number, *parts))
@@ -351,7 +348,7 @@ def index_shards(paths: Sequence[Path]) -> ShardIndex:
 
 
 def _examples(path: Path) -> list[tuple[str, tuple[int, int, int]]]:
-    """Of each example its key, and the image's offset, its size and the class."""
+    """The key of each example, with its image's offset and size, and its class."""
     grouped: dict[str, dict[str, tuple[int, int]]] = {}
     with unpacked(path, _KIND, _MOST_SHARD_BYTES) as stream:
         _require_plain(path)
@@ -367,7 +364,7 @@ def _examples(path: Path) -> list[tuple[str, tuple[int, int, int]]]:
     for key, parts in grouped.items():
         if _IMAGE not in parts or _LABEL not in parts:
             kinds = ", ".join(sorted("an image" if kind == _IMAGE else f".{kind}" for kind in parts))
-            raise _bad_shard(path, f"its example {key!r} has {kinds}, and an image and a .{_LABEL} are needed")
+            raise _bad_shard(path, f"its example {key!r} has {kinds}, and needs an image and a .{_LABEL}")
     return [(key, (*parts[_IMAGE], parts[_LABEL][1])) for key, parts in grouped.items()]
 
 
@@ -376,14 +373,14 @@ def _label(stream: BoundedFile, size: int) -> int:
         stream.fail(f"it has a class of {size:,} bytes")
     text = stream.exactly(size, "a class").strip()
     if not text.isdigit() or len(text) > 9:
-        stream.fail(f"it has a class {text!r}, which is no number")
+        stream.fail(f"it has a class {text!r}, which is not a number")
     return int(text)
 
 
 def _require_plain(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(2) == GZIP_MAGIC:
-            raise _bad_shard(path, "it is compressed, and its images can be reached at random only in a plain tar")
+            raise _bad_shard(path, "it is compressed, and random access to its images needs a plain tar")
 
 
 def _bad_shard(path: Path, found: str) -> DataError:
@@ -393,7 +390,7 @@ def _bad_shard(path: Path, found: str) -> DataError:
 CONSTANTS: Final = Normalisation(
     (0.485, 0.456, 0.406),
     (0.229, 0.224, 0.225),
-    source="mean and deviation as torchvision's reference recipes have them",
+    source="mean and deviation as in torchvision's reference recipes",
 )
 Index = FolderIndex | ShardIndex
 
@@ -406,9 +403,10 @@ Part = Path | tuple[Path, ...]
 class Imagenet(FileSource):
     """ImageNet (ILSVRC 2012): images (n, 3, size, size) uint8, decoded when they are taken.
 
-    Training sees a random piece of 8 to 100 % of each image, evaluation the middle of the image whose shorter side was
-    scaled to ``size`` * 256 / 224. ``validation="test"`` holds nothing out, as in DAWNBench's rules; else the 50 images
-    of each training class that come first by the SHA-256 of their names are the validation split. ``threads`` decode.
+    Training sees a random part of 8 to 100 % of each image; evaluation sees the centre after scaling the shorter side
+    to ``size`` * 256 / 224. ``validation="test"`` holds nothing out, as in DAWNBench's rules; otherwise the 50 images
+    of each training class that come first by the SHA-256 of their names are the validation split. ``threads`` decode in
+    parallel.
     """
 
     name = "imagenet"
@@ -433,8 +431,8 @@ class Imagenet(FileSource):
         threads: int | None = None,
     ) -> None:
         if validation not in {"held-out", "test"}:
-            raise UsageError(f"validation={validation!r}", "there is no such split", "give held-out or test")
-        # ImageNet's few EXIF orientations are ignored, as all published figures ignore them.
+            raise UsageError(f"validation={validation!r}", "unknown split", "give held-out or test")
+        # ImageNet's few EXIF orientations are ignored, as in all published figures.
         self._seen = View(size, round(size * 256 / 224), (0.08, 1.0), upright=False)
         self._classes = classes
         self._held_out = held_out if validation == "held-out" else 0
@@ -447,21 +445,21 @@ class Imagenet(FileSource):
         )
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits. Lists the images, and reads none; ``MissingError`` also where Pillow is not installed."""
+        """The three splits. Lists the images without reading any; ``MissingError`` also if Pillow is not installed."""
         found = self.located(folder)
         train, test = map(self._index, found.held)
         if isinstance(train, FolderIndex) and isinstance(test, FolderIndex) and train.classes != test.classes:
             other = ", ".join(sorted(set(train.classes) ^ set(test.classes))[:3])
-            raise _unfit(found.held[1], f"its classes are not those of the training images ({other}, ...)")
+            raise _unfit(found.held[1], f"its classes differ from those of the training images ({other}, ...)")
         kept, held = _parts(train, self._held_out)
         tested = self._split(test, np.arange(len(test), dtype=np.int64))
         splits = (self._split(train, kept), self._split(train, held) if self._held_out else tested, tested)
-        # Of the names and sizes: a digest of 147 GB would take longer than many a training.
+        # Of names and sizes, as a digest of 147 GB would take longer than many a training run.
         checksums = {"listing of train": train.digest(), "listing of val": test.digest()}
         return self.assembled(splits, self._classes, checksums, found.label, normalisation=CONSTANTS)
 
     def held(self, folder: Path) -> tuple[Part, Part] | None:
-        """What trains and what tests, of ``folder`` or ``imagenet`` in it: class folders before shards."""
+        """The training and test parts of ``folder`` or ``imagenet`` in it: class folders before shards."""
         for each in (folder, folder / "imagenet"):
             if os.access(each / "train", os.R_OK) and os.access(each / "val", os.R_OK):
                 return each / "train", each / "val"
@@ -475,7 +473,7 @@ class Imagenet(FileSource):
         index: Index = index_folder(part) if isinstance(part, Path) else index_shards(part)
         highest = int(index.labels.max(initial=0))
         if highest >= self._classes:
-            raise _unfit(part, f"it has a class {highest}, and there are {self._classes}, from 0")
+            raise _unfit(part, f"it has a class {highest}, and there are {self._classes}, starting at 0")
         counts = np.bincount(index.labels, minlength=self._classes)
         if not counts.all():
             raise _unfit(part, f"its class {int(counts.argmin())} has no image; there are {self._classes} classes")
@@ -486,9 +484,9 @@ class Imagenet(FileSource):
 
 
 def _parts(index: Index, held_out: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Row numbers of what trains and of what is held out of each class, ascending."""
+    """Row numbers of the training and held-out images, ascending."""
     names = index.names if isinstance(index, FolderIndex) else index.keys
-    # By the files' own names without their suffixes: the same in a folder and in a shard.
+    # By file names without suffixes, which are the same in a folder and in a shard.
     own = (name.rpartition("/")[2].partition(".")[0].encode("utf-8", "surrogateescape") for name in names)
     digests = np.frombuffer(b"".join(hashlib.sha256(each).digest() for each in own), dtype="S32")
     order = np.lexsort((digests, index.labels))
@@ -500,5 +498,5 @@ def _parts(index: Index, held_out: int) -> tuple[npt.NDArray[np.int64], npt.NDAr
 def _unfit(part: Part, found: str) -> DataError:
     where = part if isinstance(part, Path) else part[0].parent
     return DataError(
-        f"reading imagenet in {where}", found, "Give it the official images, one folder a class in train and val"
+        f"reading imagenet in {where}", found, "Give it the official images, one folder per class in train and val"
     )

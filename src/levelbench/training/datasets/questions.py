@@ -1,8 +1,8 @@
-"""squad: SQuAD 1.1, questions on paragraphs of Wikipedia whose answers are spans of the paragraph.
+"""squad: SQuAD 1.1, questions on Wikipedia paragraphs whose answers are spans of the paragraph.
 
-The files are the official ones (Rajpurkar et al. 2016, arXiv:1606.05250), downloaded or in a folder, held against their
-SHA-256. An answer counts only where the paragraph says it at the place that the file names: a shifted one would train a
-network on the wrong words in silence. Whole articles are held out; the vocabulary is that of the training split alone.
+The files are the official ones (Rajpurkar et al. 2016, arXiv:1606.05250), downloaded or in a folder, checked by
+SHA-256. An answer is accepted only if the paragraph has it at the stated position, because a shifted one would silently
+train a network on the wrong words. Whole articles are held out; the vocabulary is from the training split alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSION = "1.1"
 @final
 @dataclass(frozen=True)
 class AnswerSpan:
-    """A span of a paragraph: its text, and the character of the paragraph at which it starts."""
+    """A span of a paragraph: its text, and its first character's position in the paragraph."""
 
     text: str
     start: int
@@ -38,7 +38,7 @@ class AnswerSpan:
 @final
 @dataclass(frozen=True)
 class Question:
-    """A question with the paragraph that answers it, its article's title, and at least one answer."""
+    """A question with its paragraph, its article's title, and at least one answer."""
 
     id: str
     article: str
@@ -48,21 +48,22 @@ class Question:
 
 
 def read_squad(path: Path) -> list[Question]:
-    """All questions of a file, in its order.
+    """All questions of a file, in order.
 
-    :raises MissingError: when there is no such file.
-    :raises DataError: when it is not UTF-8 or JSON, is of another version, lacks a part, names an answer that its
-        paragraph does not hold at that place, or names an id twice.
+    :raises MissingError: when the file does not exist.
+    :raises DataError: when it is not UTF-8 or JSON, has another version, lacks a part, repeats an id, or has an answer
+        that
+        is not in its paragraph at that position.
     """
     try:
         content = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not JSON, or a number of thousands of digits
         raise _bad(path, f"it is not JSON ({error})") from None
     file = _Reader(path)
     root = file.mapping(content, "the file")
     version = root.get("version")
     if version != VERSION:
-        raise _bad(path, f"its version is {version!r}, and this reads {VERSION!r}")
+        raise _bad(path, f"its version is {version!r}, and {VERSION!r} is expected")
     found: list[Question] = []
     for article in file.items(root, "data", "the file"):
         title = file.text(article, "title", "an article")
@@ -71,7 +72,7 @@ def read_squad(path: Path) -> list[Question]:
             asked = file.items(paragraph, "qas", f"a paragraph of {title!r}")
             found += [file.question(each, title, context) for each in asked]
     if not found:
-        raise _bad(path, "it holds no question")
+        raise _bad(path, "it has no questions")
     seen: set[str] = set()
     for each in found:
         if each.id in seen:
@@ -83,12 +84,12 @@ def read_squad(path: Path) -> list[Question]:
 @final
 @dataclass(frozen=True)
 class _Reader:
-    """Takes parts out of JSON; says where when a part is not what it should be."""
+    """Extracts parts of JSON; its errors say where a part is wrong."""
 
     path: Path
 
     def question(self, item: Mapping[str, object], article: str, context: str) -> Question:
-        """One question, its answers held against the paragraph."""
+        """One question, with its answers checked against the paragraph."""
         name = self.text(item, "id", f"a question of {article!r}")
         where = f"question {name!r}"
         answers = []
@@ -98,7 +99,7 @@ class _Reader:
                 raise _bad(self.path, f"an answer of {where} starts at {start!r}, outside its paragraph")
             if context[start : start + len(text)] != text:
                 said = context[start : start + len(text)]
-                raise _bad(self.path, f"an answer of {where} is {text!r}, and its paragraph says {said!r} there")
+                raise _bad(self.path, f"an answer of {where} is {text!r}, and its paragraph has {said!r} there")
             answers.append(AnswerSpan(text, start))
         if not answers:
             raise _bad(self.path, f"{where} has no answer")
@@ -107,7 +108,7 @@ class _Reader:
     def mapping(self, item: object, where: str) -> Mapping[str, object]:
         """``item`` if it is a JSON object."""
         if not isinstance(item, dict):
-            raise _bad(self.path, f"{where} is a {type(item).__name__} and no object")
+            raise _bad(self.path, f"{where} is a {type(item).__name__}, not an object")
         return item
 
     def items(self, item: Mapping[str, object], key: str, where: str) -> list[Mapping[str, object]]:
@@ -118,7 +119,7 @@ class _Reader:
         return [self.mapping(each, f"an item of {key!r} in {where}") for each in found]
 
     def text(self, item: Mapping[str, object], key: str, where: str) -> str:
-        """The string ``item[key]``, which is not empty and may be written as UTF-8."""
+        """The string ``item[key]``, which must not be empty and must be valid Unicode."""
         found = item.get(key)
         if not isinstance(found, str) or not found:
             raise _bad(self.path, f"{where} has no text {key!r}")
@@ -126,7 +127,7 @@ class _Reader:
             found.encode()
         except UnicodeEncodeError as error:
             half = found[error.start]
-            raise _bad(self.path, f"{key!r} in {where} has half of a character, {half!r}") from None
+            raise _bad(self.path, f"{key!r} in {where} has half a surrogate pair, {half!r}") from None
         return found
 
 
@@ -147,13 +148,13 @@ CHARACTERS: Final = 128
 
 @final
 class Squad(FileSource):
-    """Paragraphs and questions as numbers, and where the answers are.
+    """Paragraphs and questions as numbers, and the positions of the answers.
 
-    Columns: ``context_ids`` (n, 400), ``context_characters`` (n, 400, 16), ``context_mask`` (n, 400), the same of the
+    Columns: ``context_ids`` (n, 400), ``context_characters`` (n, 400, 16), ``context_mask`` (n, 400), the same for the
     question (50 words), then the first and the last word of the answer (n,); all int64. ``reference`` are passages.
 
-    Words are runs of letters and digits, and single signs; those that are not among the 30,000 most frequent share an
-    id, but each has its characters. ``classes`` is the number of places an answer may start at.
+    Words are runs of letters and digits, and single punctuation marks; those outside the 30,000 most frequent share an
+    id, but each has its characters. ``classes`` is the number of positions at which an answer may start.
     """
 
     name = "squad"
@@ -187,7 +188,7 @@ class Squad(FileSource):
         self._files, self._sizes = (train, dev), _Sizes(words, context, question)
 
     def held(self, folder: Path) -> Path | None:
-        """The folder, or one in it called ``squad``, that has both files."""
+        """The folder, or ``squad`` in it, that has both files."""
         for each in (folder, folder / "squad"):
             if all(readable(each / file.name) for file in self._files):
                 return each
@@ -212,11 +213,11 @@ class Squad(FileSource):
             dev,
         )
         checksums = {file.name: file.content_sha256 for file in self._files}
-        return self.assembled(_Numbers(parts, self._sizes).splits(), self._sizes.context, checksums, found.label)
+        return self.assembled(_Encoder(parts, self._sizes).splits(), self._sizes.context, checksums, found.label)
 
 
 def token_span(places: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
-    """The first and the last token that has a character from ``start`` to ``end`` (exclusive)."""
+    """The first and the last token that overlap the characters from ``start`` to ``end`` (exclusive)."""
     touched = [at for at, (first, last) in enumerate(places) if first < end and last > start]
     return (touched[0], touched[-1]) if touched else (len(places), len(places))
 
@@ -224,7 +225,7 @@ def token_span(places: Sequence[tuple[int, int]], start: int, end: int) -> tuple
 @final
 @dataclass(frozen=True)
 class _Text:
-    """A text cut into words."""
+    """A text split into words."""
 
     words: list[str]
     places: list[tuple[int, int]]
@@ -233,7 +234,7 @@ class _Text:
 @final
 @dataclass(frozen=True)
 class _Sizes:
-    """How many words are known, and how many of a paragraph and of a question are read."""
+    """The size of the vocabulary, and the number of words read of a paragraph and of a question."""
 
     words: int
     context: int
@@ -241,14 +242,14 @@ class _Sizes:
 
 
 @final
-class _Numbers:
-    """Questions as numbers: a table of all words that are there, and for each text which of them it has."""
+class _Encoder:
+    """Questions as numbers: a table of all distinct words, and the words of each text as indices into it."""
 
     def __init__(self, parts: Sequence[Sequence[Question]], sizes: _Sizes) -> None:
         self._parts, self._sizes = parts, sizes
         contexts = list(dict.fromkeys(each.context for part in parts for each in part))
-        self._texts = {each: _cut(each) for each in contexts}
-        self._asked = [[_cut(each.question) for each in part] for part in parts]
+        self._texts = {each: _split_words(each) for each in contexts}
+        self._asked = [[_split_words(each.question) for each in part] for part in parts]
         counts: Counter[str] = Counter()
         for context in dict.fromkeys(each.context for each in parts[0]):
             counts.update(word.lower() for word in self._texts[context].words)
@@ -258,7 +259,7 @@ class _Numbers:
         everything = [*self._texts.values(), *(text for asked in self._asked for text in asked)]
         self._types = {word: at for at, word in enumerate(sorted({w for text in everything for w in text.words}), 1)}
         self._words = np.array([0, *(known.get(each.lower(), UNKNOWN) for each in self._types)], np.int64)
-        self._spelled = _spelled(list(self._types))
+        self._character_table = _character_table(list(self._types))
         self._mask = np.array([0, *([1] * len(self._types))], np.int64)
         self._contexts = RaggedRows([self._row(text) for text in self._texts.values()])
         self._numbers = {context: at for at, context in enumerate(self._texts)}
@@ -271,16 +272,16 @@ class _Numbers:
 
     def _split(self, part: Sequence[Question], asked: Sequence[_Text], *, training: bool) -> Split:
         answers = [self._answer(each) for each in part]
-        # The others have no label to learn; they count in an evaluation, which compares texts.
+        # The others cannot be learnt; they count in an evaluation, which compares texts.
         ends = [min(len(self._texts[each.context].words), self._sizes.context) for each in part]
         kept = [at for at, (_, last) in enumerate(answers) if last < ends[at] or not training]
         if not kept:
-            raise DataError("SQuAD", "a split has no question", "Fetch the files again")
+            raise DataError("SQuAD", "a split has no questions", "Fetch the files again")
         which = np.array([self._numbers[part[at].context] for at in kept], np.int64)
         questions, each = RaggedRows([self._row(asked[at]) for at in kept]), np.arange(len(kept))
         columns: list[Any] = []
         for rows, row, width in ((self._contexts, which, self._sizes.context), (questions, each, self._sizes.question)):
-            columns += [Padded(rows, row, width, table) for table in (self._words, self._spelled, self._mask)]
+            columns += [Padded(rows, row, width, table) for table in (self._words, self._character_table, self._mask)]
         labels = np.minimum(np.array([answers[at] for at in kept], np.int64), self._sizes.context - 1)
         return Split(
             (*columns, np.ascontiguousarray(labels[:, 0]), np.ascontiguousarray(labels[:, 1])),
@@ -300,13 +301,13 @@ class _Numbers:
         return Passage(question.context, places, tuple(each.text for each in question.answers))
 
 
-def _cut(text: str) -> _Text:
+def _split_words(text: str) -> _Text:
     places = spans(text)
     return _Text([text[first:last] for first, last in places], places)
 
 
-def _spelled(words: Sequence[str]) -> NDArray[np.uint8]:
-    """(words + 1, letters): the first bytes of each word in UTF-8, those beyond ASCII as 127; 0 where nothing is."""
+def _character_table(words: Sequence[str]) -> NDArray[np.uint8]:
+    """(words + 1, letters): the first bytes of each word in UTF-8, with 127 for non-ASCII and 0 as padding."""
     table = np.zeros((len(words) + 1, LETTERS), np.uint8)
     for at, word in enumerate(words, 1):
         letters = np.frombuffer(word.encode()[:LETTERS], np.uint8)

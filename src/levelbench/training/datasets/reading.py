@@ -1,9 +1,9 @@
-"""Reads files strictly: text, gzip, tar archives and arrays, never further or into more memory than was agreed.
+"""Reads files strictly: text, gzip, tar archives and arrays, with limits on what is read and how much memory it takes.
 
-Whatever a file claims about itself, the reader asks for pieces of a known size, and a piece that is not there is an
-error that names the file. Of tar archives (POSIX.1-2001, and GNU tar's long names) nothing is unpacked to the disk: a
-member is a name, an offset and a size, and anything but files and folders under plain names ends the reading. Python's
-``tarfile`` takes a damaged header for the end of the archive, which would make a cut shard a shorter dataset.
+Whatever a file claims about itself, the reader asks for pieces of a known size, and a missing piece is an error that
+names the file. Tar archives (POSIX.1-2001, and GNU tar's long names) are not unpacked to disk: a member is a name, an
+offset and a size, and anything but files and folders under plain names is an error. Python's ``tarfile`` takes a
+damaged header for the end of the archive, which would silently make a dataset shorter.
 """
 
 from __future__ import annotations
@@ -28,36 +28,44 @@ from levelbench.errors import DataError, MissingError
 _MOST_BYTES = 1 << 30
 
 
-def read_bytes(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
-    """The content of a file.
-
-    :raises MissingError: when there is no such file.
-    :raises DataError: when it cannot be read, or is larger than ``most_bytes``.
-    """
+@contextmanager
+def reading(path: Path, kind: str = "") -> Iterator[None]:
+    """Turn errors of the file system into ``MissingError`` or ``DataError``."""
     try:
-        found = path.stat()
-        # A pipe would be waited for, and a device never ends.
-        if not (S_ISREG(found.st_mode) or S_ISDIR(found.st_mode)):
-            raise DataError(f"reading {path}", "it is no regular file", "Name another file")
-        size = found.st_size
-        if size > most_bytes:
-            raise DataError(
-                f"reading {path}", f"it has {size:,} bytes, and {most_bytes:,} is the most allowed", "Name another file"
-            )
-        return path.read_bytes()
+        yield
     except FileNotFoundError:
         raise MissingError(f"reading {path}", "there is no such file", "Name a file that exists") from None
     except OSError as error:
-        raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
+        asked, found = f"reading {path}{kind and f' as {kind}'}", f"it cannot be read ({error})"
+        raise DataError(asked, found, "Remove the file and fetch it again" if kind else "Make it readable") from error
+
+
+def read_bytes(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+    """The content of a file.
+
+    :raises MissingError: when the file does not exist.
+    :raises DataError: when it cannot be read, or is larger than ``most_bytes``.
+    """
+    with reading(path):
+        found = path.stat()
+        # A pipe would block, and a device never ends.
+        if not (S_ISREG(found.st_mode) or S_ISDIR(found.st_mode)):
+            raise DataError(f"reading {path}", "it is not a regular file", "Name another file")
+        size = found.st_size
+        if size > most_bytes:
+            raise DataError(
+                f"reading {path}", f"it has {size:,} bytes, and {most_bytes:,} is the limit", "Name another file"
+            )
+        return path.read_bytes()
 
 
 def read_text(path: Path, most_bytes: int = _MOST_BYTES) -> str:
-    """The text of a file in UTF-8; raises as :func:`read_bytes`, and ``DataError`` for another encoding."""
+    """The text of a UTF-8 file; raises the errors of :func:`read_bytes`, and ``DataError`` for another encoding."""
     return decode(read_bytes(path, most_bytes), f"reading {path}")
 
 
 def decode(content: bytes, asked: str) -> str:
-    """``content`` as UTF-8 without a byte order mark; ``asked`` begins the message of the error."""
+    """``content`` as UTF-8 without a byte order mark; ``asked`` is the first part of the error."""
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -71,17 +79,17 @@ def decode(content: bytes, asked: str) -> str:
 
 GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
-# Deflate codes at most 258 bytes in 2 bits (RFC 1951): no honest file unpacks to more than 1,032 times its size.
+# Deflate codes at most 258 bytes in 2 bits (RFC 1951): a valid file cannot unpack to more than 1,032 times its size.
 _MOST_DEFLATION = 1032
 
 
 def bad(path: Path, kind: str, found: str, do: str = "Remove the file and fetch it again") -> DataError:
-    """The error of a file that is not what it should be."""
+    """The error of an invalid file."""
     return DataError(f"reading {path} as {kind}", found, do)
 
 
 def require_digest(path: Path, found: str, expected: str) -> None:
-    """``DataError`` unless a file's digest, SHA-256 or MD5 in hexadecimal, is the one that is expected."""
+    """``DataError`` unless a file's digest, SHA-256 or MD5 in hexadecimal, is as expected."""
     if found != expected:
         kind = "MD5" if len(expected) == 32 else "SHA-256"
         raise DataError(
@@ -92,23 +100,21 @@ def require_digest(path: Path, found: str, expected: str) -> None:
 
 
 def require_content(path: Path, sha256: str) -> None:
-    """``DataError`` where a file cannot be read, or its SHA-256 is not the one that is expected.
+    """``DataError`` if a file cannot be read, or its SHA-256 is not as expected.
 
-    :raises MissingError: when there is no such file any more.
+    :raises MissingError: when the file no longer exists.
     """
     try:
-        with path.open("rb") as file:
+        with reading(path), path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise MissingError(f"reading {path}", "it was removed meanwhile", "Run again") from None
-    except OSError as error:
-        raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
+    except MissingError:
+        raise MissingError(f"reading {path}", "it was removed in the meantime", "Run again") from None
     require_digest(path, found, sha256)
 
 
 @final
 class BoundedFile:
-    """The unpacked bytes of a file, from front to back; at most ``most_bytes`` of them."""
+    """The unpacked bytes of a file, in order; at most ``most_bytes`` of them."""
 
     def __init__(self, path: Path, file: BinaryIO, kind: str, most_bytes: int) -> None:
         self.path = path
@@ -136,11 +142,11 @@ class BoundedFile:
 
     @property
     def possible_bytes(self) -> int:
-        """What a file of this size can unpack to at most."""
+        """The largest size that a file of this size can unpack to."""
         return self._size if self._plain else self._size * _MOST_DEFLATION
 
     def fill(self, values: memoryview) -> int:
-        """Read until ``values`` is full or the file ends; the bytes read. In pieces, so that memory is touched late."""
+        """Read until ``values`` is full or the file ends; returns the bytes read. In pieces, to touch memory late."""
         done = 0
         while done < len(values) and (piece := self._piece(min(_CHUNK_BYTES, len(values) - done))):
             values[done : done + len(piece)] = piece
@@ -148,14 +154,14 @@ class BoundedFile:
         return done
 
     def exactly(self, size: int, what: str) -> bytes:
-        """The next ``size`` bytes; fewer is an error that says ``what`` they should have been."""
+        """The next ``size`` bytes; fewer are an error that says ``what`` is truncated."""
         content = self.read(size)
         if len(content) < size:
             self.fail(f"it is truncated: {len(content):,} of the {size:,} bytes of {what}")
         return content
 
     def skip(self, size: int, what: str) -> None:
-        """Go on after ``size`` bytes of ``what``, without reading them where the file is plain."""
+        """Skip ``size`` bytes of ``what``, without reading them if the file is plain."""
         if self._plain is None:
             while size:
                 size -= len(self.exactly(min(size, _CHUNK_BYTES), what))
@@ -172,28 +178,23 @@ class BoundedFile:
             raise bad(self.path, self.kind, f"it cannot be read to its end ({error})") from error
         self.done += len(piece)
         if self.done > self._most:
-            self.fail(f"it unpacks to more than the {self._most:,} bytes that it may have")
+            self.fail(f"it unpacks to more than the {self._most:,} bytes allowed")
         return piece
 
 
 @contextmanager
 def unpacked(path: Path, kind: str, most_bytes: int) -> Iterator[BoundedFile]:
-    """The content of ``path``; gzip is known by its first bytes, not by the name.
+    """The content of ``path``; gzip is recognised by its first bytes, not by the name.
 
-    :raises MissingError: when there is no such file.
+    :raises MissingError: when the file does not exist.
     :raises DataError: when it cannot be read, now or later.
     """
-    try:
-        with path.open("rb") as file:
-            yield BoundedFile(path, file, kind, most_bytes)
-    except FileNotFoundError:
-        raise MissingError(f"reading {path}", "there is no such file", "Name a file that exists") from None
-    except OSError as error:
-        raise bad(path, kind, f"it cannot be read ({error})") from error
+    with reading(path, kind), path.open("rb") as file:
+        yield BoundedFile(path, file, kind, most_bytes)
 
 
 def read_whole(path: Path, kind: str, most_bytes: int) -> bytes:
-    """All of a file that may have ``most_bytes``, unpacked; raises as :func:`unpacked` does."""
+    """All of a file of at most ``most_bytes``, unpacked; raises the errors of :func:`unpacked`."""
     with unpacked(path, kind, most_bytes) as stream:
         return stream.read(most_bytes + 1)
 
@@ -221,16 +222,16 @@ class ArchiveMember:
 
 
 def members(stream: BoundedFile) -> Iterator[ArchiveMember]:
-    """The regular files of an archive in order. Until the next is asked for, ``stream`` stands at the file's content.
+    """The regular files of an archive in order. Until the next one is requested, ``stream`` is at the file's content.
 
-    Whoever reads of the content reads at most ``size`` bytes; what is left is skipped.
+    The caller may read up to ``size`` bytes of the content; the rest is skipped.
 
-    :raises DataError: for anything that is not a whole archive of regular files and folders.
+    :raises DataError: for anything but a complete archive of regular files and folders.
     """
     longer: str | None = None
     sized: int | None = None
     while True:
-        header = stream.exactly(_BLOCK, "a header; no end mark stands before it")
+        header = stream.exactly(_BLOCK, "a header, and there is no end mark before it")
         if not any(header):
             return
         _require_checksum(stream, header)
@@ -241,8 +242,8 @@ def members(stream: BoundedFile) -> Iterator[ArchiveMember]:
             if kind == b"L":
                 longer = _text(stream, content.rstrip(b"\0"))
             elif kind == b"x":
-                path, told = _pax(stream, content)
-                longer, sized = path or longer, told
+                path, stated = _pax(stream, content)
+                longer, sized = path or longer, stated
             continue
         name = _text(stream, _name(header)) if longer is None else longer
         size = size if sized is None else sized
@@ -259,7 +260,7 @@ def members(stream: BoundedFile) -> Iterator[ArchiveMember]:
 
 
 def safe_name(stream: BoundedFile, name: str) -> str:
-    """``name`` without a leading ``./``; an error where it is absolute, or leads out of its folder."""
+    """``name`` without a leading ``./``; an error if it is absolute or leads out of its folder."""
     parts = [part for part in name.split("/") if part != "."]
     if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable() or not name:
         stream.fail(f"its member {name!r} has a name that may lead out of its folder")
@@ -267,15 +268,15 @@ def safe_name(stream: BoundedFile, name: str) -> str:
 
 
 def _skip_rest(stream: BoundedFile, start: int, size: int, name: str) -> None:
-    """To the end of a member and of its last block."""
+    """Skip to the end of a member's last block."""
     padded = -(-size // _BLOCK) * _BLOCK
     stream.skip(start + padded - stream.done, f"its member {name!r}")
 
 
 def _small(stream: BoundedFile, size: int) -> bytes:
-    """A member that describes the next one; these are short, whatever they claim."""
+    """A member that describes the next one; its size is limited, whatever it claims."""
     if size > _MOST_HEADER_BYTES:
-        stream.fail(f"a header claims {size:,} bytes, and {_MOST_HEADER_BYTES:,} is the most allowed")
+        stream.fail(f"a header claims {size:,} bytes, and {_MOST_HEADER_BYTES:,} is the limit")
     start = stream.done
     content = stream.exactly(size, "a header")
     _skip_rest(stream, start, size, "a header")
@@ -285,7 +286,7 @@ def _small(stream: BoundedFile, size: int) -> bytes:
 def _require_checksum(stream: BoundedFile, header: bytes) -> None:
     total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _number(stream, header[148:156]) != total:
-        stream.fail("a header's checksum is wrong: it is no tar archive, or damaged")
+        stream.fail("a header's checksum is wrong: it is not a tar archive, or damaged")
 
 
 def _number(stream: BoundedFile, field: bytes) -> int:
@@ -315,13 +316,13 @@ def _text(stream: BoundedFile, name: bytes) -> str:
 
 
 def _pax(stream: BoundedFile, content: bytes) -> tuple[str | None, int | None]:
-    """The path and the size that a pax header gives: records of "length key=value" and a line feed."""
+    """The path and size in a pax header: records of "length key=value" and a line feed."""
     path: str | None = None
     size: int | None = None
     while content:
-        told, space, _ = content.partition(b" ")
-        length = int(told) if told.isdigit() and len(told) < 8 else 0
-        record = content[len(told) + 1 : length]
+        stated, space, _ = content.partition(b" ")
+        length = int(stated) if stated.isdigit() and len(stated) < 8 else 0
+        record = content[len(stated) + 1 : length]
         key, equals, value = record.partition(b"=")
         if not space or not equals or length > len(content) or not value.endswith(b"\n"):
             stream.fail("it has a pax header that is damaged")
@@ -345,52 +346,43 @@ _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 
 
 def map_npy(path: Path) -> npt.NDArray[Any]:
-    """The array of a ``.npy`` file, read-only, its values on the disk until they are used.
+    """The array of a ``.npy`` file, read-only, its values on disk until they are used.
 
-    :raises MissingError: when there is no such file.
-    :raises DataError: when it is no array of plain numbers, or has another size than its header says.
+    :raises MissingError: when the file does not exist.
+    :raises DataError: when it is not an array of plain numbers, or its size does not match its header.
     """
-    with _opened(path) as file:
+    with reading(path, _KIND), path.open("rb") as file:
         magic = file.read(8)
         if magic[:6] != b"\x93NUMPY" or magic[6:] not in {b"\1\0", b"\2\0", b"\3\0"}:
-            raise bad(path, _KIND, "it does not begin as a .npy file does")
+            raise bad(path, _KIND, "it does not start like a .npy file")
         width = 2 if magic[6] == 1 else 4
         length = int.from_bytes(file.read(width), "little")
         if length > _MOST_HEADER_BYTES:
-            raise bad(path, _KIND, f"it claims a header of {length:,} bytes, and {_MOST_HEADER_BYTES:,} is the most")
+            raise bad(path, _KIND, f"it claims a header of {length:,} bytes, and {_MOST_HEADER_BYTES:,} is the limit")
         found = _HEADER.fullmatch(file.read(length))
         offset = file.tell()
     if found is None:
-        raise bad(path, _KIND, "its header is not that of an array of plain numbers (objects are never read)")
+        raise bad(path, _KIND, "its header is not that of an array of plain numbers (objects are never loaded)")
     shape = tuple(int(size) for size in found[3].replace(b" ", b"").split(b",") if size)
     return _mapped(path, found[1].decode(), shape, offset, "F" if found[2] == b"True" else "C")
 
 
 def map_raw(path: Path, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A file of values and nothing else: ``dtype`` as ``"<f4"`` or ``"uint8"``, in C order; raises as :func:`map_npy`.
+    """A file of values alone: ``dtype`` as in ``"<f4"`` or ``"uint8"``, in C order; raises as :func:`map_npy`.
 
-    :raises DataError: when ``dtype`` is no plain number, or the file is not as large as it and ``shape`` say.
+    :raises DataError: when ``dtype`` is not a plain number, or the file's size does not match it and ``shape``.
     """
     try:
         name = np.dtype(dtype).str
     except (TypeError, ValueError, SyntaxError):
-        raise bad(path, _KIND, f"{dtype!r} is no plain number", 'Give a type as "<f4" or "uint8"') from None
-    with _opened(path):
+        raise bad(path, _KIND, f"{dtype!r} is not a plain number", 'Give a type such as "<f4" or "uint8"') from None
+    with reading(path, _KIND), path.open("rb"):
         return _mapped(path, name, shape, 0, "C")
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        raise MissingError(f"reading {path}", "there is no such file", "Name a file that exists") from None
-    except OSError as error:
-        raise bad(path, _KIND, f"it cannot be read ({error})") from error
 
 
 def _mapped(path: Path, name: str, shape: tuple[int, ...], offset: int, order: Literal["C", "F"]) -> npt.NDArray[Any]:
     if not _DTYPE.fullmatch(name):
-        raise bad(path, _KIND, f"{name!r} is no plain number")
+        raise bad(path, _KIND, f"{name!r} is not a plain number")
     dtype = np.dtype(name)
     if not shape or len(shape) > _MOST_DIMENSIONS or min(shape) < 1:
         raise bad(path, _KIND, f"its shape {shape} holds no rows")

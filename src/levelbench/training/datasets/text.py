@@ -1,8 +1,8 @@
-"""Text as numbers: byte pairs, words with their places, rows of many lengths, and arrays kept once they are made.
+"""Text as numbers: byte pairs, words with their positions, rows of various lengths, and a cache of prepared arrays.
 
-What is learned from text is learned from the training split and is a function of it alone: counts are compared with
-ties broken by the strings themselves, so the same text gives the same tokens everywhere. A kept file says which bytes
-it was made of and by which rule, and the SHA-256 of what it holds; anything else, damage too, makes it again.
+Whatever is learned from text depends on the training split alone: ties between counts are broken by the strings
+themselves, so the same text gives the same tokens everywhere. A cached file states which bytes it was made from and by
+which rule, and the SHA-256 of its content; if anything differs or is damaged, it is made again.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ BEGIN: Final = 1
 END: Final = 2
 UNKNOWN: Final = 3
 SPECIALS: Final = 4
-"""Ids below this one stand for no text."""
+"""Ids below this one do not stand for text."""
 
-# A word or a sign with the space ahead of it: what was cut is put together again by joining it.
+# A word or punctuation with the space before it, so that joining the pieces restores the text.
 _PIECES = re.compile(r" ?\w+| ?[^\w\s]+")
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where the words and the signs of ``text`` start and end, white space left out."""
+    """Where the words and punctuation of ``text`` start and end, without white space."""
     return [found.span() for found in _WORDS.finditer(text)]
 
 
 def frequent(counts: Mapping[str, int], most: int) -> dict[str, int]:
-    """Ids from ``SPECIALS`` on for the most frequent strings, so many that there are ``most`` ids in all."""
+    """Ids from ``SPECIALS`` for the most frequent strings, up to ``most`` ids in all."""
     order = sorted(counts, key=lambda each: (-counts[each], each))
     return {each: at for at, each in enumerate(order[: most - SPECIALS], SPECIALS)}
 
 
 def padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
-    """(n, width): each row with ``PADDING`` behind it; what is longer than ``width`` is cut."""
+    """(n, width): each row followed by ``PADDING``, or cut to ``width``."""
     result = np.full((len(rows), width), PADDING, np.int64)
     for at, row in enumerate(rows):
         result[at, : len(row)] = row[:width]
@@ -58,9 +58,9 @@ def padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
 
 @final
 class BytePairs:
-    """Sennrich et al. 2016 (arXiv:1508.07909): a word is cut into the parts that merging frequent pairs made.
+    """Sennrich et al. 2016 (arXiv:1508.07909): a word is split into parts made by merging frequent pairs.
 
-    ``parts`` are the single characters and the merged parts; a part's id is its place plus ``SPECIALS``.
+    ``parts`` are the single characters and the merged parts; a part's id is its index plus ``SPECIALS``.
     """
 
     def __init__(self, characters: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
@@ -75,9 +75,9 @@ class BytePairs:
 
     @classmethod
     def learn(cls, texts: Iterable[str], size: int) -> BytePairs:
-        """The merges of ``texts``, until there are ``size`` ids or no pair comes twice.
+        """The merges of ``texts``, until there are ``size`` ids or no pair occurs twice.
 
-        Of pairs that are equally frequent the first in the order of the alphabet is merged.
+        Among equally frequent pairs, the first in alphabetical order is merged.
         """
         counts = Counter(piece for text in texts for piece in _PIECES.findall(text))
         characters = sorted({character for piece in counts for character in piece})
@@ -86,14 +86,14 @@ class BytePairs:
         for merge in _merges(counts):
             if SPECIALS + len(seen) >= size:
                 break
-            # Two merges may make the same part; it needs one id.
+            # Two merges may make the same part, which needs only one id.
             if "".join(merge) not in seen:
                 seen.add("".join(merge))
                 merges.append(merge)
         return cls(characters, merges)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; ``UNKNOWN`` for a character that was not in the training text."""
+        """The ids of a text; ``UNKNOWN`` for a character that did not occur in the training text."""
         result: list[int] = []
         for piece in _PIECES.findall(text):
             if piece not in self._known:
@@ -102,7 +102,7 @@ class BytePairs:
         return result
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids up to the first ``END``; what stands for no text is left out."""
+        """The text of ids up to the first ``END``, without special ids."""
         parts = []
         for each in ids:
             if each == END:
@@ -122,13 +122,13 @@ class BytePairs:
 
 
 def _merges(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """The most frequent pair of parts that are neighbours, again and again, each merged before the next is chosen."""
+    """The most frequent pair of neighbouring parts, repeatedly; each is merged before the next is chosen."""
     words, weights = [list(piece) for piece in counts], list(counts.values())
     pairs: Counter[tuple[str, str]] = Counter()
     places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for at, word in enumerate(words):
         _count(word, weights[at], at, pairs, places)
-    # An entry whose count is no longer the pair's is stale: the pair was pushed again when its count changed.
+    # An entry whose count is outdated is stale: the pair was pushed again when its count changed.
     heap = [(-count, pair) for pair, count in pairs.items()]
     heapq.heapify(heap)
     while heap:
@@ -167,7 +167,7 @@ def _count(
     pairs: Counter[tuple[str, str]],
     places: defaultdict[tuple[str, str], set[int]],
 ) -> set[tuple[str, str]]:
-    """Add the pairs of word number ``at`` to the counts, and those pairs; pairs that are left nowhere are dropped."""
+    """Add the pairs of word number ``at`` to the counts and return them; pairs whose count becomes 0 are dropped."""
     found = set(pairwise(word))
     for pair in pairwise(word):
         pairs[pair] += weight
@@ -181,7 +181,7 @@ def _count(
 
 @final
 class RaggedRows:
-    """Integers in rows of any length, kept behind each other."""
+    """Rows of integers of any length, stored one after another."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
@@ -192,7 +192,7 @@ class RaggedRows:
         return len(self.starts) - 1
 
     def padded(self, indices: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-        """(n, width): the rows at ``indices`` with 0 behind them, cut at ``width``."""
+        """(n, width): the rows at ``indices`` padded with 0, or cut to ``width``."""
         starts, ends = self.starts[indices, None], self.starts[indices + 1, None]
         places = starts + np.arange(width)
         inside = places < ends
@@ -203,7 +203,7 @@ class RaggedRows:
 
 @final
 class Padded:
-    """A column (n, width, ...) of int64: what ``table`` says of each value of row ``which[i]`` of ``rows``.
+    """A column (n, width, ...) of int64: the entry of ``table`` for each value of row ``which[i]`` of ``rows``.
 
     ``table`` is (values, ...); its first row is for padding.
     """
@@ -225,21 +225,21 @@ class Padded:
         return len(self._which)
 
     def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[np.int64]:
-        """The rows at ``indices``; nothing in them is random."""
+        """The rows at ``indices``; nothing is random."""
         return self._table[self._rows.padded(self._which[indices], self._width)].astype(np.int64, copy=False)
 
 
 @final
 @dataclass(frozen=True)
 class Passage:
-    """What a prediction is judged by: the paragraph, where its tokens start and end in it, and the answers."""
+    """What a prediction is scored against: the paragraph, its tokens' starts and ends, and the answers."""
 
     context: str
     spans: Sequence[tuple[int, int]]
     answers: tuple[str, ...]
 
     def text(self, first: int, last: int) -> str:
-        """The paragraph from token ``first`` to token ``last``, both inside; empty where there is no such token."""
+        """The paragraph from token ``first`` to token ``last``, both included; empty if there is no such token."""
         if first >= len(self.spans):
             return ""
         return self.context[self.spans[first][0] : self.spans[min(last, len(self.spans) - 1)][1]]
@@ -250,7 +250,7 @@ Arrays = dict[str, NDArray[Any]]
 
 _KEY = "made-of"
 _DIGEST = "sha256"
-# What NumPy and zipfile raise for files that are damaged, encrypted or packed in a way that they do not know.
+# What NumPy and zipfile raise for files that are damaged, encrypted or compressed with an unknown method.
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -268,9 +268,9 @@ _UNREADABLE = (
 
 
 def prepared(path: Path, key: str, make: Callable[[], Arrays], *, fresh: bool = False) -> Arrays:
-    """The arrays of ``make()``, from ``path`` if it holds those of the same ``key`` whole; ``fresh`` looks at no file.
+    """The arrays of ``make()``, from ``path`` if it holds those of the same ``key``; ``fresh`` ignores the file.
 
-    Where the folder cannot be written they are made each time: a cache is a help and no need.
+    If the folder cannot be written, they are made each time: the cache is optional.
     """
     kept = None if fresh else _kept(path, key)
     if kept is not None:
@@ -295,7 +295,7 @@ def prepared(path: Path, key: str, make: Callable[[], Arrays], *, fresh: bool = 
 
 def _kept(path: Path, key: str) -> Arrays | None:
     try:
-        # Opened here, for ``np.load`` leaves a file open that it cannot read.
+        # Opened here because ``np.load`` leaves a file open if it cannot read it.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if _KEY not in file or str(file[_KEY]) != key:
                 return None
@@ -306,7 +306,7 @@ def _kept(path: Path, key: str) -> Arrays | None:
 
 
 def _digest(arrays: Arrays) -> str:
-    """The SHA-256 of names, types, shapes and values; so an array that is missing is seen as well."""
+    """The SHA-256 of names, dtypes, shapes and values, which also detects a missing array."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         each = np.ascontiguousarray(arrays[name])
@@ -315,11 +315,11 @@ def _digest(arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def joined(lines: list[str]) -> NDArray[np.uint8]:
-    """Lines as the bytes of their UTF-8, a line feed between them; no line may hold one."""
+def join_lines(lines: list[str]) -> NDArray[np.uint8]:
+    """Lines as UTF-8 bytes, separated by line feeds; no line may contain one."""
     return np.frombuffer("\n".join(lines).encode(), np.uint8)
 
 
-def parted(content: NDArray[np.uint8]) -> list[str]:
-    """The lines of :func:`joined`."""
+def split_lines(content: NDArray[np.uint8]) -> list[str]:
+    """The lines of :func:`join_lines`."""
     return content.tobytes().decode().split("\n")

@@ -1,7 +1,7 @@
-"""Observers that leave files: evaluations and steps as CSV, statistics of weights and gradients, a sheet of mistakes.
+"""Observers that write files: evaluations and steps as CSV, statistics of weights and gradients, a sheet of mistakes.
 
-A file under its own name is complete. Sums of squares are computed where the arrays are and read at evaluations only,
-so no device is waited for in between.
+A file under its final name is complete. Sums of squares are computed where the arrays are and read only at evaluations,
+so nothing waits for a device in between.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
 from levelbench.training.datasets.base import rows_of
-from levelbench.training.observers.base import Context, Observer, Progress, ready, stored, write_whole
+from levelbench.training.observers import Context, Observer, Progress, ready, stored, write_whole
 
 if TYPE_CHECKING:
     from levelbench.training.input import Held
@@ -39,9 +39,9 @@ _PHASES = tuple(phase.label for phase in Phase)
 class Tables(Observer):
     """``NAME-evaluations.csv`` and ``NAME-steps.csv`` in ``folder``.
 
-    Times are in seconds: of an evaluation since the run's start, of a step its own. Of steps between two evaluations,
-    ``epoch`` and ``samples`` are those of the second. A run that goes on from a checkpoint has all evaluations, and the
-    steps since the last one before the checkpoint.
+    Times are in seconds: of an evaluation since the run's start, of a step its own. For steps between two evaluations,
+    ``epoch`` and ``samples`` are those of the second. A run resumed from a checkpoint has all evaluations, and the
+    steps since the last evaluation before the checkpoint.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -50,7 +50,7 @@ class Tables(Observer):
         self._metrics: tuple[str, ...] = ()
 
     def on_prepared(self, context: Context) -> None:
-        """Begin the draft of the steps; the evaluations that were made before are there already."""
+        """Start the draft of the steps; earlier evaluations are already included."""
         self._rows = []
         for evaluation in context.earlier:
             self._add(evaluation)
@@ -59,7 +59,7 @@ class Tables(Observer):
             self._draft.write_text(_lines([_STEPS]), encoding="utf-8")
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """One row of evaluations, and the steps since the one before."""
+        """One row of evaluations, and the steps since the previous one."""
         first = evaluation.step - len(step_times_ns) + 1
         steps = [(first + at, evaluation.epoch, evaluation.samples, ns * 1e-9) for at, ns in enumerate(step_times_ns)]
         with stored(self._draft), self._draft.open("a", encoding="utf-8", newline="") as file:
@@ -105,14 +105,14 @@ _COLUMNS = ("step", "parameter", "weight_norm", "weight_mean", "weight_std", "we
 class Statistics(Observer):
     """``NAME-statistics.csv`` in ``folder``: a row for each parameter at each evaluation.
 
-    ``update_ratio`` is the norm of what changed since the evaluation before by the norm of the weights;
-    ``gradient_norm`` the root of the mean square of the gradient's norm over every ``every``-th step since then. The
-    row of ``*`` is all parameters together.
+    ``update_ratio`` is the norm of the change since the previous evaluation divided by the norm of the weights;
+    ``gradient_norm`` the root mean square of the gradient's norm over every ``every``-th step since then. The row ``*``
+    covers all parameters together.
     """
 
     def __init__(self, folder: Path, name: str, every: int = 10) -> None:
         if every < 1:
-            raise UsageError(f"gradient statistics every {every} steps", "it is not an interval", "give 1 or more")
+            raise UsageError(f"gradient statistics every {every} steps", "this is not an interval", "give 1 or more")
         self._folder, self._name, self._every = folder, name, every
         self._executor: Executor | None = None
         self._backend: Backend | None = None
@@ -132,16 +132,16 @@ class Statistics(Observer):
         def watched() -> Mapping[str, Array]:
             gradients = backward()
             if self._calls % self._every == 0:
-                # Before the optimizer, which may overwrite them.
+                # Done before the optimizer, which may overwrite them.
                 self._squares.append({name: (each * each).sum() for name, each in gradients.items()})
             self._calls += 1
             return gradients
 
-        # The trainer asks the executor for its method before each stretch of steps.
+        # The trainer looks up this method again before each stretch of steps.
         setattr(context.executor, "backward", watched)  # noqa: B010
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """A row a parameter, and one for all."""
+        """A row per parameter, and one for all."""
         weights, gradients = self._weights(), self._gradients()
         for name, value in weights.items():
             self._row(evaluation.step, name, value, value - self._before[name], gradients.get(name))
@@ -169,7 +169,7 @@ class Statistics(Observer):
         return {name: self._host(each).astype(np.float64) for name, each in self._executor.parameters.items()}
 
     def _gradients(self) -> dict[str, float]:
-        """The root mean square of the norms since the evaluation before, by parameter."""
+        """The root mean square of the norms since the previous evaluation, by parameter."""
         kept, self._squares = self._squares, []
         names = kept[0] if kept else {}
         return {name: math.sqrt(float(np.mean([float(self._host(each[name])) for each in kept]))) for name in names}
@@ -185,9 +185,9 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def as_pictures(rows: NDArray[Any]) -> Pictures | None:
-    """(n, h, w, 1 or 3) uint8 of images (n, c, h, w), or of flat squares (n, side * side); ``None`` for other data.
+    """Images (n, c, h, w) or flat squares (n, side * side) as (n, h, w, 1 or 3) uint8; ``None`` for other data.
 
-    What is no uint8 is stretched so that the smallest value of each image is black and the largest white.
+    Other dtypes are stretched so that each image's smallest value is black and its largest white.
     """
     if rows.dtype.kind not in "uif" or rows.size == 0:
         return None
@@ -209,7 +209,7 @@ def as_pictures(rows: NDArray[Any]) -> Pictures | None:
 
 
 def sheet(pictures: Pictures, across: int) -> Pictures:
-    """(h, w, 1 or 3): the pictures (n, h, w, c) row by row with grey gaps, each enlarged by whole pixels if small."""
+    """(h, w, 1 or 3): the pictures (n, h, w, c) row by row with grey gaps; small ones are enlarged by whole pixels."""
     scale = max(1, -(-48 // max(pictures.shape[1:3])))
     large = pictures.repeat(scale, axis=1).repeat(scale, axis=2)
     count, height, width, channels = large.shape
@@ -226,7 +226,7 @@ def png(image: Pictures) -> bytes:
     """A PNG file of an image (h, w, 1 or 3) uint8 (W3C Portable Network Graphics, second edition)."""
     height, width, channels = image.shape
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    # Each line begins with its filter: none.
+    # Each line begins with its filter type: none.
     lines = np.concatenate([np.zeros((height, 1), np.uint8), image.reshape(height, -1)], axis=1)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
     return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
@@ -242,10 +242,10 @@ _LONGEST = 500
 
 @dataclass(frozen=True, eq=False)
 class WrongExamples:
-    """Examples whose highest output is not that of their label, the surest first, one row each.
+    """Examples whose highest output is not that of their label, the most confident first, one row each.
 
     ``index`` is the row in the split; ``confidence`` the softmax of the predicted class, ``of_label`` that of the
-    label's. Both are NaN where an output is not finite, and ``of_label`` where the label is none of the classes.
+    label. Both are NaN if an output is not finite, and ``of_label`` also if the label is not a class.
     """
 
     index: NDArray[np.int64]
@@ -262,7 +262,7 @@ class WrongExamples:
 def wrong_examples(executor: Executor, held: Held) -> WrongExamples:
     """All mistakes on a split.
 
-    :raises UnsupportedError: where the network's outputs are no logits (n, classes) or the labels no classes (n,).
+    :raises UnsupportedError: when the network's outputs are not logits (n, classes) or the labels not classes (n,).
     """
     backend: Backend = held.backend
     logits, labels = [], []
@@ -270,14 +270,16 @@ def wrong_examples(executor: Executor, held: Held) -> WrongExamples:
         outputs = executor.infer(*inputs)
         scores, truth = np.asarray(backend.host(outputs[0])), np.asarray(backend.host(given))
         if scores.ndim != 2 or truth.ndim != 1 or truth.dtype.kind not in "iu":
-            raise _no_classes(f"outputs of shape {scores.shape} and labels of shape {truth.shape} ({truth.dtype})")
+            raise _not_classification(
+                f"outputs of shape {scores.shape} and labels of shape {truth.shape} ({truth.dtype})"
+            )
         logits.append(scores.astype(np.float64))
         labels.append(truth.astype(np.int64))
-    return _ranked(np.concatenate(logits), np.concatenate(labels))
+    return _rank_mistakes(np.concatenate(logits), np.concatenate(labels))
 
 
-def _ranked(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> WrongExamples:
-    """What is wrong of logits (n, classes) and labels (n,); rows that are not finite come last."""
+def _rank_mistakes(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> WrongExamples:
+    """The mistakes of logits (n, classes) with labels (n,); rows that are not finite come last."""
     rows, finite = np.arange(len(truth)), np.asarray(np.isfinite(scores).all(axis=1))
     safe = np.where(finite[:, None], scores, 0.0)
     exponentials = np.exp(safe - safe.max(axis=1, keepdims=True))
@@ -301,16 +303,16 @@ def _ranked(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> WrongExamp
     )
 
 
-def _no_classes(found: str) -> UnsupportedError:
+def _not_classification(found: str) -> UnsupportedError:
     return UnsupportedError("the wrong examples of a classifier", found, "use it where labels are classes")
 
 
 @final
 class Mistakes(Observer):
-    """``NAME-mistakes.npz`` with all mistakes on the validation split, and a page and a picture of the surest ones.
+    """``NAME-mistakes.npz`` with all mistakes on the validation split, and a page and a picture of the most confident.
 
-    The test split is not looked at: whoever looks at mistakes changes recipes by them. They are those of the weights
-    that are evaluated: averaged ones where the optimizer has them (a moving average, schedule-free).
+    The test split is not used, because people change recipes after looking at mistakes. The mistakes are those of the
+    evaluated weights: averaged ones if the optimizer has them (a moving average, schedule-free).
     """
 
     def __init__(self, folder: Path, name: str, most: int = 100) -> None:
@@ -320,16 +322,16 @@ class Mistakes(Observer):
         self._context: Context | None = None
 
     def on_prepared(self, context: Context) -> None:
-        """Remember where to look; refuse what has no classes, and a folder that cannot be made, before the run.
+        """Remember the context; refuse data without classes, and a folder that cannot be created, before the run.
 
-        :raises UnsupportedError: where the loss reads more than one column of labels, or labels that are no classes.
+        :raises UnsupportedError: when the loss reads several columns of labels, or labels that are not classes.
         """
         split = context.validation.split
         if split.targets != 1:
-            raise _no_classes(f"{split.targets} columns of labels")
+            raise _not_classification(f"{split.targets} columns of labels")
         labels = split.columns[-1]
         if len(labels.shape) != 1 or labels.dtype.kind not in "iu":
-            raise _no_classes(f"labels of shape {labels.shape} ({labels.dtype})")
+            raise _not_classification(f"labels of shape {labels.shape} ({labels.dtype})")
         ready(self._folder)
         self._context = context
 
@@ -338,28 +340,21 @@ class Mistakes(Observer):
         executor, held, name = self._context.executor, self._context.validation, self._name
         wrong = wrong_examples(executor, held)
         arrays = io.BytesIO()
-        np.savez_compressed(
-            arrays,
-            allow_pickle=False,
-            index=wrong.index,
-            label=wrong.label,
-            predicted=wrong.predicted,
-            confidence=wrong.confidence,
-            of_label=wrong.of_label,
-        )
+        names = ("index", "label", "predicted", "confidence", "of_label")
+        np.savez_compressed(arrays, allow_pickle=False, **{each: getattr(wrong, each) for each in names})
         write_whole(self._folder / f"{name}-mistakes.npz", arrays.getvalue())
         shown = wrong.index[: self._most]
         pictures = as_pictures(rows_of(held.split.columns[0], shown)) if len(shown) else None
         if pictures is not None:
             write_whole(self._folder / f"{name}-mistakes.png", png(sheet(pictures, _ACROSS)))
-        page = _page(name, wrong, self._most, pictures, held.split.reference)
+        page = _mistakes_page(name, wrong, self._most, pictures, held.split.reference)
         write_whole(self._folder / f"{name}-mistakes.html", page.encode("utf-8", "backslashreplace"))
 
 
-def _page(
+def _mistakes_page(
     name: str, wrong: WrongExamples, most: int, pictures: Pictures | None, reference: Sequence[object] | None
 ) -> str:
-    """One HTML file that needs no other; every word in it is escaped."""
+    """One self-contained HTML file; all text in it is escaped."""
     title = html.escape(name)
     shown = min(most, len(wrong))
     rows = []
@@ -390,7 +385,7 @@ def _page(
         "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.3em .8em;text-align:left}"
         "img{image-rendering:pixelated;min-width:48px}</style></head><body>"
         f"<h1>{title}</h1><p>{len(wrong)} of {wrong.examples} validation examples are wrong; "
-        f"the {shown} surest mistakes are shown.</p>"
+        f"the {shown} most confident mistakes are shown.</p>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></body></html>\n"
     )
 

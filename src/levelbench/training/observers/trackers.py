@@ -1,7 +1,7 @@
-"""Sends figures to TensorBoard, Weights & Biases and MLflow.
+"""Sends metrics to TensorBoard, Weights & Biases and MLflow.
 
-A tracker that fails is given up with a warning, and the run goes on. Nothing leaves the machine unless the user's own
-settings of the tracker say so: Weights & Biases starts offline where ``WANDB_MODE`` says nothing.
+A tracker that fails is dropped with a warning, and the run goes on. Nothing leaves the machine unless the user's own
+settings of the tracker say so: Weights & Biases starts offline unless ``WANDB_MODE`` is set.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import msgspec
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import utc_now
 from levelbench.records.schema import Evaluation, Specification
-from levelbench.training.observers.base import Observer, Progress, ready
+from levelbench.training.observers import Observer, Progress, ready
 
 if TYPE_CHECKING:
-    from levelbench.training.observers.base import Context
+    from levelbench.training.observers import Context
 
 
 class Exporter(Observer):
-    """Sends the figures of each evaluation on, from a run of that name and specification.
+    """Sends the metrics of each evaluation to a tracker's run of that name and specification.
 
-    One that cannot be opened is an error before the first step. One that fails later is given up with a warning: a run
-    is not lost because a disk or a server of somebody else's is full.
+    A tracker that cannot be opened is an error before the first step. One that fails later is dropped with a warning: a
+    run must not be lost because somebody else's disk or server is full.
     """
 
     package: ClassVar[str]
-    """What has to be installed; also the name by which it is asked for, and of the extra that brings it."""
+    """The package to install, which is also its kind in ``--observe`` and the name of its extra."""
 
     def __init__(self, place: str | Path, name: str, specification: Specification) -> None:
         self.place, self.name, self.specification = place, name, specification
@@ -48,9 +48,9 @@ class Exporter(Observer):
             self._open(self.name, msgspec.to_builtins(self.specification))
         except LevelbenchError:
             raise
-        except Exception as error:  # the boundary to a package that may raise anything
+        except Exception as error:  # a third-party package may raise anything
             found = f"it raised {type(error).__name__}: {error}"
-            raise UsageError(self.asked, found, "give another place, or leave the observer out") from error
+            raise UsageError(self.asked, found, "choose another place, or leave the observer out") from error
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
         self._try(lambda: self._send(evaluation.step, figures(evaluation, step_times_ns)))
@@ -63,25 +63,25 @@ class Exporter(Observer):
             return
         try:
             what()
-        except Exception as error:  # noqa: BLE001  # the boundary to a package that may raise anything
+        except Exception as error:  # noqa: BLE001  # a third-party package may raise anything
             self._gone = True
-            warnings.warn(f"{self.asked} is given up: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{self.asked} was dropped: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
 
     @abstractmethod
     def _open(self, name: str, specification: Mapping[str, object]) -> None:
-        """Begin a run of that name; ``specification`` is what it is to be, in JSON types."""
+        """Start a run of that name; ``specification`` is in JSON types."""
 
     @abstractmethod
     def _send(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the figures at a step."""
+        """Send the metrics of a step."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Bring all to where it goes."""
+        """Flush everything and finish the run."""
 
 
 def figures(evaluation: Evaluation, step_times_ns: list[int]) -> dict[str, float]:
-    """The figures of an evaluation by name; what is not finite, or not there, is left out."""
+    """The metrics of an evaluation by name, without those that are missing or not finite."""
     found: dict[str, float] = {
         **{f"quality/{name}": value for name, value in evaluation.quality.items()},
         "epoch": evaluation.epoch,
@@ -97,14 +97,14 @@ def figures(evaluation: Evaluation, step_times_ns: list[int]) -> dict[str, float
 
 
 def require(package: str, asked: str) -> None:
-    """``MissingError`` unless the package is here; it is not imported to find out."""
+    """``MissingError`` unless the package is installed; it is not imported to find out."""
     if importlib.util.find_spec(package) is None:
-        raise MissingError(asked, f"the package {package} is not here", f'pip install "levelbench[{package}]"')
+        raise MissingError(asked, f"the package {package} is not installed", f'pip install "levelbench[{package}]"')
 
 
 @final
 class TensorBoard(Exporter):
-    """Event files in ``FOLDER/RUN``, to be seen with ``tensorboard --logdir FOLDER``."""
+    """Event files in ``FOLDER/RUN``, for ``tensorboard --logdir FOLDER``."""
 
     package = "tensorboard"
     _writer: Any
@@ -133,7 +133,7 @@ class TensorBoard(Exporter):
         from tensorboard.compat.proto.event_pb2 import Event
 
         self._writer.add_event(Event(wall_time=utc_now().timestamp(), step=step, summary=summary))
-        # One evaluation at a time is seldom, and who looks on wants to see it.
+        # Evaluations are rare, and viewers should see them at once.
         self._writer.flush()
 
     def _close(self) -> None:
@@ -164,7 +164,8 @@ class WeightsAndBiases(Exporter):
 class MLflow(Exporter):
     """A run at a tracking address: ``--observe mlflow=sqlite:///mlflow.db``, or a server's.
 
-    The experiment is named after the task. The specification's entries are parameters of the run, settings among them.
+    The experiment is named after the task. The specification's entries become parameters of the run, including
+    settings.
     """
 
     package = "mlflow"
@@ -178,7 +179,7 @@ class MLflow(Exporter):
         experiment = self._client.get_experiment_by_name(specification["task"])
         identity = experiment.experiment_id if experiment else self._client.create_experiment(specification["task"])
         self._run = self._client.create_run(identity, run_name=name).info.run_id
-        for key, value in _flat(specification).items():
+        for key, value in _flatten(specification).items():
             self._client.log_param(self._run, key, value)
 
     def _send(self, step: int, values: Mapping[str, float]) -> None:
@@ -190,9 +191,9 @@ class MLflow(Exporter):
         self._client.set_terminated(self._run)
 
 
-def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Nested entries by names with dots between."""
+def _flatten(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Nested entries, by dotted names."""
     found: dict[str, object] = {}
     for key, each in value.items():
-        found.update(_flat(each, f"{prefix}{key}.") if isinstance(each, Mapping) else {f"{prefix}{key}": each})
+        found.update(_flatten(each, f"{prefix}{key}.") if isinstance(each, Mapping) else {f"{prefix}{key}": each})
     return found

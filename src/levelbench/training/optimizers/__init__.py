@@ -1,7 +1,7 @@
-"""Optimizers, written once for every framework's arrays.
+"""Optimizers, written once for the arrays of every framework.
 
-An augmented assignment (``velocity *= 0.9``) works in place on NumPy and PyTorch arrays and rebinds the
-name on immutable ones, and a rule returns what it was given either way, so the same lines serve all of them.
+An augmented assignment (``velocity *= 0.9``) works in place on NumPy and PyTorch arrays and rebinds the name on
+immutable ones. As a rule returns its result either way, the same lines serve all of them.
 """
 
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule

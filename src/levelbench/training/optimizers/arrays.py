@@ -1,19 +1,19 @@
-"""What a rule needs besides operators, by name, on any framework's arrays.
+"""The functions that a rule needs besides operators, for the arrays of any framework.
 
-A rule says ``sqrt(moment)`` and the first argument decides what that is. An array answers through the
-Array API standard (array-api-compat). A type of its own answers itself, and so a *list type*, which stands for the
-arrays of all parameters at once, takes an elementwise rule through all of them in a few calls of its framework.
+A rule says ``sqrt(moment)``, and the type of the first argument decides what that means. Arrays use the Array API
+standard (array-api-compat). Other types provide the functions themselves. Among them are *list types*, which hold the
+arrays of all parameters and take an elementwise rule through all of them in a few calls of their framework.
 
-What a list type must implement:
+A list type must implement:
 
-- the operators ``+ - * / **``, ``abs`` and unary minus, from either side, with numbers, with its own kind, and, where a
-  rule has a state of that kind, with lists of arrays of no dimension; the augmented ``+= -= *= /=`` in place,
-- ``__levelbench_function__(name, *args)`` for the names in ``ELEMENTWISE``, with the arguments in the order that the
-  functions of this module have them; itself is the first (``self.__levelbench_function__("sqrt")``).
+- the operators ``+ - * / **``, ``abs`` and unary minus, from either side, with numbers, with its own type and, if a
+  rule has a state of that kind, with lists of arrays without dimensions; the augmented ``+= -= *= /=`` in place,
+- ``__levelbench_function__(name, *args)`` for the names in ``ELEMENTWISE``, with arguments in the order of the
+  functions in this module; ``self`` is the first (``self.__levelbench_function__("sqrt")``).
 
-An elementwise rule uses nothing else: no shape, no dtype, no branch on a value. Numbers in its state (a Python float)
-hold for all parameters alike. Those functions whose first argument is called ``target`` change it where the framework's
-arrays can be changed, and answer with the result either way; the others answer with a new array.
+An elementwise rule uses nothing else: no shape, no dtype, no branch on a value. Numbers in its state (Python floats)
+are the same for all parameters. Functions whose first argument is called ``target`` modify it if the framework's arrays
+can be modified, and return the result either way; the others return a new array.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMESPACES: dict[type, Any] = {}
 
 
 def namespace(array: Array) -> Any:
-    """The Array API namespace of an array (``xp``), found once for each type of array, as finding it takes a while."""
+    """The Array API namespace of an array (``xp``), cached by type because the lookup takes a while."""
     kind = type(array)
     if kind not in _NAMESPACES:
         from array_api_compat import array_namespace
@@ -61,7 +61,7 @@ def _is_number(value: object) -> bool:
 
 
 def sqrt(array: Array) -> Array:
-    """The square root of each element; of a number as well."""
+    """The square root of each element, or of a number."""
     if _is_number(array):
         return math.sqrt(array)
     if _answers(array):
@@ -77,12 +77,12 @@ def sign(array: Array) -> Array:
 
 
 def maximum(array: Array, other: Array | float) -> Array:
-    """The larger of each two elements; of two numbers as well."""
+    """The larger of each two elements, or of two numbers."""
     return _extremum("maximum", max, array, other)
 
 
 def minimum(array: Array, other: Array | float) -> Array:
-    """The smaller of each two elements; of two numbers as well."""
+    """The smaller of each two elements, or of two numbers."""
     return _extremum("minimum", min, array, other)
 
 
@@ -104,7 +104,7 @@ def zeros_like(array: Array) -> Array:
 
 
 def copy(array: Array) -> Array:
-    """An array of its own with the same values."""
+    """A copy of an array."""
     if _answers(array):
         return array.__levelbench_function__("copy")
     return namespace(array).asarray(array, copy=True)
@@ -148,12 +148,12 @@ def mix(target: Array, array: Array, weight: float) -> Array:
 
 
 def norm(array: Array) -> Array:
-    """The Euclidean norm of all elements, as an array of no dimension. Not for list types."""
+    """The Euclidean norm of all elements, as an array without dimensions. Not for list types."""
     return namespace(array).linalg.vector_norm(array)
 
 
 def where(condition: Array, yes: Array | float, no: Array | float) -> Array:
-    """``yes`` where the condition holds, else ``no``; one of the two an array. Not for list types."""
+    """``yes`` where the condition holds, else ``no``; one of the two must be an array. Not for list types."""
     like: Array = no if _is_number(yes) else yes
     xp = namespace(like)
     yes, no = (xp.full_like(like, each) if _is_number(each) else each for each in (yes, no))

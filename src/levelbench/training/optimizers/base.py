@@ -1,7 +1,7 @@
 """What an optimizer is: how the parameters of a network follow from their gradients.
 
-An ``Optimizer`` is a description, frozen and cheap; ``start`` puts it to work on live parameters and answers with a
-``Stepper``, which holds the state. So a recipe can be made, compared and recorded without a framework.
+An ``Optimizer`` is a description, frozen and cheap; ``start`` applies it to live parameters and returns a ``Stepper``,
+which holds the state. So a recipe can be made, compared and recorded without a framework.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from levelbench.errors import DataError, DefinitionError
 from levelbench.networks.executor import Array, Backend
 
 State = Any
-"""What a rule keeps of a parameter: an array, a tuple of states, or ``None``."""
+"""A rule's state for one parameter: an array, a tuple of states, or ``None``."""
 
 
 class Stepper(ABC):
-    """An optimizer at work on live parameters."""
+    """An optimizer running on live parameters."""
 
     @abstractmethod
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
@@ -33,14 +33,14 @@ class Stepper(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that is needed to go on from here, beside the parameters: arrays on the host by a flat name."""
+        """Everything needed to resume, besides the parameters: arrays on the host by a flat name."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what :meth:`state` gave; ``DataError`` where it does not fit."""
+        """Resume from the result of :meth:`state`; ``DataError`` if it does not fit."""
 
     def averaged(self) -> Mapping[str, Array] | None:
-        """The weights to evaluate with, where they are not those that are trained."""
+        """The weights to evaluate with, if they differ from those being trained."""
         return None
 
 
@@ -51,16 +51,16 @@ class Optimizer(ABC):
 
     @abstractmethod
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters."""
+        """Create the stepper for these live parameters."""
 
 
 @dataclass(frozen=True)
 class UpdateRule(Optimizer):
-    """How one parameter follows from its gradient, each for itself."""
+    """How a single parameter follows from its gradient."""
 
     lr: float
     elementwise: ClassVar[bool] = True
-    """Whether each element follows from its own gradient and state alone, so that many can be updated at once."""
+    """Whether each element depends only on its own gradient and state, so that many can be updated at once."""
 
     def __post_init__(self) -> None:
         if not self.lr > 0:
@@ -78,12 +78,12 @@ class UpdateRule(Optimizer):
         return cast("Stepper | None", backend.stepper(self, parameters)) or self.one_by_one(backend, parameters)
 
     def one_by_one(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work as the rule is written, one parameter after another, without the framework's faster way."""
+        """Create a stepper that applies the rule to each parameter in turn, without the framework's faster way."""
         return RuleStepper(self, backend, parameters)
 
 
 class RuleStepper(Stepper):
-    """A rule, one parameter after another."""
+    """Applies a rule to one parameter after another."""
 
     def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
         self._rule, self._backend, self._parameters = rule, backend, parameters
@@ -105,7 +105,7 @@ class RuleStepper(Stepper):
         return result
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """New states of all parameters, filled with what was kept."""
+        """Create new states for all parameters and fill them with the saved values."""
         if not state:
             self._states = {}
             return
@@ -118,7 +118,7 @@ class RuleStepper(Stepper):
             raise DataError(
                 f"the state of {type(self._rule).__name__}",
                 f"it has {', '.join(sorted(left)[:3])}, which belong to no parameter here",
-                "go on with the network and the optimizer that it was saved with",
+                "use the network and the optimizer that it was saved with",
             )
 
 
@@ -131,19 +131,21 @@ def _flatten(name: str, state: State, backend: Backend, result: dict[str, NDArra
 
 
 def _filled(name: str, like: State, kept: Mapping[str, NDArray[Any]], backend: Backend, taken: set[str]) -> State:
-    """A state of the structure of ``like`` with the kept values."""
+    """A state with the structure of ``like`` and the saved values."""
     if isinstance(like, tuple):
         return tuple(_filled(f"{name}/{at}", each, kept, backend, taken) for at, each in enumerate(like))
     if like is None:
         return None
     if name not in kept:
-        raise DataError("the state of an optimizer", f"{name!r} is not in it", "it was saved by another optimizer")
+        raise DataError("the state of an optimizer", f"it lacks {name!r}", "use the optimizer that saved it")
     taken.add(name)
     value = kept[name]
     if isinstance(like, int | float):
         return type(like)(value)
     if tuple(like.shape) != value.shape:
         raise DataError(
-            f"the state of {name!r}", f"shape {value.shape}, and {tuple(like.shape)} is needed", "train from the start"
+            f"the state of {name!r}",
+            f"its shape is {value.shape} instead of {tuple(like.shape)}",
+            "train from the start",
         )
     return backend.array(np.array(value))

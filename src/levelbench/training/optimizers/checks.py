@@ -1,4 +1,4 @@
-"""Whether a hyper-parameter can be meant: each refusal names the rule, the value and what would do."""
+"""Checks of hyper-parameters; each error names the rule, the value and a valid choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from levelbench.errors import DefinitionError
 
 
 def _require(rule: object, names: Iterable[str], holds: Callable[[Any], bool], found: str, choose: str) -> None:
-    """Refuse the first setting that does not hold; ``{}`` in the advice is its name."""
+    """Refuse the first setting that fails; ``{}`` in the advice stands for its name."""
     for name in names:
         value = getattr(rule, name)
         if not holds(value):
@@ -33,22 +33,22 @@ def below_zero(rule: object, *names: str) -> None:
 
 
 def share(rule: object, *names: str, above_zero: bool = False) -> None:
-    """Each lies in [0, 1), or in (0, 1): a share of what was before that is kept."""
+    """Each lies in [0, 1), or in (0, 1): the share of past values that is kept."""
     choose = "0 < {} < 1" if above_zero else "0 <= {} < 1"
-    found = "what is kept of the past is a share"
+    found = "it is not a share"
     _require(rule, names, lambda value: 0 <= value < 1 and not (above_zero and value == 0), found, choose)
 
 
 def at_least(rule: object, least: int, *names: str) -> None:
-    """Each is a whole number, ``least`` or above."""
-    found = f"it is no whole number >= {least}"
+    """Each is an integer, at least ``least``."""
+    found = f"it is not an integer >= {least}"
     _require(rule, names, lambda value: isinstance(value, int) and value >= least, found, f"{{}} >= {least}")
 
 
 def one_of(rule: object, choices: tuple[str, ...], *names: str) -> None:
-    """Each is one of these words."""
+    """Each is one of these choices."""
     listed = ", ".join(choices)
-    _require(rule, names, lambda value: value in choices, f"there are: {listed}", f"one of {listed}")
+    _require(rule, names, lambda value: value in choices, "unknown choice", f"one of {listed}")
 
 
 _BY_NAME: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
@@ -61,7 +61,7 @@ _BY_NAME: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
 
 
 def by_name(rule: object) -> None:
-    """Each setting is what one of its name is in all optimizers of ours; others are the optimizer's own to check."""
+    """Check the settings whose names mean the same in all our optimizers; others are left to the optimizer."""
     has = vars(rule)
     for check, names in _BY_NAME:
         check(rule, *(name for name in names if name in has))

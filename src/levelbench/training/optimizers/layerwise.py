@@ -1,4 +1,4 @@
-"""Rules that look at each array of parameters as one: LARS, LAMB, Adafactor, Shampoo, Muon."""
+"""Rules that use each parameter array as a whole: LARS, LAMB, Adafactor, Shampoo, Muon."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from levelbench.training.optimizers.rules import CheckedRule, root, squared
 
 
 def _trust(parameter: Array, change: Array, coefficient: float = 1.0, epsilon: float = 0.0) -> Array:
-    """The ratio coefficient · ‖parameter‖ / (‖change‖ + epsilon), or 1 where one of the two is zero."""
+    """The ratio coefficient · ‖parameter‖ / (‖change‖ + epsilon), or 1 if either norm is zero."""
     size, length = norm(parameter), norm(change)
-    # The quotient is taken where it is not used as well, and must not divide by zero there.
+    # The quotient is computed everywhere, even where it is not used, and must not divide by zero there.
     either_is_zero = (size == 0) | (length == 0)
     return where(either_is_zero, 1.0, coefficient * size / where(either_is_zero, 1.0, length + epsilon))
 
@@ -36,8 +36,8 @@ def _trust(parameter: Array, change: Array, coefficient: float = 1.0, epsilon: f
 class LARS(CheckedRule):
     """v := momentum v + lr t (g + weight_decay w); w := w - v, with t = trust ‖w‖ / (‖g + weight_decay w‖ + epsilon).
 
-    Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1, with the rate inside of the velocity).
-    The norm of the decayed gradient stands below, as in optax; the paper has ‖g‖ + weight_decay ‖w‖.
+    Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1, with the rate inside the velocity). The
+    denominator is the norm of the decayed gradient, as in optax; the paper has ‖g‖ + weight_decay ‖w‖.
     """
 
     elementwise: ClassVar[bool] = False
@@ -96,11 +96,11 @@ class LAMB(CheckedRule):
 class Adafactor(CheckedRule):
     """Adaptive rates with sublinear memory (Shazeer & Stern 2018, algorithm 4), in PyTorch's form.
 
-    The mean squares of an array of two or more axes are kept by row and by column of its last two, R and C, and their
-    product R C / mean(R) stands for the second moment V; an array of fewer axes keeps V itself. The decay of step t is
-    1 - t^beta2_decay. The update U = g / √V is scaled down to a root mean square of at most ``clip``, and multiplied by
-    max(scale, RMS(w)) min(lr, 1/√t). ``epsilon`` bounds √V from below (0: the unit of rounding of the array's dtype);
-    the paper adds it to g² instead. The decay of the weights, lr weight_decay w, is decoupled.
+    For an array of two or more axes, mean squares are kept by row and by column of the last two, R and C, and their
+    product R C / mean(R) replaces the second moment V; an array of fewer axes keeps V itself. The decay of step t is 1
+    - t^beta2_decay. The update U = g / √V is scaled down to a root mean square of at most ``clip``, and multiplied by
+    max(scale, RMS(w)) min(lr, 1/√t). ``epsilon`` is a lower bound of √V (0: the rounding unit of the array's dtype);
+    the paper adds it to g² instead. The weight decay, lr weight_decay w, is decoupled.
     """
 
     elementwise: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class Adafactor(CheckedRule):
         checks.not_negative(self, "scale")
 
     def init(self, parameter: Array) -> State:
-        """Mean squares by row (..., n, 1) and by column (..., 1, m), zero; or those of all elements."""
+        """Mean squares by row (..., n, 1) and by column (..., 1, m), or of all elements; zero."""
         xp = namespace(parameter)
         if parameter.ndim < 2:
             return xp.zeros_like(parameter)
@@ -143,12 +143,12 @@ class Adafactor(CheckedRule):
 
 
 def _mean(array: Array, axis: int) -> Array:
-    """The mean along an axis, which stays with length 1; 0 of none."""
+    """The mean along an axis, which is kept with length 1; 0 if it is empty."""
     return namespace(array).sum(array, axis=axis, keepdims=True) / max(1, array.shape[axis])
 
 
 def _rms(array: Array) -> Array:
-    """The root mean square of all elements; 0 of none."""
+    """The root mean square of all elements; 0 if there are none."""
     return norm(array) / max(1, math.prod(array.shape)) ** 0.5
 
 
@@ -157,9 +157,9 @@ class Shampoo(CheckedRule):
     """For a matrix L := L + g gᵀ, R := R + gᵀ g, w := w - lr L^(-1/4) g R^(-1/4) (Gupta, Koren & Singer 2018).
 
     Algorithm 2 for an array of k axes: the statistic of an axis is the sum of g gᵀ with g unfolded along that axis,
-    from ``epsilon`` times the identity, and is applied to the power -1/(2k). An axis longer than ``largest`` keeps the
-    diagonal of its statistic alone. With ``momentum`` the moving average of the gradients is preconditioned in place of
-    the gradient. ``every`` is how many steps the roots are kept for: they are most of the cost.
+    starting from ``epsilon`` times the identity, and is raised to the power -1/(2k). An axis longer than ``largest``
+    keeps only the diagonal of its statistic. With ``momentum`` the moving average of the gradients is preconditioned
+    instead of the gradient. ``every`` is the number of steps for which roots are reused: they are most of the cost.
     """
 
     elementwise: ClassVar[bool] = False
@@ -174,7 +174,7 @@ class Shampoo(CheckedRule):
         checks.positive(self, "epsilon")
 
     def init(self, parameter: Array) -> State:
-        """The statistics by axis, their roots if they are kept, and the average gradient if there is momentum."""
+        """The statistics by axis, their roots if they are reused, and the average gradient if there is momentum."""
         sizes = tuple(parameter.shape) or (1,)
         statistics = tuple(self._identity(parameter, size) * self.epsilon for size in sizes)
         roots = tuple(self._identity(parameter, size) for size in sizes) if self.every > 1 else None
@@ -185,9 +185,9 @@ class Shampoo(CheckedRule):
         statistics, roots, average = state
         if self.weight_decay:
             gradient = add_scaled(gradient, parameter, self.weight_decay)
-        # A parameter of no axis is a vector of one element.
+        # A parameter without axes is treated as a vector of one element.
         change = xp.reshape(gradient, tuple(gradient.shape) or (1,))
-        statistics = tuple(_gathered(each, change, axis) for axis, each in enumerate(statistics))
+        statistics = tuple(_add_statistic(each, change, axis) for axis, each in enumerate(statistics))
         if self.every == 1:
             used = self._roots(statistics)
         else:
@@ -196,12 +196,12 @@ class Shampoo(CheckedRule):
             average = mix(average, gradient, 1 - self.momentum)
             change = xp.reshape(average, change.shape)
         for axis, each in enumerate(used):
-            change = _applied(each, change, axis)
+            change = _apply_root(each, change, axis)
         return add_scaled(parameter, xp.reshape(change, parameter.shape), -lr), (statistics, roots, average)
 
     def _identity(self, parameter: Array, size: int) -> Array:
         xp = namespace(parameter)
-        # From the parameter itself, as a new array would need its device.
+        # Made from the parameter, as a new array would need its device.
         zero = xp.zeros_like(xp.sum(parameter))
         ones = xp.zeros_like(xp.broadcast_to(zero, (size,))) + 1
         if size > self.largest:
@@ -217,13 +217,13 @@ class Shampoo(CheckedRule):
         if len(statistic.shape) == 1:
             return statistic**power
         values, vectors = namespace(statistic).linalg.eigh(statistic)
-        # No eigenvalue is below epsilon, but for rounding.
+        # Only rounding can make an eigenvalue smaller than epsilon.
         return (vectors * maximum(values, self.epsilon) ** power) @ vectors.T
 
 
-def _gathered(statistic: Array, gradient: Array, axis: int) -> Array:
-    """The statistic of an axis with this gradient added."""
-    unfolded = _unfolded(gradient, axis)
+def _add_statistic(statistic: Array, gradient: Array, axis: int) -> Array:
+    """The statistic of an axis after adding this gradient."""
+    unfolded = _unfold(gradient, axis)
     if len(statistic.shape) == 1:
         statistic += namespace(unfolded).sum(unfolded * unfolded, axis=1)
     else:
@@ -231,16 +231,16 @@ def _gathered(statistic: Array, gradient: Array, axis: int) -> Array:
     return statistic
 
 
-def _applied(root: Array, array: Array, axis: int) -> Array:
+def _apply_root(root: Array, array: Array, axis: int) -> Array:
     """The array multiplied by a root along an axis."""
-    xp, flat = namespace(array), _unfolded(array, axis)
+    xp, flat = namespace(array), _unfold(array, axis)
     product = root[:, None] * flat if len(root.shape) == 1 else root @ flat
     others = array.shape[:axis] + array.shape[axis + 1 :]
     return xp.moveaxis(xp.reshape(product, (array.shape[axis], *others)), 0, axis)
 
 
-def _unfolded(array: Array, axis: int) -> Array:
-    """A matrix whose rows are those of an axis, with the other axes in their order."""
+def _unfold(array: Array, axis: int) -> Array:
+    """A matrix whose rows are those of an axis, the other axes flattened in order."""
     xp, rows = namespace(array), array.shape[axis]
     others = array.shape[:axis] + array.shape[axis + 1 :]
     return xp.reshape(xp.moveaxis(array, axis, 0), (rows, math.prod(others)))
@@ -253,8 +253,8 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 def orthogonalised(matrix: Array, iterations: int = 5, epsilon: float = 1e-7) -> Array:
     """U S' Vᵀ for a matrix U S Vᵀ, with all of S' near 1 (about 0.7 to 1.2), by Newton and Schulz's iteration.
 
-    X := a X + (b X Xᵀ + c (X Xᵀ)²) X from X / ‖X‖, with the (a, b, c) of Jordan et al. 2024, which rise steeply at zero
-    and do not converge to 1. Products are taken on the shorter side.
+    X := a X + (b X Xᵀ + c (X Xᵀ)²) X from X / ‖X‖, with the (a, b, c) of Jordan et al. 2024, which rises steeply at
+    zero and does not converge to 1. Products are formed along the shorter side.
     """
     tall = matrix.shape[0] > matrix.shape[1]
     current = matrix.T if tall else matrix
@@ -269,13 +269,13 @@ def orthogonalised(matrix: Array, iterations: int = 5, epsilon: float = 1e-7) ->
 class Muon(CheckedRule):
     """B := momentum B + (1 - momentum) g; w := (1 - lr weight_decay) w - lr s O(B) (Jordan et al. 2024).
 
-    O makes a matrix orthogonal (:func:`orthogonalised`); with ``nesterov`` it takes (1 - momentum) g + momentum B. The
-    factor s is √max(1, rows / columns) where ``scale`` is ``original``, and 0.2 √max(rows, columns) where it is
-    ``rms``, so that rates are those of AdamW (Liu et al. 2025). Rows are the first axis and columns all others, so that
-    the kernel of a convolution is a matrix. ``bfloat16`` computes O in that type, as PyTorch does.
+    O makes a matrix orthogonal (:func:`orthogonalised`); with ``nesterov`` its input is (1 - momentum) g + momentum B.
+    The factor s is √max(1, rows / columns) if ``scale`` is ``original``, and 0.2 √max(rows, columns) if it is ``rms``,
+    so that rates are those of AdamW (Liu et al. 2025). Rows are the first axis and columns all others, so that a
+    convolution's kernel is a matrix. ``bfloat16`` computes O in that type, as PyTorch does.
 
     For hidden layers: it refuses an array of fewer than two axes. Give biases, norms, embeddings and the last layer
-    another optimizer by ``Groups``.
+    another optimizer with ``Groups``.
     """
 
     elementwise: ClassVar[bool] = False
@@ -293,11 +293,11 @@ class Muon(CheckedRule):
         checks.one_of(self, _SCALES, "scale")
 
     def init(self, parameter: Array) -> State:
-        """The momentum, zero. Raises ``DefinitionError`` for what is no matrix."""
+        """The momentum, zero. Raises ``DefinitionError`` for a parameter that is not a matrix."""
         if len(parameter.shape) < 2:
             raise DefinitionError(
                 f"Muon on a parameter of shape {tuple(parameter.shape)}",
-                "it steps along orthogonal matrices, and this is none",
+                "it needs a matrix",
                 "give such parameters another optimizer: Groups(Muon(...), {'*bias*': AdamW(...)})",
             )
         return zeros_like(parameter)
@@ -324,5 +324,5 @@ class Muon(CheckedRule):
 
 def _bfloat16(xp: object) -> object:
     if not hasattr(xp, "bfloat16"):
-        raise UnsupportedError("Muon in bfloat16", "these arrays have no such type", "choose bfloat16=False")
+        raise UnsupportedError("Muon in bfloat16", "these arrays have no bfloat16", "choose bfloat16=False")
     return xp.bfloat16

@@ -1,7 +1,7 @@
 """Rules that work element by element: SGD, momentum, Adam and its relatives, AdaGrad, RMSProp, Adadelta, Lion.
 
-Then those whose result is an average of what they step through. In schedule-free training gradients are taken at y,
-between the iterate z of the plain rule and the average x of all z. What is trained is y; what is evaluated is x.
+Also rules whose result is an average over their steps. Schedule-free training takes gradients at y, between the iterate
+z of the plain rule and the average x of all z. The trained weights are y; the evaluated weights are x.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from levelbench.training.optimizers.base import RuleStepper, State, Stepper, Upd
 
 @dataclass(frozen=True)
 class CheckedRule(UpdateRule):
-    """A rule each of whose settings must be what its name stands for: see :func:`.checks.by_name`."""
+    """A rule whose settings are checked by their names: see :func:`.checks.by_name`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,8 +57,8 @@ class SGD(CheckedRule):
 class Momentum(CheckedRule):
     """v := momentum v + g; w := w - lr v (Polyak 1964), or with ``nesterov`` w := w - lr (g + momentum v).
 
-    The form of Sutskever et al. 2013 with the learning rate outside of the velocity, as PyTorch has it. The gradient g
-    is that of the loss plus ``weight_decay`` w.
+    The form of Sutskever et al. 2013 with the learning rate outside the velocity, as in PyTorch. The gradient g is that
+    of the loss plus ``weight_decay`` w.
     """
 
     momentum: float = 0.9
@@ -81,15 +81,16 @@ class Momentum(CheckedRule):
 
 
 def squared(second: Array, gradient: Array, beta2: float) -> Array:
-    """The second moment after another gradient: beta2 v + (1 - beta2) g². It is changed in place where that can be."""
+    """The second moment after another gradient: beta2 v + (1 - beta2) g². It is updated in place if possible."""
     second *= beta2
     return add_product(second, gradient, gradient, 1 - beta2)
 
 
 def root(second: Array, beta2: float, step: int, epsilon: float) -> tuple[Array, float]:
-    """The pair (√v + c ε, c), with c = √(1 - beta2^step) the correction of the second moment's bias.
+    """The pair (√v + c ε, c), where c = √(1 - beta2^step) corrects the bias of the second moment.
 
-    c m / (√v + c ε) is m / (√v / c + ε), the quotient of the papers, without a pass over all elements to divide by c.
+    c m / (√v + c ε) equals m / (√v / c + ε), the quotient of the papers, without a pass over all elements to divide by
+    c.
     """
     correction = (1 - beta2**step) ** 0.5
     denominator = sqrt(second)
@@ -101,8 +102,8 @@ def root(second: Array, beta2: float, step: int, epsilon: float) -> tuple[Array,
 class Adam(CheckedRule):
     """Adam with bias correction (Kingma & Ba 2015, algorithm 1).
 
-    ``weight_decay`` times the parameter is added to the gradient. With ``amsgrad`` the second moment never falls (Reddi
-    et al. 2018), before the bias correction as in PyTorch.
+    ``weight_decay`` times the parameter is added to the gradient. With ``amsgrad`` the second moment never decreases
+    (Reddi et al. 2018), before the bias correction as in PyTorch.
     """
 
     beta1: float = 0.9
@@ -112,7 +113,7 @@ class Adam(CheckedRule):
     amsgrad: bool = False
 
     def init(self, parameter: Array) -> State:
-        """The first and second moments, zero; with ``amsgrad`` the highest second moment, too."""
+        """The first and second moments, zero; with ``amsgrad`` also the highest second moment."""
         return tuple(zeros_like(parameter) for _ in range(3 if self.amsgrad else 2))
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
@@ -144,7 +145,7 @@ class AdamW(Adam):
 
 @dataclass(frozen=True)
 class NAdam(CheckedRule):
-    """Adam with Nesterov's momentum (Dozat 2016), with the warm-up of the momentum that its paper and PyTorch have.
+    """Adam with Nesterov's momentum (Dozat 2016), with the momentum warm-up of its paper and of PyTorch.
 
     The momentum of step t is beta1 (1 - 0.5 · 0.96^(t · momentum_decay)).
     """
@@ -180,7 +181,7 @@ class NAdam(CheckedRule):
 
 @dataclass(frozen=True)
 class AdaGrad(CheckedRule):
-    """s := s + g²; w := w - lr g / (√s + epsilon) (Duchi et al. 2011), with the ε of PyTorch.
+    """s := s + g²; w := w - lr g / (√s + epsilon) (Duchi et al. 2011), with ε as in PyTorch.
 
     ``initial`` is s before the first step; ``lr_decay`` divides the rate by 1 + (step - 1) · lr_decay.
     """
@@ -208,10 +209,10 @@ class AdaGrad(CheckedRule):
 
 @dataclass(frozen=True)
 class RMSProp(CheckedRule):
-    """s := alpha s + (1 - alpha) g²; w := w - lr g / (√s + epsilon) (Hinton's lecture 6e, 2012), as PyTorch has it.
+    """s := alpha s + (1 - alpha) g²; w := w - lr g / (√s + epsilon) (Hinton's lecture 6e, 2012), as in PyTorch.
 
-    ``centered`` takes the square of the mean gradient off s (Graves 2013). With ``momentum`` the quotients are added up
-    as v := momentum v + g / (√s + epsilon), and w := w - lr v.
+    ``centered`` subtracts the square of the mean gradient from s (Graves 2013). With ``momentum`` the quotients are
+    accumulated as v := momentum v + g / (√s + epsilon), and w := w - lr v.
     """
 
     alpha: float = 0.99
@@ -233,7 +234,7 @@ class RMSProp(CheckedRule):
         variance = squares
         if self.centered:
             others[0] = mean = mix(others[0], gradient, 1 - self.alpha)
-            # Of gradients that are all alike it is zero, and by rounding may be less.
+            # It is zero for constant gradients, and rounding may make it negative.
             variance = maximum(add_product(copy(squares), mean, mean, -1.0), 0.0)
         denominator = sqrt(variance)
         denominator += self.epsilon
@@ -300,25 +301,25 @@ class Lion(CheckedRule):
 
 @dataclass(frozen=True)
 class AveragingRule(UpdateRule):
-    """A rule that is evaluated at other weights than those that gradients are taken at."""
+    """A rule whose evaluated weights differ from those at which it takes gradients."""
 
     @abstractmethod
     def average(self, parameter: Array, state: State) -> Array:
-        """The weights to evaluate with, in an array of their own."""
+        """The weights to evaluate with, as a new array."""
 
     def one_by_one(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         return AveragingStepper(self, backend, parameters)
 
 
 class AveragingStepper(RuleStepper):
-    """A rule that averages, one parameter after another."""
+    """Applies an averaging rule to one parameter after another."""
 
     def __init__(self, rule: AveragingRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
         super().__init__(rule, backend, parameters)
         self._average = rule.average
 
     def averaged(self) -> Mapping[str, Array]:
-        """The averages of all parameters that were updated, and the others as they are."""
+        """The averages of all parameters that were updated, and the others unchanged."""
         states = self._states
         return {
             name: self._average(parameter, states[name]) if name in states else parameter
@@ -330,7 +331,7 @@ class AveragingStepper(RuleStepper):
 class _ScheduleFree(AveragingRule, CheckedRule):
     """z := z - lr d, x := (1 - c) x + c z, y := (1 - beta1) z + beta1 x, with d the direction of a plain rule at y.
 
-    c is the share of this step's weight in that of all, the weight being the highest rate so far to ``weight_power``.
+    c is this step's share of the sum of all weights, a step's weight being the highest rate so far to ``weight_power``.
     """
 
     beta1: float = 0.9
@@ -359,7 +360,7 @@ class _ScheduleFree(AveragingRule, CheckedRule):
 
 
 def _quotient(upper: Array | float, lower: Array | float) -> Array:
-    """The ratio upper / lower; 0 where both are, as before the first step of a warm-up that starts at zero."""
+    """The ratio upper / lower; 0 if both are 0, as before the first step of a warm-up that starts at zero."""
     if isinstance(lower, int | float):
         return upper / lower if lower else 0.0
     return where(lower == 0, 0.0, upper / where(lower == 0, 1.0, lower))
@@ -384,7 +385,7 @@ class ScheduleFreeSGD(_ScheduleFree):
 
 @dataclass(frozen=True)
 class ScheduleFreeAdamW(_ScheduleFree):
-    """Schedule-free AdamW (Defazio et al. 2024): Adam without first moment, and decay at y."""
+    """Schedule-free AdamW (Defazio et al. 2024): Adam without a first moment, and decay at y."""
 
     beta2: float = 0.999
     epsilon: float = 1e-8
@@ -412,12 +413,12 @@ class ScheduleFreeAdamW(_ScheduleFree):
 class AcceleGrad(AveragingRule, CheckedRule):
     """AcceleGrad (Levy, Yurtsever & Cevher 2018, algorithm 2), unconstrained.
 
-    With the weight α of a step 1 for the first three and (step of 0) + 1 over 4 from then on, S := S + α² ‖g‖²,
-    η = lr · 2 diameter / √(bound² + S), z := z - α η g, y := w - η g, and the next gradient is taken at
-    w := z / α' + (1 - 1 / α') y, with the α' of the next step. What is evaluated is the mean of all y, weighted by α.
+    The weight α of a step is 1 for the first three and ((step from 0) + 1) / 4 from then on. S := S + α² ‖g‖², η = lr ·
+    2 diameter / √(bound² + S), z := z - α η g, y := w - η g, and the next gradient is taken at w := z / α' + (1 - 1 /
+    α') y, with α' of the next step. The evaluated weights are the mean of all y, weighted by α.
 
-    ``diameter`` is that of a ball that holds the start and a minimum, ``bound`` that of a gradient's norm. Each array
-    of parameters has its own S, as in the Deep500 paper's implementation; the paper's analysis is of one vector.
+    ``diameter`` is that of a ball that contains the start and a minimum, ``bound`` that of a gradient's norm. Each
+    parameter array has its own S, as in the Deep500 paper's implementation; the paper analyses a single vector.
     """
 
     elementwise: ClassVar[bool] = False

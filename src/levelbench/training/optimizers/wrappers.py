@@ -1,7 +1,7 @@
-"""Optimizers made of others: clipping, decay, moving averages, groups of parameters; and a framework's own.
+"""Optimizers made of others: clipping, decay, moving averages, groups of parameters; and native ones of a framework.
 
-A wrapper is an optimizer itself, so they nest: ``EMA(Clip(Adam(1e-3), 1.0), 0.999)``. Its rate is that of the optimizer
-inside. A framework's own optimizer is a name and settings, and made when it is put to work.
+A wrapper is itself an optimizer, so wrappers nest: ``EMA(Clip(Adam(1e-3), 1.0), 0.999)``. Its rate is that of the inner
+optimizer. A native optimizer is a name with settings, and is created when training starts.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from levelbench.training.optimizers.base import Optimizer, Stepper
 
 
 @dataclass(frozen=True)
-class _Around(Optimizer):
+class _Wrapper(Optimizer):
     """An optimizer around another one."""
 
     optimizer: Optimizer
     lr: float = field(init=False)
 
     def __post_init__(self) -> None:
-        # The dataclass is frozen, and the rate is not for the caller to choose.
+        # The dataclass is frozen, and callers do not set the rate.
         object.__setattr__(self, "lr", self.optimizer.lr)
         checks.by_name(self)
 
 
 Before = Callable[[Mapping[str, Array], float], Mapping[str, Array]]
-"""What becomes of the gradients before a step, given the schedule's factor."""
+"""Transforms the gradients before a step, given the schedule's factor."""
 
 
-class _AroundStepper(Stepper):
-    """Steps of the optimizer inside, with something before."""
+class _WrapperStepper(Stepper):
+    """The inner optimizer's steps, with something done before each."""
 
     def __init__(self, inside: Stepper, before: Before = lambda gradients, factor: gradients) -> None:
         self._inside, self._before = inside, before
@@ -59,7 +59,7 @@ class _AroundStepper(Stepper):
 
 
 @dataclass(frozen=True)
-class Decay(_Around):
+class Decay(_Wrapper):
     """Decoupled weight decay: w := (1 - lr weight_decay) w before each step (Loshchilov & Hutter 2019)."""
 
     weight_decay: float = 0.01
@@ -74,13 +74,13 @@ class Decay(_Around):
                 parameters[name] = parameter
             return gradients
 
-        return _AroundStepper(self.optimizer.start(backend, parameters), decay)
+        return _WrapperStepper(self.optimizer.start(backend, parameters), decay)
 
 
 def clipped(gradients: Mapping[str, Array], limit: float) -> dict[str, Array]:
-    """All gradients times limit / (norm + 1e-6) where the norm of all of them together is larger than that.
+    """All gradients times limit / (norm + 1e-6) if their joint norm is larger than that.
 
-    As PyTorch's ``clip_grad_norm_`` (Pascanu et al. 2013); nothing is read to the host. They may be overwritten.
+    As PyTorch's ``clip_grad_norm_`` (Pascanu et al. 2013), without a copy to the host. Gradients may be overwritten.
     """
     norms = [norm(each) for each in gradients.values()]
     if not norms:
@@ -97,19 +97,19 @@ def clipped(gradients: Mapping[str, Array], limit: float) -> dict[str, Array]:
 
 
 @dataclass(frozen=True)
-class Clip(_Around):
-    """Gradients scaled down together where the norm of all of them is above ``norm`` (Pascanu et al. 2013)."""
+class Clip(_Wrapper):
+    """Gradients scaled down together if their joint norm exceeds ``norm`` (Pascanu et al. 2013)."""
 
     norm: float = 1.0
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         inside = self.optimizer.start(backend, parameters)
-        return _AroundStepper(inside, lambda gradients, factor: clipped(gradients, self.norm))
+        return _WrapperStepper(inside, lambda gradients, factor: clipped(gradients, self.norm))
 
 
 @dataclass(frozen=True)
-class ClipValue(_Around):
-    """Each element of each gradient cut off at ``-value`` and ``value``."""
+class ClipValue(_Wrapper):
+    """Each element of each gradient clipped to between ``-value`` and ``value``."""
 
     value: float = 1.0
 
@@ -119,27 +119,27 @@ class ClipValue(_Around):
         def cut(gradients: Mapping[str, Array], factor: float) -> Mapping[str, Array]:
             return {name: maximum(minimum(each, limit), -limit) for name, each in gradients.items()}
 
-        return _AroundStepper(self.optimizer.start(backend, parameters), cut)
+        return _WrapperStepper(self.optimizer.start(backend, parameters), cut)
 
 
 @dataclass(frozen=True)
-class EMA(_Around):
-    """An exponential moving average of the weights, to evaluate with: a := decay a + (1 - decay) w after each step.
+class EMA(_Wrapper):
+    """An exponential moving average of the weights to evaluate with: a := decay a + (1 - decay) w after each step.
 
-    With ``warm_up`` the decay of step t is at most (1 + t) / (10 + t), so that the start is soon forgotten (as
-    TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``). Running statistics of normalisations are not
-    averaged: they are those of the weights that are trained.
+    With ``warm_up`` the decay of step t is at most (1 + t) / (10 + t), so that the start is soon forgotten (as in
+    TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``). Running statistics of normalisation layers are not
+    averaged: they are those of the trained weights.
     """
 
     decay: float = 0.999
     warm_up: bool = False
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters; the average starts from their values."""
+        """Create the stepper for these live parameters; the average starts from their values."""
         return _AverageStepper(self, self.optimizer.start(backend, parameters), backend, parameters)
 
 
-class _AverageStepper(_AroundStepper):
+class _AverageStepper(_WrapperStepper):
     _OF_INSIDE, _OF_AVERAGE = "inside:", "average:"
 
     def __init__(self, ema: EMA, inside: Stepper, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
@@ -167,8 +167,8 @@ class _AverageStepper(_AroundStepper):
         if set(kept) != set(self._average):
             raise DataError(
                 "the averaged weights of an optimizer",
-                f"{len(kept)} are kept, of {len(self._average)} parameters or of others",
-                "go on with the network and the optimizer that they were saved with",
+                f"{len(kept)} were saved, and the {len(self._average)} parameters here are not the same",
+                "use the network and the optimizer that they were saved with",
             )
         super().restore(inside)
         self._average = {name: self._backend.array(kept[name].copy()) for name in self._average}
@@ -178,8 +178,8 @@ class _AverageStepper(_AroundStepper):
 class Groups(Optimizer):
     """``Groups(AdamW(1e-3), {"*.bias": Adam(1e-3)})``: the first pattern that matches a parameter's name takes it.
 
-    Patterns are those of a shell (``*``, ``?``, ``[abc]``); what none matches is left to ``default``. Each optimizer
-    has its own rate, and a schedule multiplies them all. ``lr`` is that of ``default``.
+    Patterns are those of a shell (``*``, ``?``, ``[abc]``); parameters that match none go to ``default``. Each
+    optimizer has its own rate, and a schedule multiplies them all. ``lr`` is that of ``default``.
     """
 
     default: Optimizer
@@ -187,11 +187,11 @@ class Groups(Optimizer):
     lr: float = field(init=False)
 
     def __post_init__(self) -> None:
-        # The dataclass is frozen, and the rate is not for the caller to choose.
+        # The dataclass is frozen, and callers do not set the rate.
         object.__setattr__(self, "lr", self.default.lr)
 
     def members(self, names: Mapping[str, object]) -> dict[str, list[str]]:
-        """The names that each pattern takes, in the order of the patterns, and last those of the default under ``""``.
+        """The names that each pattern takes, in the order of the patterns; the default's come last under ``""``.
 
         Raises ``DefinitionError`` for a pattern that takes none.
         """
@@ -206,13 +206,13 @@ class Groups(Optimizer):
                 close = nearest(pattern.strip("*"), names) or list(names)[:3]
                 raise DefinitionError(
                     f"the group {pattern!r} of parameters",
-                    "patterns before it take all that it matches" if late else "it matches no parameter's name",
+                    "earlier patterns take everything that it matches" if late else "it matches no parameter's name",
                     "put it first" if late else f"parameters are called {', '.join(close)}",
                 )
         return result
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters, each optimizer on its own."""
+        """Create a stepper for each optimizer's part of these live parameters."""
         chosen = {**self.others, "": self.default}
         steppers = [
             (names, chosen[pattern].start(backend, Shard(parameters, names)))
@@ -224,7 +224,7 @@ class Groups(Optimizer):
 
 @final
 class Shard(LiveMapping):
-    """Some of the live parameters: what is put here is put there."""
+    """A view of some live parameters."""
 
     def __init__(self, parameters: MutableMapping[str, Array], names: Sequence[str]) -> None:
         self._parameters, self._names = parameters, dict.fromkeys(names)
@@ -245,7 +245,7 @@ class Shard(LiveMapping):
 
 
 class _GroupsStepper(Stepper):
-    """One stepper a group."""
+    """One stepper per group."""
 
     def __init__(self, groups: list[tuple[list[str], Stepper]], parameters: Mapping[str, Array]) -> None:
         self._groups, self._parameters = groups, parameters
@@ -266,8 +266,8 @@ class _GroupsStepper(Stepper):
             if not number.isdigit() or int(number) >= len(parts):
                 raise DataError(
                     "the state of groups of parameters",
-                    f"{name!r} belongs to none of {len(parts)} groups",
-                    "go on with the groups that it was saved with",
+                    f"{name!r} does not belong to any of {len(parts)} groups",
+                    "use the groups that it was saved with",
                 )
             parts[int(number)][rest] = array
         for (_, stepper), part in zip(self._groups, parts, strict=True):
@@ -296,7 +296,7 @@ NATIVE = {
     **{f"torch.optim.{name}": "torch" for name in _TORCH},
     **{f"optax.{name}": "jax" for name in _OPTAX},
 }
-"""The names there are, and the framework of each."""
+"""The known names, and the framework of each."""
 
 Setting = bool | int | float | str | None | tuple[float, ...]
 
@@ -307,8 +307,8 @@ class Native(Optimizer):
 
     ``settings`` are the framework's own keyword arguments other than the rate. Raises ``UnknownNameError`` for a name
     that is not in ``NATIVE``, ``DefinitionError`` for a rate that is not positive. :meth:`of` takes the framework's own
-    object in the place of a name; ``made`` is that: a class of PyTorch's, or a transformation of optax's whose rate is
-    its own affair, so that ``lr`` is 1 and a schedule multiplies its updates.
+    object instead of a name and keeps it in ``made``: a PyTorch class, or an optax transformation, which sets its rate
+    itself, so that ``lr`` is 1 and a schedule multiplies its updates.
     """
 
     name: str
@@ -325,7 +325,7 @@ class Native(Optimizer):
 
     @classmethod
     def of(cls, given: object) -> Native:
-        """``functools.partial(torch.optim.AdamW, lr=1e-3)``, a class of that kind, or a chain of optax's.
+        """``functools.partial(torch.optim.AdamW, lr=1e-3)``, such a class itself, or an optax chain.
 
         ``DefinitionError`` for anything else, and for an optimizer that evaluates the loss itself, as LBFGS does.
         """
@@ -334,30 +334,30 @@ class Native(Optimizer):
         maker, words = getattr(given, "func", given), dict(getattr(given, "keywords", None) or {})
         asked = f"the optimizer {getattr(given, '__name__', type(given).__name__)}"
         if not (isinstance(maker, type) and _is_torch_optimizer(maker)):
-            found = "it is no class of an optimizer"
+            found = "it is not an optimizer class"
             if _is_torch_optimizer(type(given)):
-                found = "it holds the parameters of a module already"
+                found = "it already holds a module's parameters"
             do = (
                 "give its class and settings: functools.partial(torch.optim.AdamW, lr=1e-3), optax.adamw(1e-3), or ours"
             )
             raise DefinitionError(asked, found, do)
         asked, takes = f"the optimizer {maker.__name__}", inspect.signature(maker).parameters
         if getattr(given, "args", ()):
-            raise DefinitionError(asked, "it has arguments without a name", "name them: lr=1e-3")
+            raise DefinitionError(asked, "it has positional arguments", "name them: lr=1e-3")
         closure = inspect.signature(cast(Any, maker).step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
-            found = "its step evaluates the loss itself, and a step here has one forward and one backward"
-            raise DefinitionError(asked, found, "measure that loop in place: levelbench.track")
+            found = "its step evaluates the loss itself, and a step here has one forward and one backward pass"
+            raise DefinitionError(asked, found, "measure your own loop with levelbench.track")
         lr = words.pop("lr", takes["lr"].default if "lr" in takes else inspect.Parameter.empty)
         if not isinstance(lr, int | float):
-            raise DefinitionError(asked, "it has no rate", "give a number: functools.partial(..., lr=1e-3)")
+            raise DefinitionError(asked, "it has no learning rate", "give a number: functools.partial(..., lr=1e-3)")
         return object.__new__(cls)._hold(f"{maker.__module__.partition('.')[0]}'s {maker.__name__}", lr, words, maker)
 
     def _hold(self, name: str, lr: float, settings: Mapping[str, Any], made: object) -> Native:
         if not (math.isfinite(lr) and lr > 0):
             raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")
         for key, value in (("name", name), ("lr", lr), ("settings", tuple(sorted(settings.items()))), ("made", made)):
-            # The dataclass is frozen, and its settings are keywords of their own.
+            # The dataclass is frozen, and its settings are keyword arguments.
             object.__setattr__(self, key, value)
         return self
 
@@ -369,15 +369,15 @@ class Native(Optimizer):
         return "torch" if isinstance(self.made, type) else "jax"
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        """Go to work on these live parameters; ``UnsupportedError`` on another framework than its own."""
+        """Create the stepper for these live parameters; ``UnsupportedError`` on another framework."""
         stepper = cast("Stepper | None", backend.stepper(self, parameters))
         if stepper is None:
             raise UnsupportedError(
-                f"{self.name} on {type(backend).__name__}", "it is another framework's", f"use {self.framework}"
+                f"{self.name} on {type(backend).__name__}", "it belongs to another framework", f"use {self.framework}"
             )
         return stepper
 
 
 def _is_torch_optimizer(kind: type) -> bool:
-    """Told without importing torch."""
+    """Without importing torch."""
     return any(each.__name__ == "Optimizer" and each.__module__ == "torch.optim.optimizer" for each in kind.__mro__)

@@ -1,4 +1,4 @@
-"""Checks of what a user writes for training: optimizers, recipes, tasks."""
+"""Checks of a user's own optimizers, recipes and tasks."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ __all__ = ["Checked", "check_optimizer"]
 
 
 def __getattr__(name: str) -> object:
-    """What checks optimizers is imported when it is used: the checks of a run need none of it."""
+    """Import the checks of optimizers on demand: a run's own checks do not need them."""
     if name in __all__:
         from levelbench.training.probes import optimizers
 

@@ -1,8 +1,8 @@
-"""A recipe put to work on little data, for probes: a part of each split, small batches, a few steps.
+"""A recipe on little data, for probes: a part of each split, small batches, a few steps.
 
-What is probed is made of the recipe's own parts, by the calls that the trainer makes; only the number of examples is
-less, so that a check takes seconds. A figure over a part of a split that is divided by the whole is still on its scale,
-so whether a quality looks at all examples shows only in the rows counted.
+Probes use the recipe's own parts and the same calls as the trainer; only the number of examples is smaller, so that a
+check takes seconds. A figure over part of a split, divided by the size of the whole, is still on its scale; so only the
+counted rows show whether a quality uses all examples.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from levelbench.training.datasets.base import Dataset, SomeRows, Split
 from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.quality import Quality
-from levelbench.training.recipe import Recipe
+from levelbench.training.task import Recipe
 
-# Examples of training and of a held split, and a batch, by the operations of one example: a step takes a second or so.
+# Numbers of training examples, of examples in each other split, and in a batch, by the operations per example: a step
+# takes a second or so.
 _SIZES = ((5e7, (2048, 512, 32)), (5e8, (1024, 128, 16)), (4e9, (256, 32, 8)), (math.inf, (64, 8, 4)))
 _GRID = 1001
 
 
 @final
-class _SomeReferences(Sequence[Any]):
-    """Some of a split's references, with whatever else the whole of them can do: decode tokens, for one."""
+class _ReferenceSubset(Sequence[Any]):
+    """Some of a split's references, with all other methods of the whole, such as decoding tokens."""
 
     def __init__(self, whole: Sequence[Any], rows: NDArray[np.int64]) -> None:
         self._whole, self._rows = whole, rows.tolist()
@@ -53,19 +54,19 @@ class _SomeReferences(Sequence[Any]):
 
 
 def part_of(split: Split, most: int) -> Split:
-    """At most so many of its examples, evenly spaced, so that a split that is sorted by class keeps all classes."""
+    """At most ``most`` of its examples, evenly spaced, so that a split sorted by class keeps all classes."""
     if len(split) <= most:
         return split
     rows = np.linspace(0, len(split) - 1, most).astype(np.int64)
     columns = tuple(
         column[rows] if isinstance(column, np.ndarray) else SomeRows(column, rows) for column in split.columns
     )
-    reference = None if split.reference is None else _SomeReferences(split.reference, rows)
+    reference = None if split.reference is None else _ReferenceSubset(split.reference, rows)
     return Split(columns, split.targets, reference)
 
 
 def small(dataset: Dataset, training: int, held: int) -> Dataset:
-    """The dataset with at most so many examples in training, and in each of the other splits."""
+    """The dataset with at most ``training`` training examples and ``held`` in each other split."""
     return replace(
         dataset,
         train=part_of(dataset.train, training),
@@ -76,11 +77,11 @@ def small(dataset: Dataset, training: int, held: int) -> Dataset:
 
 @final
 class Bench:
-    """A recipe, a backend and little data: the less, the more an example costs.
+    """A recipe, a backend and little data: the more an example costs, the less data.
 
-    ``recipe`` has batches of at most 32, takes one batch a step, and computes in float32 and the usual layout: half
-    precisions may be slow where recipes are checked, and are compared with float32 once. ``also`` are the figures that
-    the task has besides its quality; ``flops`` the operations of one example, 0 where they cannot be counted.
+    ``recipe`` has batches of at most 32, takes one batch per step, and computes in float32 and the default layout,
+    because half precision may be slow where recipes are checked; it is compared with float32 once. ``also`` are the
+    task's further qualities; ``flops`` the operations per example, 0 if they cannot be counted.
     """
 
     def __init__(
@@ -97,18 +98,20 @@ class Bench:
             recipe, sampler=sampler, accumulate=1, workers=0, precision="float32", channels_last=False, mode=None
         )
         self.plain = replace(self.recipe, augment=(), mix=None)
-        """Without augmentation or mixture: labels are classes, and equal rows are equal."""
+        """Without augmentation or mixing: labels are classes, and equal rows stay equal."""
         if self.flops:
-            # Of the operations of a step an inference takes a third.
-            held = min(held, _sizes(max(self.flops, self.flops * self._rounds() / 3))[1])
+            # Inference takes a third of a step's operations.
+            held = min(held, _sizes(max(self.flops, self.flops * self._inferences_per_example() / 3))[1])
             self.dataset = small(self.dataset, training, held)
 
-    def _rounds(self) -> float:
-        """How often a quality infers an example, the most of all; 1 where one raises: its probe says what."""
+    def _inferences_per_example(self) -> float:
+        """How often a quality infers an example, at most; 1 if one raises, which its own probe reports."""
         held = self.held(part_of(self.dataset.validation, 4))
         try:
-            return max(rounds(each, self.executor(self.plain, 0), held) for each in (self.quality, *self.also))
-        except Exception:  # noqa: BLE001  # the boundary to a user's parts, which may raise anything
+            return max(
+                inferences_per_example(each, self.executor(self.plain, 0), held) for each in (self.quality, *self.also)
+            )
+        except Exception:  # noqa: BLE001  # user code may raise anything
             return 1.0
 
     @cached_property
@@ -116,28 +119,22 @@ class Bench:
         """The largest factor of the schedule."""
         return max(self.recipe.schedule.factor(at / (_GRID - 1)) for at in range(_GRID))
 
-    def machine(self, seed: int, *, plain: bool = False) -> ShortTraining:
+    def start_training(self, seed: int, *, plain: bool = False) -> ShortTraining:
         """The recipe, started from a seed."""
         return ShortTraining(self, self.plain if plain else self.recipe, seed)
 
     def held(self, split: Split) -> Held:
-        """A split, to be looked at on the backend."""
+        """A split on the backend."""
         return Held(self.backend, self.dataset, split)
 
     def rows(self, count: int) -> tuple[Array, ...]:
-        """At most so many training examples as one batch of native columns, normalised and not augmented."""
+        """At most ``count`` training examples as one batch of native columns, normalised but not augmented."""
         count = min(count, self._most)
         return next(iter(self.held(part_of(self.dataset.train, count)).batches(count)))
 
     def executor(self, recipe: Recipe, seed: int) -> Executor:
-        """The network to train, as the trainer makes it."""
-        return self.backend.build(
-            recipe.trained_network(),
-            self.backend.initialise(recipe.network, seed),
-            mode=recipe.mode,
-            precision=recipe.precision,
-            channels_last=recipe.channels_last,
-        )
+        """The network to train, built as by the trainer."""
+        return recipe.build(self.backend, self.backend.initialise(recipe.network, seed))
 
     def loader(self, recipe: Recipe, seed: int, workers: int = 0) -> Loader:
         """The batches of the training split."""
@@ -159,12 +156,12 @@ class Bench:
 
 
 def _sizes(flops: float) -> tuple[int, int, int]:
-    """Examples of training and of a held split, and a batch, where one example takes so many operations."""
+    """Sizes of the training split, the other splits and a batch, given the operations per example."""
     return next(sizes for most, sizes in _SIZES if flops <= most)
 
 
 def _flops(recipe: Recipe, dataset: Dataset) -> float:
-    """Operations of one example; lengths that the network leaves open are those of the data."""
+    """Operations per example; dimensions that the network leaves open are those of the data."""
     from levelbench.networks.cost import network_cost
 
     if isinstance(recipe.network, NativeNetwork):
@@ -181,7 +178,7 @@ def _flops(recipe: Recipe, dataset: Dataset) -> float:
 
 @final
 class ShortTraining:
-    """A recipe at work: what it computes depends on its seed and the calls alone."""
+    """A recipe being trained: its results depend on its seed and the calls alone."""
 
     def __init__(self, bench: Bench, recipe: Recipe, seed: int) -> None:
         self._bench, self._recipe, self._seed = bench, recipe, seed
@@ -192,11 +189,11 @@ class ShortTraining:
         self._batches = self._forever()
 
     def train(self, steps: int, factor: float) -> list[float]:
-        """Steps on the loader's batches; the losses."""
+        """Take steps on the loader's batches; returns the losses."""
         return [self.step(next(self._batches), factor) for _ in range(steps)]
 
     def step(self, columns: tuple[Array, ...], factor: float) -> float:
-        """One update; the loss before it."""
+        """Take one step; returns the loss before it."""
         loss = self.executor.forward(*columns)
         gradients = self.executor.backward()
         self.done += 1
@@ -222,8 +219,8 @@ class ShortTraining:
             loader.close()
 
 
-def same(left: dict[str, Host], right: dict[str, Host]) -> str:
-    """The first name whose arrays differ in a bit, or an empty string."""
+def first_difference(left: dict[str, Host], right: dict[str, Host]) -> str:
+    """The first name whose arrays are not bitwise equal, or an empty string."""
     for name in sorted(left.keys() | right.keys()):
         a, b = left.get(name), right.get(name)
         if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape or a.tobytes() != b.tobytes():
@@ -232,7 +229,7 @@ def same(left: dict[str, Host], right: dict[str, Host]) -> str:
 
 
 def chance_loss(dataset: Dataset) -> float | None:
-    """The cross-entropy of always answering with the shares of the classes in training; ``None`` without classes."""
+    """The cross-entropy of always predicting the shares of the classes in training; ``None`` without classes."""
     labels = dataset.train.labels
     if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
         return None
@@ -248,7 +245,7 @@ _BATCHES = 4
 
 @final
 class _Counting:
-    """A held split that counts what is drawn of it, in four batches or more: a quality may stop after the first."""
+    """Counts the rows read from a split, in at least four batches, as a quality may stop after the first."""
 
     def __init__(self, held: Held) -> None:
         self.backend, self.split = held.backend, held.split
@@ -259,7 +256,7 @@ class _Counting:
         seen = 0
         for columns in self._held.batches(min(size, max(1, len(self) // _BATCHES))):
             seen += len(columns[-1])
-            # Not the sum: the first rows may be looked at many times.
+            # Not the sum: a quality may read the first rows repeatedly.
             self.drawn = max(self.drawn, seen)
             yield columns
 
@@ -267,8 +264,8 @@ class _Counting:
         return len(self._held)
 
 
-def rounds(quality: Quality, executor: Executor, held: Held) -> float:
-    """How often a quality has the network infer an example: once a token, where it translates token by token."""
+def inferences_per_example(quality: Quality, executor: Executor, held: Held) -> float:
+    """How often a quality infers an example: once per token, if it translates token by token."""
     with _counted(executor) as inferred:
         quality.measure(executor, held)
     return inferred[0] / len(held)
@@ -276,14 +273,14 @@ def rounds(quality: Quality, executor: Executor, held: Held) -> float:
 
 @contextmanager
 def _counted(executor: Executor) -> Iterator[list[int]]:
-    """The number of rows that the network infers in here, as the one item of a list."""
+    """Counts the rows that the network infers in this block, as the only item of a list."""
     infer, inferred = executor.infer, [0]
 
     def counted(*inputs: Array) -> tuple[Array, ...]:
         inferred[0] += len(inputs[0])
         return infer(*inputs)
 
-    # Put on the executor itself: a quality may ask for what only this framework's executors have.
+    # Set on the executor itself, as a quality may use features of this framework's executors.
     cast(Any, executor).infer = counted
     try:
         yield inferred
@@ -291,17 +288,17 @@ def _counted(executor: Executor) -> Iterator[list[int]]:
         cast(Any, executor).infer = infer
 
 
-def covered(quality: Quality, executor: Executor, held: Held) -> tuple[float, Finding]:
-    """The quality of a network that is measured no more, and whether all rows of ``held`` went into it."""
+def measure_coverage(quality: Quality, executor: Executor, held: Held) -> tuple[float, Finding]:
+    """The quality of a network, and whether all rows of ``held`` were used."""
     counting = _Counting(held)
     with _counted(executor) as inferred:
         value = quality.measure(executor, cast(Held, counting))
     rows = len(held)
     do = "measure all batches of held.batches(), and all rows of each"
     if counting.drawn < rows:
-        found = f"{quality.metric} draws {counting.drawn} of the {rows} examples of the split"
+        found = f"{quality.metric} reads {counting.drawn} of the {rows} examples of the split"
         return value, failed(found, do, probe="examples")
     if inferred[0] < rows:
-        found = f"{quality.metric} has the network infer {inferred[0]} of the {rows} examples of the split"
+        found = f"{quality.metric} infers {inferred[0]} of the {rows} examples of the split"
         return value, failed(found, do, probe="examples")
-    return value, passed(f"{quality.metric} looks at all {rows} of the split", probe="examples")
+    return value, passed(f"{quality.metric} uses all {rows} examples of the split", probe="examples")

@@ -1,7 +1,6 @@
-"""What a Python file defines, found by reading it: operators, an optimizer, a scheme, a task or recipes for one.
+"""Finds out what a Python file defines by reading it: operators, an optimizer, a scheme, a task or recipes for one.
 
-A file is not run to find out who is to run it. Its classes and names are followed to what they are of levelbench's own,
-which may be imported.
+The file is not executed for that. Its classes and names are traced to levelbench's own, which may be imported.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from levelbench.training.task import Task
 
 Kind = Literal["operators", "optimizer", "scheme", "training"]
 _MAKERS = ("load_task",)
-# By name: this room comes before the one that it is of.
+# By name, because the package of schemes imports this one.
 _SCHEME = ("levelbench.distributed.scheme", "Scheme")
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What a file is to be checked as; ``None`` where reading it does not show.
+    """The kind that a file is checked as; ``None`` if reading it does not tell.
 
-    A task or recipe may bring an optimizer of its own: it is checked as a part of the recipe. So may a scheme, which is
-    checked alone.
+    A task or recipe may define its own optimizer, which is checked as part of the recipe. It may also define a scheme,
+    which is checked separately.
 
-    :raises DefinitionError: for operators and something else in one file.
+    :raises DefinitionError: when a file defines operators and something else.
     """
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, SyntaxError, ValueError):
-        # Whoever runs it says in which line, or that it is not there.
+        # Running the file will report the line, or that it does not exist.
         return None
     found = _Contents(tree).kinds
     if "operators" in found and len(found) > 1:
         others = " and ".join(sorted(_NAMES[each] for each in found if each != "operators"))
-        do = "give the operators a file of their own, and import them from there"
+        do = "move the operators to a file of their own, and import them from there"
         raise DefinitionError(f"check {path}", f"it defines operators and {others}", do)
     order: tuple[Kind, ...] = ("training", "scheme", "optimizer", "operators")
     return next((each for each in order if each in found), None)
@@ -54,7 +53,7 @@ _NAMES = {
 
 
 class _Contents:
-    """The kinds of what a module defines at its top, or in an ``if`` or ``try`` there."""
+    """The kinds of objects that a module defines at top level, or in an ``if`` or ``try`` there."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, str] = {}
@@ -68,9 +67,8 @@ class _Contents:
     def _note_import(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                self._imported[alias.asname or alias.name.partition(".")[0]] = (
-                    alias.name if alias.asname else alias.name.partition(".")[0]
-                )
+                root = alias.name.partition(".")[0]
+                self._imported[alias.asname or root] = alias.name if alias.asname else root
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 if alias.name == "*":
@@ -86,12 +84,7 @@ class _Contents:
             parents = [self._value(base) for base in node.bases]
             parent = next((each for each in parents if isinstance(each, type)), None)
             self._classes[node.name] = parent
-            if parent is not None and issubclass(parent, CustomOperator):
-                self.kinds.add("operators")
-            elif parent is not None and issubclass(parent, Optimizer):
-                self.kinds.add("optimizer")
-            elif parent is not None and _is_scheme(parent):
-                self.kinds.add("scheme")
+            self._note_kind(parent, "operators")
         elif isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -103,15 +96,25 @@ class _Contents:
     def _look_at_value(self, call: ast.Call) -> None:
         made = self._value(call.func)
         name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-        if (isinstance(made, type) and issubclass(made, Task)) or name in _MAKERS:
+        if name in _MAKERS:
             self.kinds.add("training")
-        elif isinstance(made, type) and issubclass(made, Optimizer):
+        else:
+            self._note_kind(made, "training")
+
+    def _note_kind(self, kind: object, first: Literal["operators", "training"]) -> None:
+        """Add the kind of a class; only a definition can be an operator, and only an object a task."""
+        base = CustomOperator if first == "operators" else Task
+        if not isinstance(kind, type):
+            return
+        if issubclass(kind, base):
+            self.kinds.add(first)
+        elif issubclass(kind, Optimizer):
             self.kinds.add("optimizer")
-        elif isinstance(made, type) and _is_scheme(made):
+        elif any((each.__module__, each.__name__) == _SCHEME for each in kind.__mro__):
             self.kinds.add("scheme")
 
     def _value(self, node: ast.expr) -> Any:
-        """The object of levelbench that an expression names, or the base that a class of the file has."""
+        """The levelbench object that an expression names, or the base of a class in the file."""
         if isinstance(node, ast.Name) and node.id in self._classes:
             return self._classes[node.id]
         dotted = self._dotted(node)
@@ -129,12 +132,8 @@ class _Contents:
         return ""
 
 
-def _is_scheme(kind: type) -> bool:
-    return any((each.__module__, each.__name__) == _SCHEME for each in kind.__mro__)
-
-
 def _top(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a module, those within ``if``, ``try`` and ``with`` too."""
+    """The statements of a module, including those in ``if``, ``try`` and ``with``."""
     found: list[ast.stmt] = []
     for node in body:
         found.append(node)
@@ -145,7 +144,7 @@ def _top(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _ours(name: str) -> ModuleType | None:
-    """A module of levelbench, imported; ``None`` if there is none of that name."""
+    """A module of levelbench, imported; ``None`` if there is no such module."""
     if name != "levelbench" and not name.startswith("levelbench."):
         return None
     try:

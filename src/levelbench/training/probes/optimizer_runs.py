@@ -1,9 +1,9 @@
-"""An optimizer on small problems with every step kept, and how far two of them diverge.
+"""Runs an optimizer on small problems, keeping every step, and measures how far two runs diverge.
 
-Two optimizers (and two frameworks) get the same gradients as long as they agree, and what parts them grows and is
-seen. In float64 two ways to write the same update differ by 1e-15 a step, and other updates by far more; in float32 the
-reference's own distance from its float64 self says how much is allowed. The divergence is that of the Deep500 paper's
-study of Adam.
+Two optimizers (or two frameworks) get the same gradients while they agree, and any difference grows until it is
+visible. In float64, two ways to write the same update differ by 1e-15 per step, and different updates by far more; in
+float32 the reference's own distance from its float64 run says how much is allowed. The divergence is that of the
+Deep500 paper's study of Adam.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     "scalar": (),
     "empty": (0, 4),
 }
-"""A parameter of each kind that networks have, and of two kinds that are seldom thought of."""
+"""A parameter of each kind in networks, and of two kinds that are easily forgotten."""
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """½ Σ a (w - c)², with a from 0.1 to 1 by element, and noise in the gradients; all times ``scale``.
+    """½ Σ a (w - c)², with a from 0.1 to 1 per element, and noise in the gradients; all times ``scale``.
 
-    ``zero_after`` is the last step with a gradient; ``centre`` is the spread of c, 0 puts the minimum at the origin.
+    ``zero_after`` is the last step with a gradient; ``centre`` is the spread of c, and 0 puts the minimum at the
+    origin.
     """
 
     name: str
@@ -51,11 +52,11 @@ class Quadratic:
     zero_after: int | None = None
 
     def start(self) -> dict[str, NDArray[np.float64]]:
-        """The parameters before the first step, new each time."""
+        """The parameters before the first step, as new arrays."""
         return {name: self._drawn(at, 0, shape).copy() for at, (name, shape) in enumerate(self.shapes.items())}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
-        """That of the function at a step (from 1), where the parameter stands, and noise of this step alone."""
+        """The function's gradient at ``parameter``, plus the noise of this step (from 1)."""
         if self.zero_after is not None and step > self.zero_after:
             return np.zeros_like(parameter)
         at, shape = list(self.shapes).index(name), parameter.shape
@@ -70,7 +71,7 @@ class Quadratic:
 
 @lru_cache(maxsize=4096)
 def _normal(seeds: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Standard normal numbers, drawn once: many runs need the same."""
+    """Standard normal numbers, cached because many runs use the same."""
     drawn = np.asarray(np.random.default_rng(seeds).standard_normal(shape))
     drawn.flags.writeable = False
     return drawn
@@ -78,28 +79,28 @@ def _normal(seeds: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float6
 
 @dataclass(frozen=True)
 class Recorded:
-    """Gradients that were recorded before, whatever the parameters are: ``gradients[step - 1][name]``."""
+    """Recorded gradients, whatever the parameters are: ``gradients[step - 1][name]``."""
 
     name: str
     parameters: Mapping[str, NDArray[np.float64]]
     gradients: Sequence[Mapping[str, NDArray[np.float64]]]
 
     def start(self) -> dict[str, NDArray[np.float64]]:
-        """The parameters before the first step, new each time."""
+        """The parameters before the first step, as new arrays."""
         return {name: each.astype(np.float64) for name, each in self.parameters.items()}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As recorded; from the beginning again after the last."""
+        """As recorded; starts again after the last."""
         return self.gradients[(step - 1) % len(self.gradients)][name]
 
 
 TestProblem = Quadratic | Recorded
-"""Parameters to start from, and their gradients at each step."""
+"""Initial parameters, and their gradients at each step."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """The way that an optimizer took: the parameters before the first step and after each, on the host."""
+    """An optimizer's trajectory: the parameters before the first step and after each, on the host."""
 
     values: list[dict[str, Floats]]
     state: dict[str, Floats]
@@ -112,8 +113,8 @@ class Run:
 
 
 def parameters_of(backend: Backend, values: Mapping[str, Floats], dtype: DTypeLike = np.float64) -> dict[str, Array]:
-    """Native arrays of their own with these values."""
-    # ascontiguousarray would make a vector of a scalar.
+    """New native arrays with these values."""
+    # ascontiguousarray would turn a scalar into a vector.
     return {name: backend.array(np.array(each, dtype, order="C")) for name, each in values.items()}
 
 
@@ -132,16 +133,16 @@ def run(
 ) -> Run:
     """Take ``steps`` steps and keep each.
 
-    ``names`` are the parameters taken part, in this order (default: all, in the problem's). After step ``pause`` the
-    state is read and another stepper, on copies of the parameters, goes on from it. ``spoil`` overwrites each gradient
-    with NaN once its step was taken. ``start`` puts the optimizer to work (default: its own).
+    ``names`` are the parameters to use, in order (default: all, in the problem's order). After step ``pause`` the state
+    is read, and another stepper resumes from it on copies of the parameters. ``spoil`` overwrites each gradient with
+    NaN after its step. ``start`` creates the stepper (default: the optimizer's own).
     """
     begin = start or (lambda optimizer, backend, parameters: optimizer.start(backend, parameters))
     given = problem.start()
     given = {name: given[name] for name in (names or given)}
     parameters = parameters_of(backend, given, dtype)
     values = [_on_host(backend, parameters)]
-    # Overflow and 0/0 are for the checks to judge, by what becomes of the parameters.
+    # The checks judge overflow and 0/0 by what becomes of the parameters.
     with np.errstate(all="ignore"):
         stepper = begin(optimizer, backend, parameters)
         for step in range(1, steps + 1):
@@ -168,18 +169,18 @@ def _on_host(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]
 
 
 TOLERANCE = 1e-9
-"""Of float64, relative to the largest magnitude that the parameter has on its way."""
+"""For float64, relative to the largest magnitude of the parameter along the way."""
 
 NATIVE_TOLERANCE = 1e-7
-"""Beside a framework's own optimizer, which may keep a number in float32 (the momentum of ``torch.optim.NAdam``)."""
+"""For comparisons with native optimizers, which may keep numbers in float32 (as ``torch.optim.NAdam`` its momentum)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Divergence:
     """L2 and L∞ of the difference after each step, from the first.
 
-    L2 is relative to the norm of all parameters of the reference at that step; L∞ to the largest magnitude that the
-    parameter in question has anywhere on the reference's way. ``first`` is the first step at which L∞ is above
+    L2 is relative to the norm of all of the reference's parameters at that step; L∞ to the largest magnitude of the
+    parameter in question anywhere along the reference's trajectory. ``first`` is the first step with L∞ above
     ``tolerance``, and ``where`` the parameter.
     """
 
@@ -191,7 +192,7 @@ class Divergence:
     where: str
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+        """As JSON types."""
         return {
             "problem": self.problem,
             "tolerance": self.tolerance,
@@ -245,7 +246,7 @@ RULES: Mapping[str, type[UpdateRule]] = {
     and issubclass(each, UpdateRule)
     and not getattr(each, "__abstractmethods__", None)
 }
-"""Our rules by the name that a reference may have, in small letters."""
+"""Our rules by the lower-case names that a reference may use."""
 
 _KEYS = {
     "torch": {"epsilon": "eps", "initial": "initial_accumulator_value"},
@@ -273,7 +274,7 @@ _TAKES = {
 
 @dataclass(frozen=True)
 class OptimizerTrial:
-    """An optimizer on its backend; ``shapes`` are those of :data:`SHAPES` that it takes."""
+    """An optimizer on its backend; ``shapes`` are those of :data:`SHAPES` that it accepts."""
 
     optimizer: Optimizer
     backend: Backend
@@ -283,15 +284,15 @@ class OptimizerTrial:
 
     @property
     def is_rule(self) -> bool:
-        """Whether it promises to take each parameter for itself."""
+        """Whether it promises to update each parameter independently."""
         return isinstance(self.optimizer, UpdateRule)
 
     def quadratic(self, name: str = "quadratic", **settings: Any) -> Quadratic:
-        """The problem, on the shapes that it takes."""
+        """The problem, on the shapes that it accepts."""
         return Quadratic(name, dict(self.shapes), self.seed, **settings)
 
     def run(self, problem: TestProblem | None = None, steps: int = 0, **settings: Any) -> Run:
-        """The optimizer on ``problem`` (default: the quadratic one) for ``steps`` (default: as many as are set)."""
+        """Run the optimizer on ``problem`` (default: the quadratic one) for ``steps`` (default: ``self.steps``)."""
         return run(self.optimizer, self.backend, problem or self.quadratic(), steps or self.steps, **settings)
 
 
@@ -303,8 +304,8 @@ def open_backend(framework: str) -> Backend:
 def reference_of(optimizer: Optimizer, reference: str | Optimizer | None) -> Optimizer | None:
     """The optimizer that a name stands for: ours (``adam``) or a framework's (``torch.optim.Adam``).
 
-    It gets the rate of ``optimizer``, and those of its settings that have the same name. Raises ``UnknownNameError``
-    for a name of neither kind.
+    It gets the rate of ``optimizer``, and its settings of the same names. Raises ``UnknownNameError`` for an unknown
+    name.
     """
     if not reference:
         return None
@@ -332,5 +333,5 @@ def _settings(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def framework_of(optimizer: Optimizer, otherwise: str) -> str:
-    """The framework that an optimizer is bound to."""
+    """The framework that an optimizer requires."""
     return optimizer.framework if isinstance(optimizer, Native) else otherwise

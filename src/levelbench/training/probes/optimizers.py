@@ -1,8 +1,8 @@
 """Checks whether an optimizer is right: by itself, against a reference, and on several frameworks.
 
-The loss of a network falls with many a wrong optimizer, only more slowly. So it is not training that is looked at, but
-every step: against the same step taken in another way (with and without a pause, in another order, with gradients
-overwritten), or by another optimizer.
+A network's loss falls with many a wrong optimizer, only more slowly. So the checks examine not training but every step:
+they compare it with the same step taken in another way (with and without a pause, in another order, with gradients
+overwritten), or with the step of another optimizer.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _USUAL_RATE = 0.01
 
 
 def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer | None]:
-    """The optimizers of a file by name, and what it calls ``reference``.
+    """The optimizers of a file by name, and its ``reference``.
 
-    That is ``optimizer`` where the file defines it; else every optimizer that it makes; else its own subclasses of
-    ``UpdateRule``, made of their defaults (and a rate of 0.01 where ``lr`` has none). The file is run. Raises
-    ``UsageError`` where it is not there, ``DefinitionError`` where it raises, naming the line, or defines none.
+    These are ``optimizer`` if the file defines it; else every optimizer that it creates; else its own subclasses of
+    ``UpdateRule``, created with their defaults (and a rate of 0.01 if ``lr`` has none). The file is run. Raises
+    ``UsageError`` if it does not exist, ``DefinitionError`` if it raises (naming the line) or defines none.
     """
     module = plugins.load_file("optimizer", path)
     reference = getattr(module, "reference", None)
@@ -65,48 +65,43 @@ _EXTREME = (1e-30, 1e8, 1e15)
 
 
 def _deterministic(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Two runs, the same bits."""
+    """Two runs give the same bits."""
     first, second = (subject.run() for _ in range(2))
-    yield _same(first, second, "two equal runs diverge", "keep all state in what `init` returns")
+    yield _same(first, second, "two equal runs diverge", "keep all state in the result of `init`")
 
 
 def _restored(subject: OptimizerTrial) -> Iterator[Finding]:
-    """A pause in the middle, the same bits."""
+    """A pause in the middle gives the same bits."""
     problem, half = subject.quadratic(), subject.steps // 2
     through = subject.run(problem)
     paused = subject.run(problem, pause=half)
-    do = "have `state` return all that the next step needs, and `restore` put it back"
-    yield _same(through, paused, f"a run that goes on from its state after step {half} diverges", do)
+    do = "let `state` return everything that the next step needs, and `restore` put it back"
+    yield _same(through, paused, f"a run resumed from its state after step {half} diverges", do)
 
 
-def _gradients_left(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Gradients that are overwritten after their step change nothing."""
+def _gradients_copied(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Overwriting gradients after their step changes nothing."""
     kept = subject.run()
     spoilt = subject.run(spoil=True)
-    do = "copy what is kept of a gradient: its memory belongs to the next step"
+    do = "copy what is kept of a gradient: its memory is reused by the next step"
     yield _same(kept, spoilt, "the state holds on to a gradient's own array", do)
 
 
 def _ordered(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Parameters in another order, the same result."""
+    """Parameters in another order give the same result."""
     names = list(subject.shapes)
     there = subject.run()
     back = subject.run(names=names[::-1])
-    # A norm over all gradients may be added up in another order.
+    # A norm over all gradients may be summed in another order.
     found = divergence("order", back, there)
-    if found.first is None:
-        yield passed(f"L∞ {found.linf.max(initial=0):.1e}")
-    else:
-        yield failed(
-            f"in another order {found.where!r} parts at step {found.first} (L∞ {found.linf.max():.1e})",
-            "keep the state of each parameter by itself",
-        )
+    do = "keep the state of each parameter separately"
+    yield _agrees(found, f"L∞ {found.linf.max(initial=0):.1e}", "the order of parameters matters", do)
 
 
 def _independent(subject: OptimizerTrial) -> Iterator[Finding]:
-    """An update rule takes each parameter for itself."""
+    """An update rule updates each parameter independently."""
     if not subject.is_rule:
-        yield not_tried("it is no UpdateRule, and may look at all of them together")
+        yield not_tried("it is not an UpdateRule, so parameters may depend on each other")
         return
     problem = subject.quadratic()
     together = subject.run(problem)
@@ -114,17 +109,17 @@ def _independent(subject: OptimizerTrial) -> Iterator[Finding]:
         alone = subject.run(problem, names=[name])
         apart = [step for step, (a, b) in enumerate(zip(alone.values, together.values, strict=True)) if _differ(a, b)]
         if apart:
-            found = f"{name!r} moves otherwise without the others, from step {apart[0]}"
-            yield failed(found, "keep the state of each parameter by itself")
+            found = f"{name!r} moves differently without the others, from step {apart[0]}"
+            yield failed(found, "keep the state of each parameter separately")
             return
     yield passed(f"{len(subject.shapes)} shapes")
 
 
 def _elementwise(subject: OptimizerTrial) -> Iterator[Finding]:
-    """A rule that says that it is elementwise may be given its parameters cut in pieces."""
+    """A rule that claims to be elementwise may get its parameters in pieces."""
     rule = subject.optimizer
     if not isinstance(rule, UpdateRule) or not rule.elementwise:
-        yield not_tried("it does not say that it is")
+        yield not_tried("it does not claim to be")
         return
     random = np.random.default_rng([subject.seed, 7])
     whole = Recorded(
@@ -138,23 +133,23 @@ def _elementwise(subject: OptimizerTrial) -> Iterator[Finding]:
     one, two = (run(rule, subject.backend, each, 8, start=_loop) for each in (whole, halves))
     for step, (a, b) in enumerate(zip(one.values, two.values, strict=True)):
         if not np.allclose(a["whole"], np.concatenate([b["left"], b["right"]]), rtol=1e-12, atol=1e-14, equal_nan=True):
-            found = f"a vector and its two halves part at step {step}, so an element's step depends on others"
+            found = f"a vector and its two halves differ at step {step}, so an element's step depends on others"
             yield failed(found, "write `elementwise: ClassVar[bool] = False` in the rule")
             return
     yield passed("a vector moves as its halves do")
 
 
 def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Parameters and state in float32 stay so."""
+    """Parameters and state in float32 stay in float32."""
     found = subject.run(steps=3, dtype=np.float32, start=_loop)
-    do = "make numbers of `float(...)`, and arrays from the parameter (`zeros_like`)"
+    do = "make numbers with `float(...)`, and arrays from the parameter (`zeros_like`)"
     wrong = [name for name, each in found.last.items() if each.dtype != np.float32]
     if wrong:
         yield failed(f"{wrong[0]!r} became {found.last[wrong[0]].dtype}", do)
     moved = [name for name, each in found.last.items() if each.shape != subject.shapes[name]]
     if moved:
         became = f"{moved[0]!r} of shape {subject.shapes[moved[0]]} became {found.last[moved[0]].shape}"
-        yield failed(became, "return the parameter in its own shape")
+        yield failed(became, "return the parameter in its original shape")
     wide = [name for name, each in found.state.items() if each.ndim and each.size and each.dtype == np.float64]
     if wide:
         yield failed(f"the state {wide[0]!r} of a float32 parameter is float64", do)
@@ -166,35 +161,28 @@ def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
     still = subject.run(steps=5, factor=lambda step: 0.0)
     begin = [still.values[0]] * len(still.values)
     found = divergence("rate zero", still, Run(begin, {}, None), 1e-12)
-    if found.first is None:
-        yield passed("a factor of 0 leaves the parameters where they are")
-        return
-    yield failed(
-        f"at a factor of 0 {found.where!r} moves at step {found.first} (L∞ {found.linf.max():.1e})",
-        "multiply each step, and the decay of weights, by the `lr` that `update` is given",
-    )
+    do = "multiply each step, and weight decay, by the `lr` passed to `update`"
+    yield _agrees(found, "a factor of 0 leaves the parameters unchanged", "a factor of 0 moves parameters", do)
 
 
 def _rate_scaled(subject: OptimizerTrial) -> Iterator[Finding]:
-    """A schedule's factor is the same as another base rate."""
+    """A schedule's factor is equivalent to another base rate."""
     rule = subject.optimizer
     if not isinstance(rule, UpdateRule):
-        yield not_tried("it is no UpdateRule, whose rate could be set")
+        yield not_tried("it is not an UpdateRule, so its rate cannot be set")
         return
     half = dataclasses.replace(rule, lr=rule.lr / 2)
     a = run(rule, subject.backend, subject.quadratic(), subject.steps, factor=lambda step: 0.5)
     b = run(half, subject.backend, subject.quadratic(), subject.steps)
-    found = divergence("rate", a, b)
-    if found.first is None:
-        yield passed("a factor of 0.5 is half the rate")
-        return
-    at = f"{found.where!r} parts at step {found.first}"
-    yield failed(f"a factor of 0.5 is not half the rate: {at}", "use the `lr` that `update` is given")
+    do = "use the `lr` passed to `update`"
+    yield _agrees(
+        divergence("rate", a, b), "a factor of 0.5 equals half the rate", "a factor of 0.5 is not half the rate", do
+    )
 
 
 def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Small steps without noise lead down."""
-    # Around the origin, so that a decay of the weights leads down as well.
+    """Small steps without noise lead downhill."""
+    # Centred at the origin, so that weight decay leads downhill as well.
     problem = subject.quadratic(noise=0.0, centre=0.0)
     found = subject.run(problem, 20, factor=lambda step: 1e-2)
 
@@ -205,39 +193,39 @@ def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
     if after < before:
         yield passed(f"½ Σ a w² fell from {before:.6g} to {after:.6g} in 20 steps at a hundredth of the rate")
     elif after == before:
-        yield failed("nothing moved in 20 steps", "return the parameter that was updated")
+        yield failed("nothing moved in 20 steps", "return the updated parameter")
     else:
-        yield failed(f"½ Σ a w² rose from {before:.6g} to {after:.6g}", "look at the sign of the step")
+        yield failed(f"½ Σ a w² rose from {before:.6g} to {after:.6g}", "check the sign of the step")
 
 
 def _zero_gradients(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Where there was never a gradient, nothing moves but by a decay."""
+    """Without any gradient, nothing moves except by weight decay."""
     found = subject.run(subject.quadratic(scale=0.0), 5)
     lost = _not_finite(found)
     moved = [name for name, each in found.last.items() if not np.allclose(each, found.values[0][name], 1e-12, 1e-15)]
     if lost:
-        yield failed(lost, "bound what is divided by from below (epsilon)")
+        yield failed(lost, "bound denominators from below (epsilon)")
     elif not moved:
         yield passed("nothing moves")
     elif all((np.abs(found.last[name]) <= np.abs(found.values[0][name])).all() for name in moved):
-        yield noted("the parameters shrink: the weights decay")
+        yield noted("the parameters shrink: weight decay")
     else:
-        yield failed(f"{moved[0]!r} moves away from zero", "let a step of no gradient be none")
+        yield failed(f"{moved[0]!r} moves away from zero", "do not move without a gradient")
 
 
 def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Small and large gradients in float32 leave numbers."""
+    """Small and large gradients in float32 leave finite numbers."""
     for scale in (*_MODEST, *_EXTREME):
         problem = subject.quadratic(scale=scale)
         try:
             lost = _not_finite(subject.run(problem, 10, dtype=np.float32))
-        except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
+        except Exception as error:  # noqa: BLE001  # user code may raise anything
             lost = f"it raises {type(error).__name__}: {error}"
         if not lost:
             continue
         found = f"in float32, with gradients of about {scale:.0e}, {lost}"
-        if scale in _MODEST and not _grows(subject):
-            yield failed(found, "bound what is divided by, and do not square what is large")
+        if scale in _MODEST and not _is_linear(subject):
+            yield failed(found, "bound denominators, and do not square large numbers")
         else:
             yield noted(found)
         return
@@ -245,16 +233,16 @@ def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def _averages(subject: OptimizerTrial) -> Iterator[Finding]:
-    """The weights to evaluate with are there by the same names, and finite."""
+    """The weights to evaluate with have the parameters' names, and are finite."""
     found = subject.run(steps=5)
     if found.averaged is None:
         return
     wrong = [name for name, each in found.last.items() if found.averaged.get(name, np.zeros(0)).shape != each.shape]
     if wrong or found.averaged.keys() != found.last.keys():
-        other = f"{wrong[0]!r} is missing or of another shape" if wrong else "there are names that are no parameter's"
+        other = f"{wrong[0]!r} is missing or of another shape" if wrong else "some names are not parameters"
         yield failed(other, "give one array for each parameter, of its shape")
     elif not all(np.isfinite(each).all() for each in found.averaged.values()):
-        yield failed("they are not finite", "average what is finite")
+        yield failed("they are not finite", "average finite weights only")
     else:
         yield passed(f"{len(found.averaged)} of them")
 
@@ -263,7 +251,7 @@ _ALONE: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
     "dtype and shape": _dtypes_kept,
     "determinism": _deterministic,
     "state": _restored,
-    "gradients": _gradients_left,
+    "gradients": _gradients_copied,
     "order of parameters": _ordered,
     "each parameter for itself": _independent,
     "elementwise": _elementwise,
@@ -274,17 +262,17 @@ _ALONE: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
     "scale of gradients": _scales,
     "averaged weights": _averages,
 }
-"""The probes that need no reference, in the order of a report."""
+"""The probes that need no reference, in the order of the report."""
 
 
 def _loop(optimizer: Optimizer, backend: Backend, parameters: dict[str, Array]) -> Stepper:
-    """A rule as it is written, without the framework's faster way."""
+    """Start a rule without the framework's faster implementation."""
     begin = optimizer.one_by_one if isinstance(optimizer, UpdateRule) else optimizer.start
     return begin(backend, parameters)
 
 
-def _grows(subject: OptimizerTrial) -> bool:
-    """Whether the step is in proportion to the gradient, so that large ones must lead far."""
+def _is_linear(subject: OptimizerTrial) -> bool:
+    """Whether the step is proportional to the gradient, so that large ones must lead far."""
     one, ten = (subject.run(subject.quadratic(scale=scale), 1, dtype=np.float64) for scale in (1.0, 10.0))
     ways = [max(float(np.abs(r.last[n] - r.values[0][n]).max(initial=0)) for n in r.last) for r in (one, ten)]
     return ways[1] > 5 * ways[0]
@@ -302,8 +290,15 @@ def _differ(some: dict[str, Host], all_of_them: dict[str, Host]) -> bool:
     return any(not np.array_equal(each, all_of_them[name], equal_nan=True) for name, each in some.items())
 
 
+def _agrees(found: Divergence, agreement: str, fault: str, do: str) -> Finding:
+    """Passed if two runs agree to rounding."""
+    if found.first is None:
+        return passed(agreement)
+    return failed(f"{fault}: {found.where!r} differs from step {found.first} (L∞ {found.linf.max():.1e})", do)
+
+
 def _same(one: Run, two: Run, what: str, do: str) -> Finding:
-    """Passed if two runs have the same bits all the way."""
+    """Passed if two runs have the same bits throughout."""
     for step, (a, b) in enumerate(zip(one.values, two.values, strict=True)):
         if _differ(a, b):
             found = divergence("", two, one)
@@ -314,11 +309,11 @@ def _same(one: Run, two: Run, what: str, do: str) -> Finding:
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RECORDED = 6, 5, 3, 16, 20
 _LONG, _OF_LONG = 10, ("matrix", "vector")
 _ROUNDING = 10.0
-"""How many times further from its float64 self than the reference an optimizer may be in float32."""
+"""In float32, an optimizer may be this many times further from its float64 run than the reference."""
 
 
 def recorded_network(optimizer: Optimizer, backend: Backend, seed: int, matrices: bool) -> Recorded:
-    """The gradients of a small network that this optimizer trains on clustered points; ``matrices``: no biases."""
+    """The gradients of a small network trained by this optimizer on clustered points; ``matrices``: no biases."""
     network = zoo.mlp(_FEATURES, _HIDDEN, _CLASSES).with_loss().training()
     executor = backend.executor(network, network.initialise(seed))
     random = np.random.default_rng([seed, 11])
@@ -341,8 +336,8 @@ def recorded_network(optimizer: Optimizer, backend: Backend, seed: int, matrices
 
 
 @dataclass
-class _BesideReference:
-    """A subject and its reference on the same problems; ``seen`` gathers the divergences."""
+class _Comparison:
+    """A subject and its reference on the same problems; ``seen`` collects the divergences."""
 
     subject: OptimizerTrial
     reference: Optimizer
@@ -354,7 +349,7 @@ class _BesideReference:
         return NATIVE_TOLERANCE if isinstance(self.reference, Native) else TOLERANCE
 
     def problems(self) -> Iterator[tuple[TestProblem, Callable[[int], float]]]:
-        """What both are run on, and the schedule's factors."""
+        """The problems for both, with the schedule's factors."""
         subject, steps = self.subject, self.subject.steps
 
         def constant(step: int) -> float:
@@ -364,7 +359,7 @@ class _BesideReference:
         yield subject.quadratic("small gradients", scale=1e-8), constant
         yield subject.quadratic("large gradients", scale=1e3), constant
         yield subject.quadratic("gradients that end", zero_after=max(1, steps // 4)), constant
-        # From nothing up, and down again.
+        # From zero up and down again.
         yield subject.quadratic("schedule"), lambda step: min(step - 1, steps - step) * 2 / steps
         matrices = "vector" not in subject.shapes
         yield recorded_network(self.reference, self.backend, subject.seed, matrices), constant
@@ -375,22 +370,22 @@ class _BesideReference:
         return ours, run(self.reference, self.backend, problem, subject.steps, **settings)
 
     def first_step(self) -> Iterator[Finding]:
-        """Before anything can add up."""
+        """Before errors can accumulate."""
         subject = self.subject
         problem = subject.quadratic("first step")
         ours = subject.run(problem, 1)
         found = divergence("first step", ours, run(self.reference, self.backend, problem, 1), self.tolerance)
-        yield _judged(found, "the very first step is another")
+        yield _comparison_finding(found, "the very first step differs")
 
     def trajectories(self) -> Iterator[Finding]:
         for problem, factor in self.problems():
             ours, theirs = self.runs(problem, factor=factor)
             found = divergence(problem.name, ours, theirs, self.tolerance)
             self.seen.append(found)
-            yield _judged(found, "it diverges from its reference", f"reference: {problem.name}")
+            yield _comparison_finding(found, "it diverges from its reference", f"reference: {problem.name}")
 
     def long(self) -> Iterator[Finding]:
-        """The recursion for ten times as many steps, on two parameters: what goes wrong late."""
+        """Ten times as many steps on two parameters, for errors that show late."""
         subject = self.subject
         shapes = {name: shape for name, shape in subject.shapes.items() if name in _OF_LONG} or subject.shapes
         problem, steps = Quadratic("long", dict(shapes), subject.seed), _LONG * subject.steps
@@ -398,7 +393,7 @@ class _BesideReference:
         theirs = run(self.reference, self.backend, problem, steps)
         found = divergence(problem.name, ours, theirs, self.tolerance)
         self.seen.append(found)
-        yield _judged(found, "it diverges from its reference")
+        yield _comparison_finding(found, "it diverges from its reference")
 
     def rounding(self) -> Iterator[Finding]:
         """In float32, as close to float64 as the reference is, within a factor."""
@@ -408,7 +403,7 @@ class _BesideReference:
         allowed = _ROUNDING * float(divergence("float32", theirs, exact).linf.max(initial=0)) + 1e-5
         found = divergence("float32", ours, exact, allowed)
         self.seen.append(found)
-        yield _judged(found, f"it loses more than {_ROUNDING:g} times what its reference loses")
+        yield _comparison_finding(found, f"it loses more than {_ROUNDING:g} times as much precision as its reference")
 
     def averages(self) -> Iterator[Finding]:
         """The weights to evaluate with are the reference's."""
@@ -416,41 +411,41 @@ class _BesideReference:
         if ours.averaged is None or theirs.averaged is None:
             if (ours.averaged is None) != (theirs.averaged is None):
                 which = "it" if ours.averaged is not None else "its reference"
-                do = "have `averaged` return what the reference evaluates with"
-                yield failed(f"{which} alone is evaluated with other weights", do)
+                do = "let `averaged` return the weights that the reference evaluates with"
+                yield failed(f"only {which} is evaluated with other weights than it trains", do)
             return
         left, right = Run([ours.values[0], ours.averaged], {}, None), Run([theirs.values[0], theirs.averaged], {}, None)
         found = divergence("averaged", left, right, self.tolerance)
-        yield _judged(found, "it is evaluated with other weights")
+        yield _comparison_finding(found, "it is evaluated with other weights")
 
 
 def _across(subject: OptimizerTrial, frameworks: Sequence[str]) -> Iterator[Finding]:
-    """The same way on every framework, with its faster stepper where it has one."""
+    """The same trajectory on every framework, with its faster stepper if it has one."""
     problem, steps = subject.quadratic(), min(subject.steps, 20)
     base = subject.run(problem, steps)
     for name in frameworks:
         try:
             other = run(subject.optimizer, open_backend(name), problem, steps)
-        except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
+        except Exception as error:  # noqa: BLE001  # user code may raise anything
             found = f"on {name} it raised {type(error).__name__}: {error}"
             do = "write it with operators and the functions of levelbench.training.optimizers.arrays"
             yield failed(found, do, probe=f"framework {name}")
             continue
-        yield _judged(divergence(name, other, base), "it goes another way there", f"framework {name}")
+        yield _comparison_finding(divergence(name, other, base), "it diverges there", f"framework {name}")
 
 
-def _judged(found: Divergence, wrong: str, probe: str = "") -> Finding:
+def _comparison_finding(found: Divergence, wrong: str, probe: str = "") -> Finding:
     size = f"L∞ {found.linf.max(initial=0):.1e}, L2 {found.l2.max(initial=0):.1e} in {len(found.linf)} steps"
     if found.first is None:
         return passed(size, probe=probe)
     where = f"first at step {found.first} in {found.where!r}"
-    do = "compare the formula of that step with the reference's"
+    do = "compare that step's formula with the reference's"
     return failed(f"{wrong}: {where} ({size}; {found.tolerance:.0e} is allowed)", do, probe=probe)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A report, and how far the optimizer was from its reference on each problem, step by step."""
+    """A report, and the divergence from the reference on each problem, step by step."""
 
     report: Report
     divergences: tuple[Divergence, ...]
@@ -470,49 +465,47 @@ def check_optimizer(
     name: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Checked:
-    """Check an optimizer on CPU, in a second or a few.
+    """Check an optimizer on the CPU, in a few seconds.
 
     ``reference`` is another optimizer, or the name of one of ours (``adam``) or of a framework's
-    (``torch.optim.Adam``), which then gets the same rate and those settings that have the same name. ``frameworks``:
-    all checks run on the first, and the others must go the same way. A run is of ``steps``, and one beside the
-    reference of ten times as many. ``tell`` is called with the name of each probe as it begins. Raises
-    ``UnknownNameError`` for a reference that is none, ``DefinitionError`` for ``Groups``.
+    (``torch.optim.Adam``), which then gets the same rate and the settings of the same names. All checks run on the
+    first of ``frameworks``, and the others must give the same trajectory. A run has ``steps`` steps, and one comparison
+    with the reference ten times as many. ``tell`` is called with the name of each probe as it begins. Raises
+    ``UnknownNameError`` for an unknown reference, ``DefinitionError`` for ``Groups``.
     """
     if steps < 4 or not frameworks:
         found = f"{steps} steps on {len(frameworks)} frameworks"
-        raise DefinitionError("a check of an optimizer", found, "take 4 steps or more, on one")
+        raise DefinitionError("a check of an optimizer", found, "use 4 or more steps and at least one framework")
     if isinstance(optimizer, Groups):
-        found = "its patterns are those of a network's parameters, and here are others"
-        raise DefinitionError("a check of Groups", found, "check each of its optimizers by itself")
+        found = "its patterns are for a network's parameters, and these are others"
+        raise DefinitionError("a check of Groups", found, "check each of its optimizers separately")
     title = name or type(optimizer).__name__
     first = framework_of(optimizer, frameworks[0])
     backend = open_backend(first)
     other = reference_of(optimizer, reference)
     shapes, findings = _shapes(optimizer, backend, seed)
-    beside = None if other is None else (other, open_backend(framework_of(other, first)))
-    if beside is not None:
-        taken, _ = _shapes(*beside, seed)
+    given_reference = None if other is None else (other, open_backend(framework_of(other, first)))
+    if given_reference is not None:
+        taken, _ = _shapes(*given_reference, seed)
         shapes = {each: shapes[each] for each in shapes if each in taken}
     if not shapes:
         if not any(each.status == "failed" for each in findings):
-            findings.append(
-                failed("there is no shape that it takes", "take parameters of two axes at least", probe="shapes")
-            )
+            findings.append(failed("it accepts no shape", "accept parameters of two axes at least", probe="shapes"))
         return Checked(Report(title, tuple(findings)), ())
     subject = OptimizerTrial(optimizer, backend, seed, steps, shapes)
     seen: list[Divergence] = []
     rest = [] if isinstance(optimizer, Native) else [each for each in dict.fromkeys(frameworks) if each != first]
-    both = None if beside is None else _BesideReference(subject, *beside, seen)
+    both = None if given_reference is None else _Comparison(subject, *given_reference, seen)
     report = run_probes(title, _probes(subject, both, rest), tell)
     return Checked(replace(report, findings=(*findings, *report.findings)), tuple(seen))
 
 
-def _probes(subject: OptimizerTrial, both: _BesideReference | None, frameworks: Sequence[str]) -> Iterator[Probe]:
+def _probes(subject: OptimizerTrial, both: _Comparison | None, frameworks: Sequence[str]) -> Iterator[Probe]:
     for name, probe in _ALONE.items():
         yield name, partial(probe, subject)
     if both is None:
-        found = "no reference was named, so whether the formula is right was not looked at"
-        do = 'name one: reference = "adam", or --reference torch.optim.Adam'
+        found = "no reference was given, so the formula was not checked"
+        do = 'give one: reference = "adam", or --reference torch.optim.Adam'
         yield "reference", lambda: [not_tried(found, do)]
     else:
         yield "first step", both.first_step
@@ -523,11 +516,11 @@ def _probes(subject: OptimizerTrial, both: _BesideReference | None, frameworks: 
     if frameworks:
         yield "frameworks", partial(_across, subject, frameworks)
     else:
-        yield "frameworks", lambda: [not_tried("one alone was asked for", "--framework numpy,torch,jax")]
+        yield "frameworks", lambda: [not_tried("only one was requested", "--framework numpy,torch,jax")]
 
 
 def _shapes(optimizer: Optimizer, backend: Backend, seed: int) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
-    """The shapes that it takes, and what was found on the others."""
+    """The shapes that it accepts, and the findings on the others."""
     taken: dict[str, tuple[int, ...]] = {}
     findings = []
     for name, shape in SHAPES.items():
@@ -535,11 +528,9 @@ def _shapes(optimizer: Optimizer, backend: Backend, seed: int) -> tuple[dict[str
             run(optimizer, backend, Quadratic(name, {name: shape}, seed), 2)
         except LevelbenchError as error:
             findings.append(noted(f"it refuses a {name} of shape {shape}: {error.found}", probe="shapes"))
-        except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
+        except Exception as error:  # noqa: BLE001  # user code may raise anything
             found = f"a {name} of shape {shape} raised {type(error).__name__}: {error}"
-            findings.append(
-                failed(found, "take parameters of any shape, or refuse with a DefinitionError", probe="shapes")
-            )
+            findings.append(failed(found, "accept parameters of any shape, or raise a DefinitionError", probe="shapes"))
         else:
             taken[name] = shape
     if not findings:

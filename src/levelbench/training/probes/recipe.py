@@ -1,8 +1,8 @@
-"""Checks whether a recipe is right and well-formed, in seconds, on whatever framework it is to run on.
+"""Checks whether a recipe is right and well-formed, in seconds, on the framework that it is to run on.
 
 A recipe that trains to a good figure can still be wrong (an evaluation that trains, a sampler that repeats itself, a
-gradient that is off by a factor), and none of that shows in one run. Each is asked for by itself, as something that
-must hold for any right recipe, whatever it trains.
+gradient that is off by a factor), and a single run shows none of that. Each is tested separately, as a property of any
+correct recipe, whatever it trains.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from levelbench.networks.native import NativeNetwork
 from levelbench.networks.probes import compare_network
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.probes import recipe_parts
-from levelbench.training.probes.bench import Bench, chance_loss, covered, same
+from levelbench.training.probes.bench import Bench, chance_loss, first_difference, measure_coverage
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
@@ -47,10 +47,10 @@ def check_recipe(
     seconds: float = 10.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Probe recipe ``name`` of a task on a backend, with settings ``given`` in the place of its defaults.
+    """Probe recipe ``name`` of a task on a backend; settings in ``given`` replace its defaults.
 
-    ``reference`` is the backend to compare gradients with (``None``: none, as ``framework`` is the reference itself).
-    ``seconds`` bounds each of the two trainings that it takes to see whether a batch, and the task, can be learnt.
+    ``reference`` is the backend to compare gradients with (``None``: no comparison, as ``framework`` is the reference).
+    ``seconds`` limits each of the two training runs that test whether a batch, and the task, can be learnt.
     """
     settings = task.settings(name, given)
     title = f"{task.name}[recipe={name}]"
@@ -67,13 +67,13 @@ def check_recipe(
         ("batches", lambda: recipe_parts.batches(bench, seed)),
         ("inputs", lambda: recipe_parts.fits(bench, seed)),
     ]
-    # What does not fit cannot be run.
+    # Parts that do not fit cannot be run.
     fitting = run_probes(title, parts, tell)
     runs: list[Probe] = [
         ("untrained", lambda: _untrained(bench, seed)),
-        ("gradient", lambda: _differences(bench, seed)),
-        ("reference", lambda: _agreement(bench, seed, framework, reference)),
-        ("precision", lambda: _numbers(bench, seed)),
+        ("gradient", lambda: _gradient(bench, seed)),
+        ("reference", lambda: _reference(bench, seed, framework, reference)),
+        ("precision", lambda: _precision(bench, seed)),
         ("accumulation", lambda: accumulation(bench, seed)),
         ("updates", lambda: _updates(bench, seed)),
         ("determinism", lambda: _determinism(bench, seed)),
@@ -99,46 +99,48 @@ _FEW_STEPS = 20
 
 
 def _determinism(bench: Bench, seed: int) -> Iterator[Finding]:
-    """Two runs of a seed are equal bit for bit, and one of another seed is not."""
+    """Two runs of a seed are bitwise equal, and a run of another seed is not."""
     factor = _GENTLE * bench.peak
     ends = []
     for each in (seed, seed, seed + 1):
-        machine = bench.machine(each)
-        losses = machine.train(_STEPS, factor)
-        ends.append((losses, machine.state()))
+        training = bench.start_training(each)
+        losses = training.train(_STEPS, factor)
+        ends.append((losses, training.state()))
     (first, state), (again, repeated), (other, _) = ends
-    differing = same(state, repeated)
+    differing = first_difference(state, repeated)
     if differing or not np.array_equal(first, again, equal_nan=True):
-        found = f"two runs of seed {seed} part within {_STEPS} steps{f', at {differing}' if differing else ''}"
-        do = "look for a draw that does not come from the seed: in the sampler, the augmentation, the optimizer"
+        found = f"two runs of seed {seed} differ within {_STEPS} steps{f', in {differing}' if differing else ''}"
+        do = "look for random numbers that ignore the seed: in the sampler, the augmentation, the optimizer"
         yield failed(found, do)
     else:
-        yield passed(f"two runs of {_STEPS} steps are equal bit for bit")
+        yield passed(f"two runs of {_STEPS} steps are bitwise equal")
     if np.array_equal(first, other, equal_nan=True):
-        found = f"seeds {seed} and {seed + 1} give the same losses: five runs would be one run, five times"
+        found = f"seeds {seed} and {seed + 1} give the same losses: five runs would be the same run five times"
         yield failed(found, "let weights and the order of examples depend on the seed", probe="another seed")
     else:
-        yield passed("it gives another run", probe="another seed")
+        yield passed("it gives a different run", probe="another seed")
 
 
 def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
-    """An untrained network does not reach the target; the quality is on its scale, and of all examples."""
+    """An untrained network does not reach the target; the quality is on its scale and uses all examples."""
     quality = bench.quality
     sign = sign_of(quality.direction)
-    value, looked = covered(quality, bench.machine(seed).executor, bench.held(bench.dataset.validation))
+    value, looked = measure_coverage(quality, bench.start_training(seed).executor, bench.held(bench.dataset.validation))
     yield looked
     for each in bench.also:
-        figure, looked = covered(each, bench.machine(seed).executor, bench.held(bench.dataset.validation))
+        figure, looked = measure_coverage(
+            each, bench.start_training(seed).executor, bench.held(bench.dataset.validation)
+        )
         yield looked
         yield _on_scale(each, [figure])
     values = [value]
     for other in (seed + 1, seed + 2):
-        values.append(quality.measure(bench.machine(other).executor, bench.held(bench.dataset.validation)))
+        values.append(quality.measure(bench.start_training(other).executor, bench.held(bench.dataset.validation)))
     shown = ", ".join(f"{value:.4g}" for value in values)
     yield _on_scale(quality, values)
     if any(sign * value >= sign * quality.target for value in values):
         found = f"without a step of training {quality.metric} is {shown}, and the target is {quality.target:g}"
-        yield failed(found, "choose a target that has to be trained for, or look whether weights are trained")
+        yield failed(found, "choose a target that needs training, or check whether the weights are already trained")
     else:
         yield passed(f"{quality.metric} is {shown}, the target {quality.target:g}")
 
@@ -146,109 +148,113 @@ def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
 def _on_scale(quality: Quality, values: list[float]) -> Finding:
     off = [value for value in values if not quality.low <= value <= quality.high]
     if off:
-        found = f"{quality.metric} measures {off[0]:.4g}, and its scale goes from {quality.low:g} to {quality.high:g}"
+        found = f"{quality.metric} measures {off[0]:.4g}, outside its scale of {quality.low:g} to {quality.high:g}"
         return failed(found, "correct the quality's measure, or its scale", probe="scale")
     return passed(f"{quality.metric} is between {quality.low:g} and {quality.high:g}", probe="scale")
 
 
 def _evaluation(bench: Bench, seed: int) -> Iterator[Finding]:
-    """Each figure answers alike twice, and leaves parameters, buffers and random draws as they were."""
+    """Each quality gives the same value twice, and leaves parameters, buffers and random generators unchanged."""
     wrong = False
     for each in (bench.quality, *bench.also):
-        found = _evaluated(bench, seed, each)
+        found = _evaluation_fault(bench, seed, each)
         if found:
             wrong = True
             yield failed(f"{each.metric}: {found[0]}", found[1])
     if not wrong:
-        yield passed("parameters, buffers and the draws of training are as they were")
+        yield passed("parameters, buffers and random generators are unchanged")
 
 
-def _evaluated(bench: Bench, seed: int, quality: Quality) -> tuple[str, str] | None:
-    """What is wrong with measuring one figure, and what to do."""
-    factor, looked = _GENTLE * bench.peak, bench.machine(seed)
+def _evaluation_fault(bench: Bench, seed: int, quality: Quality) -> tuple[str, str] | None:
+    """What is wrong with measuring one quality, and what to do."""
+    factor, looked = _GENTLE * bench.peak, bench.start_training(seed)
     looked.train(1, factor)
     before = looked.state()
     held = bench.held(bench.dataset.validation)
     first = quality.measure(looked.executor, held)
-    changed = same(before, looked.state())
+    changed = first_difference(before, looked.state())
     if changed:
-        return f"it changes {changed}", "infer only in measure(): no forward(), no update, no training mode"
+        return f"it changes {changed}", "only infer in measure(): no forward(), no update, no training mode"
     again = quality.measure(looked.executor, held)
     if first != again and not (math.isnan(first) and math.isnan(again)):
-        found = f"twice on the same weights it says {first!r} and {again!r}"
+        found = f"measured twice on the same weights it is {first!r} and {again!r}"
         return found, "measure all examples of the split, without random numbers"
-    # Both machines draw from one generator, so each goes its whole way alone.
+    # Both share one random generator, so each trains from start to end by itself.
     bench.backend.seed(seed)
-    looked = bench.machine(seed)
+    looked = bench.start_training(seed)
     losses = looked.train(1, factor)
     quality.measure(looked.executor, held)
     losses += looked.train(2, factor)
-    uninterrupted = bench.machine(seed)
-    if not np.array_equal(losses, uninterrupted.train(3, factor), equal_nan=True) or same(
+    uninterrupted = bench.start_training(seed)
+    if not np.array_equal(losses, uninterrupted.train(3, factor), equal_nan=True) or first_difference(
         looked.state(), uninterrupted.state()
     ):
-        found = "training goes another way after an evaluation: it moves a generator, or something else that is kept"
-        return found, "draw nothing in measure()"
+        found = "training differs after an evaluation: it advances a generator, or changes other state"
+        return found, "use no random numbers in measure()"
     return None
 
 
 def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
     """Every trainable parameter moves, and losses are finite."""
-    machine = bench.machine(seed)
-    before = machine.state()
-    losses = machine.train(_STEPS, _GENTLE * bench.peak)
-    after = machine.state()
+    training = bench.start_training(seed)
+    before = training.state()
+    losses = training.train(_STEPS, _GENTLE * bench.peak)
+    after = training.state()
     if not all(map(math.isfinite, losses)):
         shown = ", ".join(f"{loss:.4g}" for loss in losses)
-        yield failed(f"the losses of the first steps are {shown}", "look at the data, the loss and the rate")
+        yield failed(f"the losses of the first steps are {shown}", "check the data, the loss and the rate")
         return
-    names = list(machine.executor.parameters)
+    names = list(training.executor.parameters)
     still = [name for name in names if np.array_equal(before[name], after[name])]
     if len(still) == len(names):
-        yield failed("no parameter moves", "look whether the optimizer writes to the parameters it is given")
+        yield failed("no parameter moves", "check whether the optimizer writes to the parameters it is given")
     elif still:
         shown = ", ".join(still[:3]) + (", ..." if len(still) > 3 else "")
         found = f"{len(still)} of {len(names)} parameters do not move in {_STEPS} steps: {shown}"
-        yield failed(found, "connect them to the loss, or make them no parameters (trainable=False)")
+        yield failed(found, "connect them to the loss, or set trainable=False")
     else:
         yield passed(f"all {len(names)} parameters move")
 
 
 def _checkpoint(bench: Bench, seed: int) -> Iterator[Finding]:
-    """An optimizer that goes on from its saved state takes the step that it would have taken."""
+    """An optimizer restored from its saved state takes the same step as without the interruption."""
     factor = _GENTLE * bench.peak
-    machine = bench.machine(seed, plain=True)
+    training = bench.start_training(seed, plain=True)
     batch = bench.rows(_EXAMPLES)
     for _ in range(2):
-        machine.step(batch, factor)
-    kept, state = machine.state(), machine.stepper.state()
+        training.step(batch, factor)
+    kept, state = training.state(), training.stepper.state()
     host, array = bench.host, bench.backend.array
     gradients = {}
-    machine.executor.forward(*batch)
-    gradients = {name: host(value).copy() for name, value in machine.executor.backward().items()}
-    other = bench.machine(seed, plain=True)
-    other.executor.parameters.update({name: array(kept[name].copy()) for name in machine.executor.parameters})
+    training.executor.forward(*batch)
+    gradients = {name: host(value).copy() for name, value in training.executor.backward().items()}
+    other = bench.start_training(seed, plain=True)
+    other.executor.parameters.update({name: array(kept[name].copy()) for name in training.executor.parameters})
     other.stepper.restore(state)
-    for each in (machine, other):
+    for each in (training, other):
         each.stepper.step({name: array(value.copy()) for name, value in gradients.items()}, 3, factor)
-    ends = [{name: host(value).copy() for name, value in each.executor.parameters.items()} for each in (machine, other)]
-    differing = same(*ends)
+    ends = [
+        {name: host(value).copy() for name, value in each.executor.parameters.items()} for each in (training, other)
+    ]
+    differing = first_difference(*ends)
     if differing:
-        found = f"after restore(state()) the next step of {differing} is another"
-        yield failed(found, "keep all that the next step depends on in state(), and put it back in restore()")
+        found = f"after restore(state()) the next step of {differing} differs"
+        yield failed(
+            found, "return everything that the next step depends on from state(), and put it back in restore()"
+        )
     else:
-        yield passed(f"{len(state)} arrays; the step after restoring them is equal bit for bit")
+        yield passed(f"{len(state)} arrays; the step after restoring them is bitwise equal")
 
 
 def one_batch(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
-    """One batch can be learnt by heart: the loss falls to a tenth of where it began, above what it can fall to."""
+    """One batch can be memorised: the loss falls to a tenth of its start, measured from the lowest possible loss."""
     batch = bench.rows(_EXAMPLES)
-    floor, until = _floor(bench), HOST.now_ns() + round(budget_s * 1e9)
+    floor, until = _lowest_loss(bench), HOST.now_ns() + round(budget_s * 1e9)
     best, first, spent = math.inf, math.nan, 0
     for factor in _FACTORS:
-        machine = bench.machine(seed, plain=True)
+        training = bench.start_training(seed, plain=True)
         for step in range(_MOST_STEPS):
-            loss = machine.step(batch, factor * bench.peak)
+            loss = training.step(batch, factor * bench.peak)
             first = loss if math.isnan(first) else first
             best, spent = min(best, loss), spent + 1
             if loss - floor <= _LEARNT * (first - floor):
@@ -262,17 +268,17 @@ def one_batch(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
     share = (best - floor) / (first - floor) if first > floor else math.inf
     found = f"the loss of {len(batch[0])} examples falls from {first:.3g} to {best:.3g} at best, in {spent} steps"
     if HOST.now_ns() > until and (share < _FALLING or spent < _FEW_STEPS):
-        # A slow or busy machine is no fault of the recipe's: only a loss that stays where it is accuses it.
+        # The machine may be slow or busy: only a loss that does not move counts against the recipe.
         yield noted(f"{found}; there was no time for more", "give --seconds")
     elif share < 0.5:
-        yield noted(found, "look whether the network is too small for the task, or regularised too much")
+        yield noted(found, "check whether the network is too small for the task, or regularised too much")
     else:
-        do = "look at the loss, the sign and the rate of the optimizer's step, and whether labels are the right column"
+        do = "check the loss, the sign and rate of the optimizer's step, and whether labels are the right column"
         yield failed(found, do)
 
 
-def _floor(bench: Bench) -> float:
-    """What cross-entropy with smoothed labels falls to: the entropy of a label; else 0."""
+def _lowest_loss(bench: Bench) -> float:
+    """The lowest cross-entropy with smoothed labels, which is the entropy of a label; else 0."""
     smoothing, classes = bench.plain.label_smoothing, bench.dataset.classes
     if not smoothing or classes < 2:
         return 0.0
@@ -281,11 +287,11 @@ def _floor(bench: Bench) -> float:
 
 
 def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
-    """What is learnt in a short training helps on validation examples: inputs, labels and splits go together."""
-    machine = bench.machine(seed, plain=True)
+    """A short training run helps on validation examples: inputs, labels and splits belong together."""
+    training = bench.start_training(seed, plain=True)
     held = bench.held(bench.dataset.validation)
     columns = next(iter(held.batches(256)))
-    before = _loss(bench, machine.executor, columns)
+    before = _loss(bench, training.executor, columns)
     bar = before
     chance = chance_loss(bench.dataset)
     if chance is not None and not bench.recipe.network.loss and not bench.recipe.label_smoothing:
@@ -293,10 +299,10 @@ def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
     until, losses = HOST.now_ns() + round(budget_s * 1e9), list[float]()
     lowest = math.inf
     while len(losses) < 6 * _MOST_STEPS and HOST.now_ns() < until and (not losses or math.isfinite(losses[-1])):
-        losses += machine.train(1, 0.3 * bench.peak)
+        losses += training.train(1, 0.3 * bench.peak)
         if len(losses) % 25 and HOST.now_ns() < until:
             continue
-        lowest = min(lowest, _loss(bench, machine.executor, columns))
+        lowest = min(lowest, _loss(bench, training.executor, columns))
         if lowest < 0.9 * bar:
             found = f"in {len(losses)} steps the loss on validation examples falls from {before:.3g} to {lowest:.3g}"
             yield passed(found)
@@ -304,47 +310,47 @@ def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
     recent = float(np.mean(losses[-25:]))
     found = (
         f"in {len(losses)} steps the loss falls from {losses[0]:.3g} to {recent:.3g} on training examples, and on "
-        f"validation examples from {before:.3g} to {lowest:.3g} at best, where {bar:.3g} needs nothing learnt"
+        f"validation examples from {before:.3g} to {lowest:.3g} at best, where {bar:.3g} needs no learning"
     )
     if recent < 0.7 * min(losses[0], bar) and lowest > 0.97 * bar:
-        do = "look whether each label stands beside its own input, and both splits are made alike"
+        do = "check whether labels belong to their inputs, and both splits are made the same way"
         yield failed(found, do)
     else:
         yield noted(found, "it may need more steps than a check takes: give --seconds, or train it")
 
 
 def _loss(bench: Bench, executor: Executor, columns: tuple[Array, ...]) -> float:
-    """The training loss of a batch. It moves running statistics, as a step does; nothing else."""
+    """The training loss of a batch. It updates running statistics, as a step does, but nothing else."""
     return float(bench.host(executor.forward(*columns)))
 
 
 def _phases(bench: Bench, seed: int) -> Iterator[Finding]:
-    """A short run of the trainer: its phases are closed, and sum to the time that has passed."""
+    """A short run of the trainer: its phases end, and add up to the elapsed time."""
     quality = bench.quality
     timeline = Timeline(bench.backend.clock())
     per_epoch = bench.recipe.sampler.steps(bench.dataset.train)
     stopping = Stopping(quality.as_target(), "sustained", Evaluate(2, "step"), min(1.0, 4 / per_epoch))
     trainer = Trainer(bench.backend, bench.dataset, bench.recipe, quality, stopping, seed=seed, timeline=timeline)
     outcome = trainer.run()
-    # The clock goes on while it is read, and on a busy machine by more than any tolerance.
+    # The clock runs while it is read; on a busy machine the difference exceeds any tolerance.
     before_ns, totals, after_ns = timeline.elapsed_ns(), timeline.totals_ns(), timeline.elapsed_ns()
     uneven = [each for each in outcome.evaluations if sum(each.phases_ns.values()) != each.t_ns]
     if uneven:
-        yield failed(f"at step {uneven[0].step} they do not sum up", "leave the timeline to the trainer")
+        yield failed(f"at step {uneven[0].step} they do not add up", "leave the timeline to the trainer")
     elif timeline.current is not Phase.OTHER:
         found = f"the run ends in phase {timeline.current.label}"
         yield failed(found, "leave the timeline to the trainer")
     elif not 0.99 * before_ns - 1_000_000 <= sum(totals.values()) <= 1.01 * after_ns + 1_000_000:
-        yield failed("they do not sum to the time that has passed", "leave the timeline to the trainer")
+        yield failed("they do not add up to the elapsed time", "leave the timeline to the trainer")
     else:
         shown = ", ".join(name for name, ns in totals.items() if ns)
-        yield passed(f"closed and summing up, over {outcome.evaluations[-1].step} steps: {shown}")
+        yield passed(f"ended and adding up, over {outcome.evaluations[-1].step} steps: {shown}")
 
 
 _COMPARED = 8
 _BLOCKS = 8
 _CHANGES = (1e-2, 3e-3, 1e-3, 3e-2)
-# Differences in float32 of a loss with kinks: what is wrong by a factor, a sign or a missing term is far beyond.
+# Finite differences in float32 of a loss with kinks: a wrong factor, a wrong sign or a missing term is far beyond this.
 _TOLERANCE = 0.1
 _MOST_FLOPS = 5e9
 _ROUNDING = 0.05
@@ -353,29 +359,29 @@ _ACCUMULATED = 16
 _MOST_BATCHES = 4
 _ADDED_UP = 0.01
 _APART = ("BatchNormalization", "Dropout")
-"""Of several batches they make something else than of one, as they should."""
+"""These give something else for several batches than for one, as they should."""
 
 
-def _differences(bench: Bench, seed: int) -> Iterator[Finding]:
-    """The slope of the loss along the gradient of each parameter, the largest first, against its squared norm.
+def _gradient(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The slope of the loss along each parameter's gradient, the largest first, against the gradient's norm.
 
-    Differences in float32 at four steps; the best of them has to agree within 10 %.
+    Finite differences in float32 with four step sizes; the best has to agree within 10 %.
     """
     batch = bench.rows(_COMPARED)
     executor = bench.executor(bench.plain, seed)
 
     def loss() -> float:
-        # Dropout has to draw the same each time.
+        # Dropout must use the same random numbers each time.
         bench.backend.seed(seed)
         return float(bench.host(executor.forward(*batch)))
 
-    _jitter(bench, executor, seed)
+    _perturb(bench, executor, seed)
     base = loss()
     gradients = {name: bench.host(value).astype(np.float64) for name, value in executor.backward().items()}
     norms = {name: float(np.linalg.norm(value)) for name, value in gradients.items()}
     whole = math.sqrt(sum(norm**2 for norm in norms.values()))
     if not math.isfinite(whole) or not whole > 0:
-        yield failed(f"its norm is {whole:.4g}", "look whether the loss is finite and depends on them")
+        yield failed(f"its norm is {whole:.4g}", "check whether the loss is finite and depends on the parameters")
         return
     largest = sorted((name for name in norms if norms[name] > 0.01 * whole), key=lambda name: -norms[name])[:_BLOCKS]
     wrong: list[tuple[float, str]] = []
@@ -389,14 +395,14 @@ def _differences(bench: Bench, seed: int) -> Iterator[Finding]:
             wrong.append((off, name))
     if wrong:
         off, name = max(wrong)
-        found = f"the loss changes along the gradient of {name} by another slope than the gradient says, {off:.0%} off"
-        yield failed(found, "correct the backward of the operator there; levelbench check MODEL names it")
+        found = f"along the gradient of {name} the slope of the loss differs from the gradient's norm by {off:.0%}"
+        yield failed(found, "correct the operator's backward pass; levelbench check MODEL names it")
     else:
-        yield passed(f"of {len(largest)} parameters, against differences of the loss")
+        yield passed(f"of {len(largest)} parameters, compared with finite differences of the loss")
 
 
-def _jitter(bench: Bench, executor: Executor, seed: int) -> None:
-    """Move all parameters a little: at a bias of exactly zero, whole backgrounds stand at the kink of a ReLU."""
+def _perturb(bench: Bench, executor: Executor, seed: int) -> None:
+    """Move all parameters a little: with biases of exactly zero, whole backgrounds are at the kink of a ReLU."""
     random, parameters = np.random.default_rng(seed), executor.parameters
     for name in list(parameters):
         value = bench.host(parameters[name])
@@ -413,10 +419,10 @@ def _off(
     change: float,
     norm: float,
 ) -> float:
-    """The relative error of the slope, at the step that should change the loss by so much.
+    """The relative error of the slope, with a step that should change the loss by ``change``.
 
-    Where the loss has a kink (many ReLUs at zero at once, as a bias moves) any slope between those to the left and to
-    the right is a gradient of it.
+    At a kink of the loss (many ReLUs at zero at once, as a bias moves), any slope between the left and the right one is
+    a valid gradient.
     """
     host, array, parameters = bench.host, bench.backend.array, executor.parameters
     kept = host(parameters[name]).copy()
@@ -434,18 +440,18 @@ def _off(
     return float(min(abs(middle - norm), outside) / norm)
 
 
-def _agreement(bench: Bench, seed: int, name: str, reference: Backend | None) -> Iterator[Finding]:
-    """Loss, outputs and gradients against the reference framework, by tensor, on examples of the data."""
+def _reference(bench: Bench, seed: int, name: str, reference: Backend | None) -> Iterator[Finding]:
+    """Loss, outputs and gradients compared with the reference framework's, by tensor, on examples of the data."""
     if reference is None:
-        yield not_tried(f"{name} is the reference itself; see 'gradient'")
+        yield not_tried(f"{name} is the reference; see 'gradient'")
         return
     network, drawn = bench.plain.trained_network(), bench.plain.network
     if isinstance(network, NativeNetwork) or isinstance(drawn, NativeNetwork):
-        yield not_tried(f"{network.name} is {name}'s own, and no other framework has it; see 'gradient'")
+        yield not_tried(f"{network.name} is native to {name}, so no other framework has it; see 'gradient'")
         return
     flops = _COMPARED * bench.flops
     if flops > _MOST_FLOPS:
-        found = f"{flops:.2g} operations are too many for the reference, which is made to be right and not fast"
+        found = f"{flops:.2g} operations are too many for the reference, which is built to be right, not fast"
         yield not_tried(found, "levelbench check MODEL compares networks")
         return
     batch = [bench.host(each) for each in bench.rows(_COMPARED)]
@@ -456,21 +462,21 @@ def _agreement(bench: Bench, seed: int, name: str, reference: Backend | None) ->
     if backend.lacks:
         yield not_tried(backend.lacks)
     elif backend.raised:
-        yield failed(f"{name} raises {backend.raised}", "correct what it raises at")
+        yield failed(f"{name} raises {backend.raised}", "fix the cause of the error")
     elif backend.wrong:
         first = backend.wrong[0]
         more = f"; and {len(backend.wrong) - 1} more tensors" if len(backend.wrong) > 1 else ""
-        do = "levelbench check MODEL names the operator at which the two diverge"
+        do = "levelbench check MODEL names the operator where the two diverge"
         yield failed(f"{name} and numpy differ in {first.kind} {first.detail}{more}", do)
     else:
         agree = sum(each.status == "agrees" for each in backend.tensors)
         yield passed(f"{agree} of {len(backend.tensors)} tensors agree with numpy's")
         if rounding := [each.name for each in backend.tensors if each.status == "rounding"]:
-            yield noted(f"{', '.join(rounding[:3])} differ by what rounding does to them")
+            yield noted(f"{', '.join(rounding[:3])} differ by rounding")
 
 
-def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
-    """The recipe's own precision, layout and mode give the loss and the gradient of float32, but for rounding."""
+def _precision(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The recipe's own precision, layout and mode give the loss and gradient of float32 up to rounding."""
     own = bench.whole
     plain = replace(bench.plain, precision=own.precision, channels_last=own.channels_last, mode=own.mode)
     if plain == bench.plain:
@@ -489,7 +495,7 @@ def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
     if math.isfinite(loss) and abs(loss - exact) <= _ROUNDING * max(abs(exact), 0.1) and cosine >= _ALIGNED:
         yield passed(found)
     else:
-        yield failed(found, "keep in float32 what overflows or cancels, or train in float32")
+        yield failed(found, "compute in float32 what overflows or cancels, or train in float32")
 
 
 def _flat(bench: Bench, gradients: Mapping[str, Array]) -> NDArray[np.float64]:
@@ -503,18 +509,18 @@ def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
         return
     network = recipe.trained_network()
     if isinstance(network, NativeNetwork):
-        yield not_tried(f"whether {network.name} takes each example by itself is not known")
+        yield not_tried(f"it is unknown whether {network.name} treats examples independently")
         return
     apart = [each for each in _APART if any(node.op_type == each for node in network.nodes)]
     if apart:
-        found = f"not compared with one large batch: {' and '.join(apart)} takes each batch by itself"
+        found = f"not compared with one large batch: {' and '.join(apart)} depends on the batch"
         yield noted(found)
         return
     batch = bench.rows(_ACCUMULATED)
     rows = len(batch[0])
     count = min(bench.whole.accumulate, _MOST_BATCHES, rows)
     if count < 2:
-        yield not_tried(f"{rows} example cannot be cut in batches")
+        yield not_tried(f"{rows} example cannot be split into batches")
         return
     # The last is half as large as the others, as at the end of an epoch.
     bounds = [min(rows, round(at * 2 * rows / (2 * count - 1))) for at in range(count + 1)]
@@ -532,5 +538,5 @@ def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
     if off <= _ADDED_UP and abs(loss - whole) <= _ADDED_UP * max(abs(whole), 0.1):
         yield passed(found)
     else:
-        do = "let the loss be the mean of what each example adds by itself, and backward() answer for one batch alone"
+        do = "make the loss a mean over independent examples, and backward() the gradient of one batch alone"
         yield failed(found, do)

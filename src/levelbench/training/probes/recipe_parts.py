@@ -1,4 +1,4 @@
-"""Probes of a recipe's parts, each by itself: settings, schedule, sampler, augmentations, batches and how they fit."""
+"""Probes of a recipe's parts: settings, schedule, sampler, augmentations, batches and how they fit together."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from levelbench.networks.native import NativeNetwork
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.optimizers.wrappers import Native
 from levelbench.training.probes.bench import Bench, part_of
-from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Sampler
-from levelbench.training.task import Setting, Task
+from levelbench.training.task import Recipe, Setting, Task
 
 _GRID = 1001
 _LARGEST_FACTOR = 1.0 + 1e-9
 
 
 def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Finding]:
-    """Typed, described, and the same recipe each time."""
+    """Settings are typed and described, and give the same recipe each time."""
     function = task.recipe_function(name)
     if not inspect.getdoc(function):
-        yield failed(f"recipe {name!r} has no docstring", "say in one line what it is and how it ends")
+        yield failed(f"recipe {name!r} has no docstring", "describe in one line what it is and how it ends")
     for key, parameter in inspect.signature(function).parameters.items():
         kind = type(parameter.default).__name__
         if parameter.annotation is inspect.Parameter.empty:
@@ -37,29 +36,29 @@ def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Fi
             parameter.annotation in ("float", float) and kind == "int"
         ):
             found = f"setting {key!r} is annotated {parameter.annotation} and its default is of type {kind}"
-            yield failed(found, "make the two agree: users' values are held to the default's type")
+            yield failed(found, "make the two agree: users' values must have the default's type")
     first, again = task.assemble(name, given), task.assemble(name, given)
-    differing = _differing(first, again)
+    differing = _differing_part(first, again)
     if differing:
-        found = f"made twice with the same settings, it has another {differing} each time"
-        yield failed(found, "let it depend on its settings alone, and no part on random numbers or a counter")
+        found = f"made twice with the same settings, it has a different {differing}"
+        yield failed(found, "let it depend on its settings alone, not on random numbers or a counter")
     else:
         yield passed(f"{len(task.settings(name))} settings; made twice, it is the same recipe")
 
 
-def _differing(first: Recipe, again: Recipe) -> str:
+def _differing_part(first: Recipe, again: Recipe) -> str:
     """The first part in which two recipes differ."""
     for part in (each.name for each in fields(Recipe) if each.name not in ("network", "loss")):
         a, b = getattr(first, part), getattr(again, part)
         if isinstance(a, Native) and isinstance(b, Native) and a.made is not None and a.framework == "jax":
-            # A transformation of optax's is made of functions, which are equal to none but themselves.
+            # An optax transformation consists of functions, which equal only themselves.
             continue
-        # A part that defines no equality is judged by its fields.
+        # A part that does not define equality is compared by its fields.
         if a != b and not (type(a) is type(b) and getattr(a, "__dict__", a) == getattr(b, "__dict__", b)):
             return part
     one, other = first.network, again.network
     if isinstance(one, NativeNetwork) or isinstance(other, NativeNetwork):
-        # What it builds is looked at by "determinism" and "another seed".
+        # The network that it builds is checked by "determinism" and "another seed".
         return "" if type(one) is type(other) else "network"
     models = [each.model.SerializeToString(deterministic=True) for each in (one, other)]
     if models[0] != models[1]:
@@ -72,55 +71,55 @@ def _differing(first: Recipe, again: Recipe) -> str:
 
 
 def schedule(recipe: Recipe) -> Iterator[Finding]:
-    """Finite, not below zero, and not always zero; the base rate is its peak."""
+    """Finite, not negative and not always zero; the base rate is its peak."""
     factor = recipe.schedule.factor
     grid = [at / (_GRID - 1) for at in range(_GRID)]
     values = [factor(progress) for progress in grid]
     wrong = next((at for at, value in enumerate(values) if not math.isfinite(value) or value < 0), None)
     if wrong is not None:
         found = f"its factor is {values[wrong]} at a share of {grid[wrong]:.3g} of training"
-        yield failed(found, "answer with a finite factor that is not below zero, everywhere from 0 to 1")
+        yield failed(found, "return a finite factor >= 0 everywhere from 0 to 1")
         return
     peak = max(values)
     if peak == 0:
-        yield failed("its factor is 0 throughout: nothing is trained", "answer with a factor above zero")
+        yield failed("its factor is always 0, so nothing is trained", "return a factor above zero")
         return
     if [factor(progress) for progress in grid] != values:
-        found = "asked again, it answers with other factors"
-        yield failed(found, "let the factor depend on the progress alone: runs are resumed in the middle")
+        found = "called again, it returns different factors"
+        yield failed(found, "let the factor depend on the progress alone: runs may be resumed")
         return
     if peak > _LARGEST_FACTOR:
-        yield noted(f"its factor rises to {peak:.4g}: the rate goes above the optimizer's lr")
+        yield noted(f"its factor rises to {peak:.4g}: the rate exceeds the optimizer's lr")
     at = grid[values.index(peak)]
     yield passed(f"factors from {min(values):.3g} to {peak:.3g}, the largest at a share of {at:.2g}")
 
 
 def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
-    """A function of split, seed and epoch alone, whose batches are what they promise to be."""
+    """A function of split, seed and epoch alone, whose batches are as promised."""
     chosen = recipe.sampler
     first, again = chosen.epoch(split, seed, 0), chosen.epoch(split, seed, 0)
     if not (np.array_equal(first.order, again.order) and np.array_equal(first.bounds, again.bounds)):
-        found = "the same epoch of the same seed has other batches when it is asked for again"
-        yield failed(found, "draw from a generator made of seed and epoch: Generator(PCG64([seed, epoch, ...]))")
+        found = "the same epoch of the same seed gives different batches when requested again"
+        yield failed(found, "draw from a generator seeded with seed and epoch: Generator(PCG64([seed, epoch, ...]))")
         return
-    # The last one too: a sampler may change its way while training goes on.
+    # Including the last one, as a sampler may change during training.
     for epoch in sorted({0, 1, recipe.epochs - 1}):
         visited = chosen.epoch(split, seed, epoch)
-        wrong = _wrong_epoch(chosen, split, visited.order, visited.bounds)
+        wrong = _epoch_fault(chosen, split, visited.order, visited.bounds)
         if wrong:
             yield failed(f"epoch {epoch}: {wrong[0]}", wrong[1])
             return
     if chosen.steps(split) < 2:
-        found = f"an epoch is {chosen.steps(split)} step: the batch of {chosen.batch} is the training split"
+        found = f"an epoch is {chosen.steps(split)} step: the batch of {chosen.batch} covers the training split"
         yield noted(found)
     for what, other in (("epoch", chosen.epoch(split, seed, 1)), ("seed", chosen.epoch(split, seed + 1, 0))):
         if np.array_equal(other.order, first.order):
-            yield noted(f"another {what} has the same order", "shuffle by seed and epoch, unless it is meant")
-    visits = "every example once an epoch" if chosen.exact else "not every example once an epoch, as it says"
+            yield noted(f"another {what} has the same order", "shuffle by seed and epoch, unless this is intended")
+    visits = "every example once per epoch" if chosen.exact else "not every example once per epoch, as declared"
     yield passed(f"{chosen.steps(split)} batches of at most {chosen.batch}; {visits}")
 
 
-def _wrong_epoch(
+def _epoch_fault(
     chosen: Sampler, split: Split, order: NDArray[np.int64], bounds: NDArray[np.int64]
 ) -> tuple[str, str] | None:
     """What is wrong with an epoch, and what to do."""
@@ -128,21 +127,21 @@ def _wrong_epoch(
     if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != len(order) or (sizes < 1).any():
         return "its bounds do not cut its order into batches", "let bounds ascend from 0 to the number of visits"
     if (sizes > chosen.batch).any():
-        return f"a batch has {int(sizes.max())} examples, and {chosen.batch} were asked for", "cut smaller batches"
+        return f"a batch has {int(sizes.max())} examples instead of {chosen.batch}", "make smaller batches"
     if order.min() < 0 or order.max() >= len(split):
-        return f"it visits example {int(order.max())} of {len(split)}", "give indices from 0 on, below the length"
+        return f"it visits example {int(order.max())} of {len(split)}", "give indices >= 0 and below the length"
     if len(sizes) != chosen.steps(split):
         return f"it has {len(sizes)} batches, and steps() says {chosen.steps(split)}", "make the two agree"
     counts = np.bincount(order, minlength=len(split))
     if chosen.exact and not (counts == 1).all():
         missed, twice = int((counts == 0).sum()), int((counts > 1).sum())
-        found = f"{missed} examples are not visited and {twice} more than once, though it says that it is exact"
+        found = f"{missed} examples are not visited and {twice} more than once, although it claims to be exact"
         return found, "visit each once, or set exact = False"
     return None
 
 
 def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Finding]:
-    """Each image's change depends on the image and its own seed alone, and what is given is left as it was."""
+    """Each image's change depends on the image and its own seed alone, and the input is not modified."""
     if not recipe.augment:
         return
     column = part_of(dataset.train, 8).columns[0]
@@ -153,19 +152,19 @@ def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Findin
         name, before = type(each).__name__, images.copy()
         whole = each.apply(images, seeds)
         if not np.array_equal(images, before, equal_nan=images.dtype.kind == "f"):
-            yield failed(f"{name} changes the array that it is given", "answer with a new array")
+            yield failed(f"{name} changes its input array", "return a new array")
             images = before
         alone = np.concatenate([each.apply(images[at : at + 1], seeds[at : at + 1]) for at in range(len(images))])
         if whole.shape != alone.shape or whole.tobytes() != alone.tobytes():
-            found = f"{name} makes another image of one in a batch than of the same one alone, with the same seed"
-            yield failed(found, "draw from each example's own seed, not from a generator that is shared")
+            found = f"{name} changes an image in a batch differently from the same image alone, with the same seed"
+            yield failed(found, "draw from each example's own seed, not from a shared generator")
             return
         images = whole
-    yield passed(f"{len(recipe.augment)} parts; each image by its own seed alone")
+    yield passed(f"{len(recipe.augment)} parts; each image depends on its own seed alone")
 
 
 def batches(bench: Bench, seed: int) -> Iterator[Finding]:
-    """The same bits whatever the number of workers, and from the middle of an epoch."""
+    """The same bits whatever the number of workers, also from the middle of an epoch."""
     recipe = bench.recipe
     loader, others = bench.loader(recipe, seed), bench.loader(recipe, seed, workers=2)
     try:
@@ -178,16 +177,16 @@ def batches(bench: Bench, seed: int) -> Iterator[Finding]:
         loader.close()
         others.close()
     if not _equal(host, many):
-        yield failed("with 2 workers they are others than with none", "draw from the example's seed alone")
+        yield failed("they differ between 2 workers and none", "draw from the example's seed alone")
     elif not _equal(host[last // 2 :], rest):
-        found = "begun in the middle of an epoch, they are others than from its start"
+        found = "started in the middle of an epoch, they differ from those started at its beginning"
         yield failed(found, "let a batch depend on seed, epoch and step alone")
     elif sizes != [len(batch[0]) for batch in host]:
-        yield failed(f"sizes() says {sizes}, and they have others", "correct the loader's sizes")
+        yield failed(f"sizes() says {sizes}, which is wrong", "correct the loader's sizes")
     elif any(not np.isfinite(each).all() for batch in host for each in batch if each.dtype.kind == "f"):
-        yield failed("there is a NaN or an infinity in them", "correct the data, or the augmentation")
+        yield failed("they contain a NaN or an infinity", "correct the data, or the augmentation")
     else:
-        yield passed(f"{last} batches, bit for bit with 0 and 2 workers, and from the middle")
+        yield passed(f"{last} batches, bitwise equal with 0 and 2 workers, and from the middle")
 
 
 def _equal(left: list[list[Host]], right: list[list[Host]]) -> bool:
@@ -199,7 +198,7 @@ def _equal(left: list[list[Host]], right: list[list[Host]]) -> bool:
 
 
 def fits(bench: Bench, seed: int) -> Iterator[Finding]:
-    """The network's inputs are the columns of a batch: their number, dtypes and sizes; a score for each class."""
+    """The network's inputs match the columns of a batch in number, dtypes and sizes; it has a score for each class."""
     recipe, network = bench.recipe, bench.recipe.trained_network()
     if isinstance(network, NativeNetwork):
         yield _native_fits(bench, seed)
@@ -216,7 +215,7 @@ def fits(bench: Bench, seed: int) -> Iterator[Finding]:
         return
     for at, (array, value) in enumerate(zip(batch, network.inputs, strict=True)):
         if value.dtype and array.dtype.name != value.dtype:
-            found = f"column {at} is of {array.dtype.name}, and input {value.name!r} of {value.dtype}"
+            found = f"column {at} is {array.dtype.name}, and input {value.name!r} is {value.dtype}"
             yield failed(found, "convert the column, give its normalisation, or correct the order of columns")
         sizes = value.shape
         if sizes is not None and (
@@ -224,13 +223,13 @@ def fits(bench: Bench, seed: int) -> Iterator[Finding]:
             or any(isinstance(size, int) and size != have for size, have in zip(sizes, array.shape, strict=True))
         ):
             found = f"column {at} has the shape {list(array.shape)}, and input {value.name!r} {list(sizes)}"
-            yield failed(found, "make the network for the shape of the data")
+            yield failed(found, "build the network for the shape of the data")
     scores = network.outputs[0].shape if network.outputs else None
     classes = bench.dataset.classes
     if not recipe.network.loss and scores and isinstance(scores[-1], int) and len(scores) == 2 and classes > 0:
         if scores[-1] < classes:
             found = f"the network has {scores[-1]} outputs for {classes} classes"
-            yield failed(found, f"make a network of {classes} classes")
+            yield failed(found, f"build the network for {classes} classes")
         elif scores[-1] > classes:
             yield noted(f"the network has {scores[-1]} outputs for {classes} classes")
     shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in batch)
@@ -240,17 +239,17 @@ def fits(bench: Bench, seed: int) -> Iterator[Finding]:
 
 
 def _native_fits(bench: Bench, seed: int) -> Finding:
-    """A framework's own network says of its inputs nothing: whether it takes them shows when it runs."""
+    """A native network does not state its inputs: running it shows whether it accepts the data."""
     executor, rows = bench.executor(bench.plain, seed), bench.rows(8)
     name = bench.plain.network.name
     try:
         scores = executor.infer(*rows[:-1])[0]
         executor.forward(*rows)
-    except Exception as error:  # noqa: BLE001  # the boundary to a user's network, which may raise anything
+    except Exception as error:  # noqa: BLE001  # user code may raise anything
         shapes = ", ".join(f"{bench.host(each).dtype.name}{list(each.shape)}" for each in rows)
         found = f"given columns {shapes}, the last of them labels, {name} raises {type(error).__name__}: {error}"
-        return failed(found, "make the network, and its loss, for the columns of the data")
+        return failed(found, "build the network and its loss for the columns of the data")
     classes = bench.dataset.classes
     if bench.recipe.loss is None and len(scores.shape) == 2 and 0 < int(scores.shape[1]) < classes:
-        return failed(f"the network has {int(scores.shape[1])} outputs for {classes} classes", f"make it {classes}")
-    return passed(f"{name} takes them, and answers with {list(map(int, scores.shape))}")
+        return failed(f"the network has {int(scores.shape[1])} outputs for {classes} classes", f"give it {classes}")
+    return passed(f"{name} accepts them and returns {list(map(int, scores.shape))}")

@@ -1,8 +1,8 @@
 """Checks whether a task is right and well-formed: its data, its splits, its quality and target, and its description.
 
-A figure is worth what the split is worth. An example of the test set that is trained on, a label that stands for no
-class, a target that the most frequent class alone reaches: each makes every result of the task void. So does data that
-is drawn without a seed while it is loaded, for each run loads it in a process of its own.
+A result is only as good as its split. A test example in the training set, a label outside the classes, or a target that
+the most frequent class alone reaches makes every result of the task void. So does data drawn without a seed during
+loading, because each run loads it in its own process.
 """
 
 from __future__ import annotations
@@ -21,35 +21,36 @@ from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried
 from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.quality import Quality, Top1, TopK
-from levelbench.training.recipe import Recipe
 from levelbench.training.stopping import Evaluate
-from levelbench.training.task import Setting, Task
+from levelbench.training.task import Recipe, Setting, Task
 
 MOST_BYTES = 4 * 2**30
-"""The size of a split, or of a dataset, up to which a check compares what is in it."""
-_SPLITS = ("train", "validation", "test")
+"""The largest split or dataset whose content a check compares."""
 
 
 def loading(dataset: Dataset, again: Callable[[], Dataset]) -> Iterator[Finding]:
-    """Loaded a second time, every split has the same examples in the same order."""
-    arrays = [column for name in _SPLITS for column in getattr(dataset, name).columns if isinstance(column, np.ndarray)]
-    size = sum(column.nbytes for column in arrays)
+    """Loaded twice, every split has the same examples in the same order."""
+    size = _array_bytes(dataset)
     if size > MOST_BYTES:
         yield not_tried(f"{size / 2**30:.1f} GiB are too much to load twice in a check")
         return
     other = again()
-    for name in _SPLITS:
-        wrong = _parted(name, dataset, other)
+    for name, first in dataset.splits().items():
+        wrong = _difference(name, first, other.splits()[name])
         if wrong:
-            do = "let load() depend on the files alone: split by a rule, or draw from a generator with a fixed seed"
+            do = "let load() depend on the files alone: split by a rule, or use a generator with a fixed seed"
             yield failed(f"loaded twice, {wrong}", do)
             return
     yield passed("loaded twice, it is the same")
 
 
-def _parted(name: str, dataset: Dataset, other: Dataset) -> str:
-    """In what a split differs from the same one of another load; of rows made when asked for, by their number alone."""
-    first, second = getattr(dataset, name), getattr(other, name)
+def _array_bytes(dataset: Dataset) -> int:
+    columns = [column for split in dataset.splits().values() for column in split.columns]
+    return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+
+
+def _difference(name: str, first: Split, second: Split) -> str:
+    """How a split differs from the same one loaded again; rows made on demand are only counted."""
     if len(first) != len(second):
         return f"the {name} split has {len(first)} and {len(second)} examples"
     if len(first.columns) != len(second.columns):
@@ -58,7 +59,7 @@ def _parted(name: str, dataset: Dataset, other: Dataset) -> str:
         if not (isinstance(mine, np.ndarray) and isinstance(its, np.ndarray)):
             continue
         if mine.dtype != its.dtype or mine.shape != its.shape or not np.array_equal(_bits(mine), _bits(its)):
-            return f"column {at} of the {name} split is another"
+            return f"column {at} of the {name} split differs"
     return ""
 
 
@@ -68,7 +69,7 @@ def _bits(column: np.ndarray) -> np.ndarray:
 
 
 _LEAKS = 0.01
-"""The share of held examples in training from which on it is no accident: published data has a few twins."""
+"""A share of held-out examples in training above this is no accident: published data has a few duplicates."""
 
 
 def check_task(
@@ -78,7 +79,7 @@ def check_task(
     *,
     again: Callable[[], Dataset] | None = None,
 ) -> Report:
-    """Probe what a task fixes, on its loaded data; ``again`` loads it once more, to see whether it is the same."""
+    """Probe what a task fixes, on its loaded data; ``again`` loads it once more, to check that it is the same."""
     probes: list[Probe] = [
         ("description", lambda: _description(task)),
         ("provenance", lambda: _provenance(dataset)),
@@ -106,7 +107,7 @@ def quick_report(
 ) -> Report:
     """The probes that take tenths of a second and no framework, for a task that is about to be run.
 
-    The report holds what a record may. Of more data than ``most_bytes`` what is in it is not looked at.
+    The report holds only what a record may. The content of more than ``most_bytes`` of data is not examined.
     """
     from levelbench.training.probes import recipe_parts
 
@@ -118,23 +119,22 @@ def quick_report(
         ("schedule", lambda: recipe_parts.schedule(parts)),
         ("sampler", lambda: recipe_parts.sampler(parts, dataset.train, 0)),
     ]
-    columns = [each for split in (dataset.train, dataset.validation, dataset.test) for each in split.columns]
-    if sum(each.nbytes for each in columns if isinstance(each, np.ndarray)) <= most_bytes:
+    if _array_bytes(dataset) <= most_bytes:
         probes += [("splits", lambda: _splits(dataset)), ("values", lambda: _values(dataset))]
         if again is not None:
             probes.append(("loading", lambda: loading(dataset, again)))
     report = run_probes(task.name, probes, recorded=True)
-    # That a recipe has no docstring is no reason to doubt its time.
+    # A missing docstring is no reason to distrust the time.
     return replace(report, findings=tuple(each for each in report.findings if "docstring" not in each.found))
 
 
 def target_report(task: Task, dataset: Dataset, target: float) -> Report:
-    """The probe of a target alone, which is not the task's own."""
+    """The probe of a target that is not the task's own."""
     return run_probes(task.name, [("target", lambda: _target(task.quality, dataset, target))], recorded=True)
 
 
 def most_frequent(quality: Quality, labels: Any) -> float | None:
-    """What always answering with the most frequent label is worth; ``None`` where that is not simply its share."""
+    """The score of always predicting the most frequent label; ``None`` if that is not simply its share."""
     if quality.metric != "top1" or not isinstance(labels, np.ndarray) or labels.ndim != 1 or not len(labels):
         return None
     if labels.dtype.kind not in "iu":
@@ -144,11 +144,11 @@ def most_frequent(quality: Quality, labels: Any) -> float | None:
 
 def _description(task: Task) -> Iterator[Finding]:
     if not task.description:
-        yield failed("the task has none", 'say in a line what the data is: Task(..., description="...")')
+        yield failed("the task has none", 'describe the data in one line: Task(..., description="...")')
     module = inspect.getmodule(task.recipe_function(task.recipes[0]))
     text = inspect.getdoc(module) or ""
     if not text:
-        yield failed("its file has no docstring", "begin it with the claim, on which hardware, and n")
+        yield failed("its file has no docstring", "start with the claim, the hardware, and n")
     elif "claim" not in text.lower() and not any(word.isdecimal() or "%" in word for word in text.split()):
         yield noted("its file's docstring makes no claim in figures", "say what is reached, where, and n")
     if task.description and text:
@@ -158,17 +158,17 @@ def _description(task: Task) -> Iterator[Finding]:
 def _provenance(dataset: Dataset) -> Iterator[Finding]:
     missing = []
     if not dataset.checksums and not dataset.synthetic:
-        missing.append(("checksums", "give the SHA-256 of each file, so that a record says which bytes were used"))
+        missing.append(("checksums", "give the SHA-256 of each file, so that a record shows which bytes were used"))
     for what in ("licence", "split_rule", "source"):
         if not getattr(dataset, what):
-            missing.append((what.replace("_", " "), "say it: a record keeps it"))
+            missing.append((what.replace("_", " "), "state it: records include it"))
     for name, value in dataset.checksums.items():
         if len(value) != 64 or not all(each in "0123456789abcdef" for each in value.lower()):
-            missing.append((f"SHA-256 of {name} ({value[:16]!r} is none)", "give 64 hexadecimal digits"))
+            missing.append((f"SHA-256 of {name} ({value[:16]!r} is not one)", "give 64 hexadecimal digits"))
     for what, do in missing:
         yield failed(f"the dataset has no {what}", do)
     if not missing:
-        made = "made data" if dataset.synthetic else f"{len(dataset.checksums)} checksums"
+        made = "generated data" if dataset.synthetic else f"{len(dataset.checksums)} checksums"
         yield passed(f"{made}, {dataset.licence}")
 
 
@@ -180,7 +180,7 @@ def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
             yield failed(f"the direction of {each.metric} is {each.direction!r}", 'say "higher" or "lower"')
         elif math.isnan(each.low) or math.isnan(each.high) or not each.low < each.high:
             wrong = True
-            yield failed(f"the scale of {each.metric} goes from {each.low} to {each.high}", "let it ascend")
+            yield failed(f"the scale of {each.metric} goes from {each.low} to {each.high}", "make it ascend")
     if not wrong and not quality.low <= quality.target <= quality.high:
         wrong = True
         found = (
@@ -189,12 +189,12 @@ def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
         yield failed(found, "give a target on the scale")
     for each in (quality, *also):
         if re.fullmatch(r"top\d+", each.metric) and type(each).measure not in (Top1.measure, TopK.measure):
-            found = f"{each.metric} is measured in a way of its own, and has to be a share of whole examples"
-            yield noted(found, "give a metric that counts otherwise another name, or its runs are refused")
+            found = f"{each.metric} has its own measure, and has to be a share of whole examples"
+            yield noted(found, "rename a metric that counts differently, or its runs are refused")
     names = [each.metric for each in (quality, *also)]
     if len(set(names)) < len(names):
         wrong = True
-        yield failed(f"two figures have one name: {', '.join(names)}", "give each a name of its own")
+        yield failed(f"two metrics have the same name: {', '.join(names)}", "give each its own name")
     if not wrong:
         yield passed(f"{quality.metric}, {quality.direction} is better, target {quality.target:g}")
 
@@ -205,15 +205,15 @@ def _cadence(task: Task) -> Iterator[Finding]:
 
 
 def _splits(dataset: Dataset) -> Iterator[Finding]:
-    """No example of the validation or test split is in the training split, by what it contains."""
-    parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
+    """No example of the validation or test split is in the training split, by its content."""
+    parts = dataset.splits()
     for name, split in parts.items():
         if not len(split):
             yield failed(f"the {name} split is empty", "give it examples")
             return
-    reason = next((why for split in parts.values() if (why := _unreadable(split))), "")
+    reason = next((why for split in parts.values() if (why := _reason_not_compared(split))), "")
     if reason:
-        yield not_tried(reason, "levelbench data check looks into files")
+        yield not_tried(reason, "levelbench data check reads the files")
         return
     train = set(_digests(dataset.train))
     wrong = False
@@ -221,21 +221,21 @@ def _splits(dataset: Dataset) -> Iterator[Finding]:
         found = _digests(parts[name])
         twins = sum(digest in other for digest in found)
         where = "training" if other is train else "validation"
-        said = f"{twins} of {len(found)} examples of the {name} split are in the {where} split, too"
+        said = f"{twins} of {len(found)} examples of the {name} split are also in the {where} split"
         if twins > _LEAKS * len(found):
             wrong = True
-            yield failed(said, "split so that equal examples go to one side")
+            yield failed(said, "split so that equal examples stay together")
         elif twins:
-            yield noted(said, "equal examples on both sides flatter a recipe that learns by heart")
+            yield noted(said, "equal examples on both sides flatter a recipe that memorises")
     if not wrong:
         yield passed(", ".join(f"{name} {len(split)}" for name, split in parts.items()))
 
 
-def _unreadable(split: Split) -> str:
-    """Why the contents of a split are not compared."""
+def _reason_not_compared(split: Split) -> str:
+    """Why the content of a split is not compared."""
     columns = split.columns[: -split.targets]
     if not all(isinstance(column, np.ndarray) for column in columns):
-        return "rows are made when they are asked for, so they are not compared"
+        return "rows are made on demand, so they are not compared"
     size = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
     return f"{size / 2**30:.1f} GiB are too much to compare in a check" if size > MOST_BYTES else ""
 
@@ -254,14 +254,14 @@ def _digests(split: Split) -> list[bytes]:
 
 def _labels(dataset: Dataset) -> Iterator[Finding]:
     wrong, seen = False, False
-    for name in ("train", "validation", "test"):
-        labels = getattr(dataset, name).labels
+    for name, split in dataset.splits().items():
+        labels = split.labels
         if not isinstance(labels, np.ndarray) or labels.ndim != 1 or dataset.classes < 1:
             continue
         seen = True
         if labels.dtype.kind not in "iu":
             wrong = True
-            yield failed(f"those of the {name} split are of {labels.dtype}", "give int64 from 0 on")
+            yield failed(f"those of the {name} split are {labels.dtype}", "give int64, starting at 0")
             continue
         if labels.min() < 0 or labels.max() >= dataset.classes:
             wrong = True
@@ -276,7 +276,7 @@ def _labels(dataset: Dataset) -> Iterator[Finding]:
         elif absent:
             yield noted(f"the {name} split has no example of {len(absent)} classes")
     if not seen:
-        yield not_tried("they are no classes, one an example")
+        yield not_tried("they are not classes, one per example")
     elif not wrong:
         counts = np.bincount(dataset.train.labels)
         yield passed(f"{dataset.classes} classes, {counts.min()} to {counts.max()} training examples each")
@@ -284,33 +284,33 @@ def _labels(dataset: Dataset) -> Iterator[Finding]:
 
 def _values(dataset: Dataset) -> Iterator[Finding]:
     wrong = False
-    for name in ("train", "validation", "test"):
-        for at, column in enumerate(getattr(dataset, name).columns):
+    for name, split in dataset.splits().items():
+        for at, column in enumerate(split.columns):
             if isinstance(column, np.ndarray) and column.dtype.kind == "f" and not np.isfinite(column).all():
                 wrong = True
                 count = int((~np.isfinite(column)).sum())
-                found = f"column {at} of the {name} split has {count} values that are no finite numbers"
-                yield failed(found, "correct the data, or leave those examples out")
+                found = f"column {at} of the {name} split has {count} values that are not finite"
+                yield failed(found, "correct the data, or leave out those examples")
     if not wrong:
         kinds = ", ".join(f"{column.dtype}{list(column.shape[1:])}" for column in dataset.train.columns)
         yield passed(f"an example is {kinds}")
 
 
 def _target(quality: Quality, dataset: Dataset, target: float) -> Iterator[Finding]:
-    """Always answering with the most frequent class does not reach it."""
+    """Always predicting the most frequent class does not reach the target."""
     labels = dataset.validation.labels
     share = most_frequent(quality, labels)
     if share is None:
         return
     grain = 1 / len(labels)
     if share >= target:
-        found = f"always answering with the most frequent class gives {share:.4g}, and the target is {target:g}"
+        found = f"always predicting the most frequent class gives {share:.4g}, and the target is {target:g}"
         yield failed(
             f"{found}, which any network may reach",
-            "choose a higher target, or a quality that counts classes alike",
+            "choose a higher target, or a quality that weights classes equally",
         )
     else:
-        yield passed(f"{target:g}, where the most frequent class alone gives {share:.3g}")
+        yield passed(f"{target:g}, while the most frequent class alone gives {share:.3g}")
     if target < 1 and grain > (1 - target) / 5:
         found = f"one of the {len(labels)} validation examples is worth {grain:.2%}"
-        yield noted(found, "hold out more examples: the target's crossing is a matter of a few of them")
+        yield noted(found, "hold out more examples: a few of them decide when the target is crossed")

@@ -1,44 +1,19 @@
-"""What an augmentation is, and the fast ways to draw for and to move many images at once.
+"""Random numbers for many images at once, and fast operations on their pixels in place.
 
-An augmentation depends on each image and its own seed alone, made of the run's seed, the epoch and the example's index.
-NumPy copies an item of any size in one go: a row of an image seen as one item makes a crop one indexed copy of rows.
+An image's random numbers depend only on its own seed, which is made of the run's seed, the epoch and the example's
+index. NumPy copies an item of any size in one go: if a row of an image is one item, a crop is a single indexed copy of
+rows.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from math import prod
 from typing import Any, final
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import DTypeLike, NDArray
 
 from levelbench.errors import DefinitionError
-
-
-@dataclass(frozen=True)
-class Augmentation(ABC):
-    """A change of each image by itself, in NumPy on the host."""
-
-    @abstractmethod
-    def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """A new array of the changed images: ``images`` (n, c, h, w) uint8 or float32, ``seeds`` (n,)."""
-
-    def at(self, progress: float) -> Augmentation:
-        """What it is at this share of training, 0 at the start and 1 at the end: itself, unless it changes."""
-        return self
-
-
-@dataclass(frozen=True)
-class Mixing(ABC):
-    """A mixture of the rows of a batch with each other, after which labels are shares of classes."""
-
-    @abstractmethod
-    def apply(self, columns: tuple[NDArray[Any], ...], classes: int, generator: Generator) -> tuple[NDArray[Any], ...]:
-        """New columns: the first one mixed, the last one float32 (n, classes) instead of int64 (n,)."""
-
 
 Seeds = NDArray[np.uint64]
 
@@ -48,7 +23,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _WORD = 2**64
 
 
-def _mixed(words: Seeds) -> Seeds:
+def _splitmix64(words: Seeds) -> Seeds:
     """splitmix64's output for these states, shape (n,)."""
     z = words + _GOLDEN
     z ^= z >> np.uint64(30)
@@ -60,32 +35,32 @@ def _mixed(words: Seeds) -> Seeds:
 
 
 def _word(number: int) -> Seeds:
-    """A whole number as an array of one word: arrays wrap around silently, scalars warn."""
+    """An integer as an array of one word: arrays wrap around silently, scalars warn."""
     return np.array([number % _WORD], np.uint64)
 
 
 def example_seeds(seed: int, epoch: int, indices: NDArray[np.int64]) -> Seeds:
-    """A seed for each example of an epoch, shape (n,): a function of these three alone."""
-    stream = _mixed(_mixed(_word(seed)) ^ _word(epoch))
-    return _mixed(stream + indices.astype(np.uint64) * _GOLDEN)
+    """A seed for each example of an epoch, shape (n,), which depends on these three values alone."""
+    stream = _splitmix64(_splitmix64(_word(seed)) ^ _word(epoch))
+    return _splitmix64(stream + indices.astype(np.uint64) * _GOLDEN)
 
 
 def words(seeds: Seeds, salt: int) -> Seeds:
-    """64 random bits an example, shape (n,)."""
-    return _mixed(seeds ^ _mixed(_word(salt)))
+    """64 random bits per example, shape (n,)."""
+    return _splitmix64(seeds ^ _splitmix64(_word(salt)))
 
 
 def uniform(seeds: Seeds, salt: int, low: int, high: int) -> NDArray[np.int64]:
-    """Whole numbers from ``low`` to ``high`` (both included), shape (n,).
+    """Integers from ``low`` to ``high`` (both included), shape (n,).
 
-    The upper half of the word is scaled, so each has its share but for (high - low + 1) / 2^32.
+    The upper half of the word is scaled, so the probabilities are equal to within (high - low + 1) / 2^32.
     """
     span = np.uint64(high - low + 1)
     return ((words(seeds, salt) >> np.uint64(32)) * span >> np.uint64(32)).astype(np.int64) + low
 
 
 def random(seeds: Seeds, salt: int) -> NDArray[np.float64]:
-    """Numbers from [0, 1), 53 bits each, shape (n,)."""
+    """Numbers in [0, 1) of 53 bits each, shape (n,)."""
     return (words(seeds, salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -97,18 +72,18 @@ _WORDS = (np.uint64, np.uint32, np.uint16, np.uint8)
 
 
 def images_of(images: Images, what: str) -> Images:
-    """``images`` (n, c, h, w) in one piece of memory; ``DefinitionError`` where they are none, or of other numbers."""
+    """``images`` (n, c, h, w) as contiguous memory; ``DefinitionError`` for other shapes or dtypes."""
     if images.ndim != 4 or images.dtype not in (np.uint8, np.float32):
         raise DefinitionError(
             f"{what} of an array of {images.dtype} of shape {images.shape}",
-            "it changes images, (n, channels, height, width) of uint8 or float32",
+            "it needs images, (n, channels, height, width) of uint8 or float32",
             "leave it out, or give the dataset that shape",
         )
     return np.ascontiguousarray(images)
 
 
 def mirror(images: Images, rows: NDArray[np.int64]) -> None:
-    """Exchange left and right of the images (n, c, h, w) at ``rows``, in place."""
+    """Mirror the images (n, c, h, w) at ``rows`` left to right, in place."""
     for some in parts(images):
         images[rows[some]] = _mirrored(images.take(rows[some], axis=0))
 
@@ -117,23 +92,23 @@ def _mirrored(images: Images) -> Images:
     if images.dtype == np.uint8:
         for word in _WORDS[:2]:
             if images.shape[3] % np.dtype(word).itemsize == 0:
-                # The words of a row backwards, and the bytes of each word.
+                # Reverse the words of a row, then the bytes of each word.
                 turned: NDArray[Any] = np.ascontiguousarray(images.view(word)[..., ::-1])
                 return turned.byteswap(inplace=True).view(np.uint8)
     return np.ascontiguousarray(images[..., ::-1])
 
 
 def frames(rows: Lines, columns: Lines, itemsize: int, combine: np.ufunc) -> Lines:
-    """Masks (n, h, w * itemsize) of bytes from lines (n, h) and (n, w): ``combine`` says how a row meets a column."""
+    """Byte masks (n, h, w * itemsize) from lines (n, h) and (n, w), which ``combine`` combines."""
     wide = np.repeat(columns, itemsize, axis=1) if itemsize > 1 else columns
     result: Lines = combine(rows[:, :, None], wide[:, None, :])
     return result
 
 
 def keep(images: Images, mask: Lines, fill: float = 0.0) -> None:
-    """Leave the pixels whose bytes in ``mask`` (see :func:`frames`) are 255, and put ``fill`` where they are 0.
+    """Keep the pixels whose bytes in ``mask`` (see :func:`frames`) are 255, and set those with 0 to ``fill``.
 
-    In place, of contiguous images.
+    In place, on contiguous images.
     """
     n, c, height, width = images.shape
     row_bytes = mask.shape[1] * mask.shape[2]
@@ -147,15 +122,15 @@ def keep(images: Images, mask: Lines, fill: float = 0.0) -> None:
 
 
 def parts(images: Images) -> list[slice]:
-    """The images in parts to work on one after another, so that what is made on the way stays small.
+    """Slices to process one after another, so that temporary arrays stay small.
 
-    Memory that is handed back to the system and fetched again page by page would cost more than all the work on it.
+    Returning memory to the system and fetching it again page by page would cost more than all the work on it.
     """
-    most = _most(images)
+    most = _images_per_part(images)
     return [slice(at, at + most) for at in range(0, len(images), most)]
 
 
-def _most(images: Images) -> int:
+def _images_per_part(images: Images) -> int:
     return max(1, _PART_BYTES // max(1, prod(images.shape[1:]) * images.itemsize))
 
 
@@ -164,32 +139,34 @@ Whole = NDArray[np.int64]
 
 @final
 class Bordered:
-    """Places for images of one ``shape`` (c, h, w), which may move by up to ``most`` pixels each way.
+    """Slots for images of one ``shape`` (c, h, w), which can be read shifted by up to ``most`` pixels each way.
 
-    The border is zeros, which neighbours share, or with ``reflect`` the image mirrored at its outermost pixels, which
-    are not doubled. Raises ``DefinitionError`` where an image has fewer pixels than that takes.
+    The border is zeros, shared between neighbours, or with ``reflect`` the image mirrored at its outermost pixels,
+    which are not doubled. Raises ``DefinitionError`` if an image has too few pixels for that.
     """
 
     def __init__(self, places: int, shape: tuple[int, ...], dtype: DTypeLike, most: int, *, reflect: bool) -> None:
         c, height, width = shape
         if reflect and most >= min(height, width):
             raise DefinitionError(
-                f"reflecting {most} pixels of images of {height} x {width}", "there are no more", "choose a smaller one"
+                f"reflecting {most} pixels of images of {height} x {width}",
+                "the images are too small",
+                "choose fewer pixels",
             )
         self._shape, self._dtype, self._most, self._reflect = shape, np.dtype(dtype), most, reflect
-        step, between = self._dtype.itemsize, _between(most, reflect)
+        step, between = self._dtype.itemsize, _gap(most, reflect)
         self._line = width + between
         self._channel = (height + between) * self._line
         self._size = c * self._channel
-        # Of the first image's first pixel.
+        # The index of the first image's first pixel.
         self._first = most * (self._line + 1)
         begin = 0 if reflect else self._first
-        # Pages of zeros are the system's until they are written to.
+        # The system provides pages of zeros lazily, at the first write.
         memory = np.zeros(begin + places * self._size, dtype)
         own = (places, c, height + between, self._line)
         self._frames: Images = np.ndarray(own, dtype, memory, begin * step)
         self._items: Images = np.ndarray((places,), f"V{self._size * step}", memory, begin * step)
-        # From the first pixel to the last, wherever an image has moved to.
+        # From an image's first pixel to its last.
         run = (c - 1) * self._channel + (height - 1) * self._line + width
         strides = (step, self._channel * step, self._line * step)
         views = (max(0, memory.size - run + 1), c, height)
@@ -197,16 +174,16 @@ class Bordered:
 
     @staticmethod
     def bytes_of(places: int, shape: tuple[int, ...], dtype: DTypeLike, most: int, *, reflect: bool) -> int:
-        """The memory that so many places take, but for a line or two."""
-        c, height, width = (shape[0], *(each + _between(most, reflect) for each in shape[1:]))
+        """The memory that this many slots take, give or take a line or two."""
+        c, height, width = (shape[0], *(each + _gap(most, reflect) for each in shape[1:]))
         return places * c * height * width * np.dtype(dtype).itemsize
 
     def alike(self, places: int) -> Bordered:
-        """As many places of the same kind."""
+        """A new store of the same kind with ``places`` slots."""
         return Bordered(places, self._shape, self._dtype, self._most, reflect=self._reflect)
 
     def write(self, images: Images) -> None:
-        """Put images (n, c, h, w), contiguous, in the first n places."""
+        """Store contiguous images (n, c, h, w) in the first n slots."""
         frames, most = self._frames[: len(images)], self._most
         _, height, width = self._shape
         if not self._reflect:
@@ -221,17 +198,17 @@ class Bordered:
             frames[:, :, most + height - 1 + at] = frames[:, :, most + height - 1 - at]
 
     def copy(self, places: Whole, others: Bordered) -> None:
-        """Put the first of ``others``, which are of the same kind, in ``places`` (n,)."""
+        """Copy the first n slots of ``others``, a store of the same kind, to ``places`` (n,)."""
         self._items[places] = others._items[: len(places)]
 
     def read(self, places: Whole, down: Whole, right: Whole) -> Images:
-        """The images at ``places``, up and left by so many pixels (n,): a new array (n, c, h, w)."""
+        """The images at ``places``, shifted up and left by these numbers of pixels (n,): a new array (n, c, h, w)."""
         lines: Images = self._views[self._first + places * self._size + down * self._line + right]
         return lines.view(self._dtype).reshape(len(places), *self._shape)
 
 
 def move(images: Images, down: Whole, right: Whole, most: int, *, reflect: bool) -> None:
-    """Move images (n, c, h, w), contiguous, in place: up and left by so many pixels (n,), ``most`` each way."""
+    """Shift contiguous images (n, c, h, w) in place, up and left by these pixels (n,), at most ``most`` each way."""
     pieces = parts(images)
     room = len(images[pieces[0]]) if pieces else 0
     bordered = Bordered(room, images.shape[1:], images.dtype, most, reflect=reflect)
@@ -241,27 +218,13 @@ def move(images: Images, down: Whole, right: Whole, most: int, *, reflect: bool)
         piece[...] = bordered.read(np.arange(len(piece)), down[some], right[some])
 
 
-def _between(most: int, reflect: bool) -> int:
-    """Pixels between neighbours: zeros are the border of both."""
+def _gap(most: int, reflect: bool) -> int:
+    """Pixels between neighbours; a border of zeros is shared by both."""
     return 2 * most if reflect else most
 
 
 def _lines(images: Images, shape: tuple[int, ...]) -> Images:
-    """The lines of images of this shape, at their place in larger ones, as single items (n, c, h)."""
+    """The lines of images of this shape within larger ones, as single items (n, c, h)."""
     _, height, width = shape
     lines: Images = images[:, :, :height, :width]
     return lines.view(f"V{width * images.itemsize}")[..., 0]
-
-
-@dataclass(frozen=True)
-class InPlace(Augmentation):
-    """Changes images of its own without making others; ``apply`` gives it copies."""
-
-    @abstractmethod
-    def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Change the images themselves: (n, c, h, w) uint8 or float32, contiguous, and used by no one else."""
-
-    def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        result = images_of(images, type(self).__name__).copy()
-        self.change(result, seeds)
-        return result

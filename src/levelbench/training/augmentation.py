@@ -1,13 +1,14 @@
-"""The augmentations: moved, mirrored, covered, recoloured, resized and mixed images.
+"""Augmentations: images are moved, mirrored, covered, recoloured, resized and mixed, with the same bits everywhere.
 
-Bilinear interpolation is a weighted sum of few rows, then of few columns. Summed in a fixed order, tap by tap, it gives
-each image the same bits whatever it shares a block with, which a matrix product would not. A mixture has one
-permutation and one share a batch, drawn from the seed, the epoch and the step.
+An augmentation depends only on each image and its own seed. Bilinear interpolation is a weighted sum of a few rows,
+then of a few columns. Summing in a fixed order, tap by tap, gives each image the same bits whatever shares its block,
+unlike a matrix product. A mixture has one permutation and one share per batch, drawn from the seed, the epoch and the
+step.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import ceil, log
 from typing import Any, Literal, final
@@ -17,41 +18,68 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError
-from levelbench.training.augmentation.base import (
-    Augmentation,
-    InPlace,
-    Mixing,
-    frames,
-    images_of,
-    keep,
-    mirror,
-    move,
-    parts,
-    random,
-    uniform,
-)
+from levelbench.training.pixels import frames, images_of, keep, mirror, move, parts
+from levelbench.training.pixels import random as random
+from levelbench.training.pixels import uniform as uniform
+
+
+@dataclass(frozen=True)
+class Augmentation(ABC):
+    """A change of each image by itself, in NumPy on the host."""
+
+    @abstractmethod
+    def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
+        """A new array of changed images: ``images`` (n, c, h, w) uint8 or float32, ``seeds`` (n,)."""
+
+    def at(self, progress: float) -> Augmentation:
+        """The augmentation at this share of training, from 0 to 1: itself, unless it changes over time."""
+        return self
+
+
+@dataclass(frozen=True)
+class Mixing(ABC):
+    """A mixture of a batch's rows with each other, after which labels are shares of classes."""
+
+    @abstractmethod
+    def apply(self, columns: tuple[NDArray[Any], ...], classes: int, generator: Generator) -> tuple[NDArray[Any], ...]:
+        """New columns: the first mixed, the last float32 (n, classes) instead of int64 (n,)."""
+
+
+@dataclass(frozen=True)
+class InPlace(Augmentation):
+    """Changes images in place; ``apply`` gives it copies."""
+
+    @abstractmethod
+    def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
+        """Change the images in place: (n, c, h, w) uint8 or float32, contiguous, not used by anything else."""
+
+    def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
+        result = images_of(images, type(self).__name__).copy()
+        self.change(result, seeds)
+        return result
+
 
 _DOWN, _RIGHT, _CHOSEN = 1, 2, 3
 
 
 @dataclass(frozen=True)
 class Move(InPlace):
-    """Shifts each image by a distance of its own; what comes into view is zero, unless it reflects."""
+    """Shifts each image by its own distance; zeros come into view, or the image reflected."""
 
     @property
     def reflects(self) -> bool:
-        """Whether what comes into view is the image mirrored at its border."""
+        """Whether the image is mirrored at its border."""
         return False
 
     @abstractmethod
     def most(self, shape: tuple[int, ...]) -> int:
-        """Pixels by which an image (c, h, w) is shifted at most, each way."""
+        """The largest shift of an image (c, h, w) in pixels, each way."""
 
     @final
     def distances(
         self, seeds: NDArray[np.uint64], shape: tuple[int, ...]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pixels up and to the left for images (c, h, w), shape (n,) each."""
+        """Shifts up and to the left in pixels for images (c, h, w), shape (n,) each."""
         most = self.most(shape)
         return uniform(seeds, _DOWN, -most, most), uniform(seeds, _RIGHT, -most, most)
 
@@ -64,9 +92,9 @@ class Move(InPlace):
 @final
 @dataclass(frozen=True)
 class RandomCrop(Move):
-    """Pad by ``padding`` pixels on each side, then cut the image's size out at a uniform place (He et al. 2016, 4.2).
+    """Pad by ``padding`` pixels on each side, then cut out the image's size at a uniform place (He et al. 2016, 4.2).
 
-    ``mode`` is ``zero`` (black, where pixels are raw) or ``reflect``.
+    ``mode`` is ``zero`` (black, if pixels are raw) or ``reflect``.
     """
 
     padding: int
@@ -74,7 +102,7 @@ class RandomCrop(Move):
 
     def __post_init__(self) -> None:
         if self.padding < 1 or self.mode not in ("zero", "reflect"):
-            raise DefinitionError(repr(self), "there is no such crop", "choose padding >= 1, zero or reflect")
+            raise DefinitionError(repr(self), "impossible crop", "choose padding >= 1, and zero or reflect")
 
     @property
     def reflects(self) -> bool:
@@ -87,13 +115,13 @@ class RandomCrop(Move):
 @final
 @dataclass(frozen=True)
 class Translate(Move):
-    """Shift by up to ``share`` of the longer side in each direction; what comes in is zero."""
+    """Shift by up to ``share`` of the longer side in each direction; zeros come into view."""
 
     share: float
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise DefinitionError(repr(self), "it is no share of a side", "choose 0 < share <= 1")
+            raise DefinitionError(repr(self), "impossible share", "choose 0 < share <= 1")
 
     def most(self, shape: tuple[int, ...]) -> int:
         return round(self.share * max(shape[1:]))
@@ -102,16 +130,16 @@ class Translate(Move):
 @final
 @dataclass(frozen=True)
 class Flip(InPlace):
-    """Exchange left and right, with this probability."""
+    """Mirror left to right with this probability."""
 
     probability: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 <= self.probability <= 1:
-            raise DefinitionError(repr(self), "it is no probability", "choose one from 0 to 1")
+            raise DefinitionError(repr(self), "impossible probability", "choose one from 0 to 1")
 
     def chosen(self, seeds: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Whether each image is exchanged, shape (n,)."""
+        """Whether each image is mirrored, shape (n,)."""
         result: NDArray[np.bool_] = random(seeds, _CHOSEN) < self.probability
         return result
 
@@ -125,9 +153,9 @@ _ROW, _COLUMN = 4, 5
 @final
 @dataclass(frozen=True)
 class Cutout(InPlace):
-    """Cover a square of ``size`` pixels with ``fill``; its middle is uniform over the image, so part may lie outside.
+    """Cover a square of ``size`` pixels with ``fill``; its centre is uniform over the image, so part may lie outside.
 
-    ``fill`` is a pixel's value where the augmentation stands: 0 is black in raw pixels, 125 about their mean.
+    ``fill`` is a pixel value at this point of the pipeline: in raw pixels 0 is black, and 125 about their mean.
     """
 
     size: int
@@ -146,7 +174,7 @@ class Cutout(InPlace):
 
     def _outside(self, middle: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
         """255 where a row (or column) is outside the square, 0 inside, shape (n, length)."""
-        # One line for each place the middle may have.
+        # One line for each possible position of the centre.
         places = np.arange(length)
         from_start = places[None, :] - (places[:, None] - self.size // 2)
         lines = np.where((from_start >= 0) & (from_start < self.size), 0, 255).astype(np.uint8)
@@ -154,7 +182,7 @@ class Cutout(InPlace):
 
 
 _BRIGHTNESS, _CONTRAST, _SATURATION = 8, 9, 10
-# ITU-R BT.601's luma, as PIL and torchvision have it.
+# ITU-R BT.601's luma, as in PIL and torchvision.
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -164,7 +192,7 @@ class ColourJitter(InPlace):
     """Brightness, contrast and saturation, in this order, each by a factor uniform in [1 - x, 1 + x].
 
     A factor blends the image with another: black for brightness, its mean grey for contrast, its greys for saturation
-    (torchvision's definitions; hue is left alone). Values are rounded once, at the end.
+    (torchvision's definitions; hue is unchanged). Values are rounded once, at the end.
     """
 
     brightness: float = 0.0
@@ -176,12 +204,12 @@ class ColourJitter(InPlace):
             raise DefinitionError(repr(self), "a factor would be negative", "choose values from 0 to 1")
 
     def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Images uint8 of one channel or three; ``DefinitionError`` for others."""
+        """Change uint8 images of 1 or 3 channels; ``DefinitionError`` for others."""
         if images.dtype != np.uint8 or images.shape[1] not in (1, 3):
             raise DefinitionError(
                 f"ColourJitter of {images.dtype} images of {images.shape[1]} channels",
-                "it knows raw grey and RGB images, uint8",
-                "put it before what normalises, or leave it out",
+                "it needs raw grey or RGB images, uint8",
+                "put it before normalisation, or leave it out",
             )
         for some in parts(images):
             images[some] = self._changed(images[some].astype(np.float32), seeds[some])
@@ -213,7 +241,7 @@ def _grey(images: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _blend(images: NDArray[np.float32], other: NDArray[np.float32], factor: NDArray[np.float32]) -> None:
-    """``factor`` times the images and the rest of the other, in place."""
+    """``factor`` of the images plus 1 - ``factor`` of the other, in place."""
     mixed = images * factor + other * (1 - factor)
     np.clip(mixed, 0, 255, out=images)
 
@@ -223,16 +251,16 @@ _AREA, _RATIO, _TOP, _LEFT = 100, 200, 6, 7
 
 
 def _taps(source: int, target: int, antialias: bool) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Which places a new place is made of, and their weights: both (taps, target); weights add up to one.
+    """The source positions and weights of each target position: both (taps, target); weights add up to one.
 
-    Places are middles of pixels (PyTorch's ``align_corners=False``). With ``antialias`` the triangle widens to the
-    scale when an image shrinks, so that every pixel counts.
+    Positions are pixel centres (PyTorch's ``align_corners=False``). With ``antialias`` the triangle widens to the scale
+    if an image shrinks, so that every pixel counts.
     """
     scale = source / target
     reach = max(scale, 1.0) if antialias else 1.0
     middle = (np.arange(target) + 0.5) * scale
     if not antialias:
-        # At the border the first and last pixels go on outwards.
+        # Beyond the border the outermost pixels are repeated.
         middle = np.clip(middle, 0.5, source - 0.5)
     first = np.floor(middle - reach + 0.5).astype(np.int64)
     places = first[None] + np.arange(ceil(2 * reach) + 1)[:, None]
@@ -243,7 +271,7 @@ def _taps(source: int, target: int, antialias: bool) -> tuple[NDArray[np.int64],
     return np.clip(places, 0, source - 1)[used], weights[used].astype(np.float32)
 
 
-def _along(images: NDArray[Any], target: int, axis: int, antialias: bool) -> NDArray[np.float32]:
+def _resize_axis(images: NDArray[Any], target: int, axis: int, antialias: bool) -> NDArray[np.float32]:
     places, weights = _taps(images.shape[axis], target, antialias)
     shape = [1] * 4
     shape[axis] = target
@@ -253,25 +281,27 @@ def _along(images: NDArray[Any], target: int, axis: int, antialias: bool) -> NDA
     return result
 
 
-def _as(values: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Of the type that the images had: whole numbers are rounded."""
+def _to_dtype(values: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """In the images' dtype: integers are rounded."""
     return np.clip(np.rint(values), 0, 255).astype(np.uint8) if dtype == np.uint8 else values
 
 
 def resized(images: NDArray[Any], height: int, width: int, antialias: bool = True) -> NDArray[Any]:
-    """Images (n, c, h, w) as (n, c, height, width), bilinear, of the same type; a new array."""
+    """Images (n, c, h, w) resized to (n, c, height, width), bilinear, in the same dtype; a new array."""
     if images.shape[2:] == (height, width):
         return images.copy()
     result = np.empty((*images.shape[:2], height, width), images.dtype)
     for some in parts(images):
-        result[some] = _as(_along(_along(images[some], height, 2, antialias), width, 3, antialias), images.dtype)
+        result[some] = _to_dtype(
+            _resize_axis(_resize_axis(images[some], height, 2, antialias), width, 3, antialias), images.dtype
+        )
     return result
 
 
 @final
 @dataclass(frozen=True)
 class Resize(Augmentation):
-    """Every image to ``height`` x ``width``, bilinear (``torch.nn.functional.interpolate``'s, antialiased or not)."""
+    """Resize to ``height`` x ``width``, bilinear (as ``torch.nn.functional.interpolate``, antialiased or not)."""
 
     height: int
     width: int
@@ -279,7 +309,7 @@ class Resize(Augmentation):
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 1:
-            raise DefinitionError(repr(self), "it leaves no pixel", "choose a height and a width >= 1")
+            raise DefinitionError(repr(self), "no pixels are left", "choose a height and a width >= 1")
 
     def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
         return resized(images_of(images, "Resize"), self.height, self.width, self.antialias)
@@ -288,9 +318,9 @@ class Resize(Augmentation):
 @final
 @dataclass(frozen=True)
 class ProgressiveResize(Augmentation):
-    """Square images that grow from ``start`` to ``end`` pixels a side, between two shares of training.
+    """Square images that grow from ``start`` to ``end`` pixels per side between two shares of training.
 
-    Sizes are multiples of ``step``, and change between epochs. The network must take images of any size.
+    Sizes are multiples of ``step`` and change between epochs. The network must accept images of any size.
     """
 
     start: int
@@ -302,18 +332,20 @@ class ProgressiveResize(Augmentation):
     def __post_init__(self) -> None:
         if min(self.start, self.end, self.step) < 1 or not 0 <= self.begins < self.ends <= 1:
             raise DefinitionError(
-                repr(self), "it is no growth", "choose sizes >= 1 and shares of training, begins < ends, from 0 to 1"
+                repr(self),
+                "impossible sizes or shares",
+                "choose sizes >= 1 and shares of training, begins < ends, from 0 to 1",
             )
 
     def size(self, progress: float) -> int:
-        """Pixels a side at this share of training."""
+        """Pixels per side at this share of training."""
         done = min(max((progress - self.begins) / (self.ends - self.begins), 0.0), 1.0)
         if done in (0.0, 1.0):
             return self.end if done else self.start
         return max(self.step, round((self.start + (self.end - self.start) * done) / self.step) * self.step)
 
     def at(self, progress: float) -> Augmentation:
-        """To the size of that share of training."""
+        """A resize to the size at this share of training."""
         size = self.size(progress)
         return Resize(size, size)
 
@@ -326,9 +358,9 @@ class ProgressiveResize(Augmentation):
 class RandomResizedCrop(Augmentation):
     """A random part of each image, resized to ``size`` x ``size`` (Szegedy et al. 2015, section 6; torchvision's rule).
 
-    Its area is a uniform share of the image between the two of ``scale``, the logarithm of width / height uniform
-    between those of ``ratio``; of ten draws the first that fits is taken, else the largest part in the middle whose
-    ratio is allowed. Bilinear without antialiasing.
+    The area is a uniform share of the image between the two of ``scale``, and the logarithm of width / height is
+    uniform between those of ``ratio``. The first of ten draws that fits is used, else the largest central part with an
+    allowed ratio. Bilinear without antialiasing.
     """
 
     size: int
@@ -337,13 +369,13 @@ class RandomResizedCrop(Augmentation):
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1 or not 0 < self.ratio[0] <= self.ratio[1]:
-            raise DefinitionError(repr(self), "there is no such part", "choose 0 < low <= high, and areas up to 1")
+            raise DefinitionError(repr(self), "impossible part", "choose 0 < low <= high, and areas up to 1")
 
     def boxes(self, height: int, width: int, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Top, left, height and width of each example's part, shape (n, 4)."""
         parts = np.empty((len(seeds), 2), np.int64)
         low, high = self.ratio
-        # What is left where nothing fits: the whole of the side that is too short.
+        # The fallback if nothing fits: the whole of the side that is too short.
         parts[:] = min(height, round(width / low)), min(width, round(height * high))
         missing = np.ones(len(seeds), bool)
         for attempt in range(_ATTEMPTS):
@@ -368,15 +400,15 @@ class RandomResizedCrop(Augmentation):
         result = np.empty((*images.shape[:2], self.size, self.size), images.dtype)
         for some in parts(images):
             top, left, tall, wide = boxes[some].T
-            rows = _lerp(images[some], top, tall, self.size, 2)
-            result[some] = _as(_lerp(rows, left, wide, self.size, 3), images.dtype)
+            rows = _interpolate(images[some], top, tall, self.size, 2)
+            result[some] = _to_dtype(_interpolate(rows, left, wide, self.size, 3), images.dtype)
         return result
 
 
-def _lerp(
+def _interpolate(
     images: NDArray[Any], start: NDArray[np.int64], length: NDArray[np.int64], target: int, axis: int
 ) -> NDArray[np.float32]:
-    """``length`` places from ``start`` on of each image, (n,) both, as ``target`` places between them."""
+    """Interpolate the ``length`` positions from ``start`` (both (n,)) of each image at ``target`` positions."""
     middle = (np.arange(target) + 0.5) * (length[:, None] / target)
     place = np.clip(middle - 0.5, 0.0, length[:, None] - 1.0)
     low = np.minimum(place.astype(np.int64), np.maximum(length[:, None] - 2, 0))
@@ -394,8 +426,8 @@ def _lerp(
 Columns = tuple[NDArray[Any], ...]
 
 
-def shares_of(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
-    """1 at each label and 0 elsewhere, (n, classes); ``DataError`` where a label is none of the classes."""
+def one_hot(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
+    """1 at each label and 0 elsewhere, (n, classes); ``DataError`` for a label that is not a class."""
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
         found = f"labels from {labels.min()} to {labels.max()}"
         raise DataError(f"mixing examples of {classes} classes", found, "correct the labels, or the number of classes")
@@ -404,7 +436,7 @@ def shares_of(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
     return result
 
 
-def _blended(values: NDArray[Any], others: NDArray[Any], share: float) -> NDArray[np.float32]:
+def _mix_arrays(values: NDArray[Any], others: NDArray[Any], share: float) -> NDArray[np.float32]:
     kept = np.float32(share)
     result: NDArray[np.float32] = values * kept
     result += others * (np.float32(1) - kept)
@@ -413,17 +445,17 @@ def _blended(values: NDArray[Any], others: NDArray[Any], share: float) -> NDArra
 
 @dataclass(frozen=True)
 class _BetaMixing(Mixing):
-    """A mixture by a share from Beta(alpha, alpha), of a batch with this probability."""
+    """Mixes by a share from Beta(alpha, alpha); each batch is mixed with this probability."""
 
     alpha: float
     probability: float = 1.0
 
     def __post_init__(self) -> None:
         if self.alpha <= 0 or not 0 <= self.probability <= 1:
-            raise DefinitionError(repr(self), "there is no such draw", "choose alpha > 0 and 0 <= probability <= 1")
+            raise DefinitionError(repr(self), "impossible draw", "choose alpha > 0 and 0 <= probability <= 1")
 
     def _drawn(self, n: int, generator: Generator) -> tuple[float, NDArray[np.int64]]:
-        """The share that an example keeps, and the partner of each."""
+        """The share that an example keeps, and each one's partner."""
         mixes = generator.random() < self.probability
         share = float(generator.beta(self.alpha, self.alpha))
         return (share if mixes else 1.0), generator.permutation(n)
@@ -437,35 +469,35 @@ class Mixup(_BetaMixing):
     def apply(self, columns: Columns, classes: int, generator: Generator) -> Columns:
         values, *others, labels = columns
         share, partner = self._drawn(len(values), generator)
-        shares = shares_of(labels, classes)
-        return _blended(values, values[partner], share), *others, _blended(shares, shares[partner], share)
+        shares = one_hot(labels, classes)
+        return _mix_arrays(values, values[partner], share), *others, _mix_arrays(shares, shares[partner], share)
 
 
 @final
 @dataclass(frozen=True)
 class CutMix(_BetaMixing):
-    """A box of each image is its partner's, and labels are shared by area (Yun et al. 2019)."""
+    """A box in each image is replaced by its partner's, and labels are weighted by area (Yun et al. 2019)."""
 
     def apply(self, columns: Columns, classes: int, generator: Generator) -> Columns:
-        """The other columns stay as they are. ``DefinitionError`` where the first one has no images."""
+        """The other columns are unchanged. ``DefinitionError`` if the first one does not hold images."""
         images, *others, labels = columns
         if images.ndim != 4:
             raise DefinitionError(
-                f"CutMix of examples of shape {images.shape[1:]}", "it cuts images", "use Mixup, or leave it out"
+                f"CutMix of examples of shape {images.shape[1:]}", "it needs images", "use Mixup, or leave it out"
             )
         share, partner = self._drawn(len(images), generator)
         height, width = images.shape[2:]
-        (top, bottom), (left, right) = (_side(length, share, generator) for length in (height, width))
+        (top, bottom), (left, right) = (_box_side(length, share, generator) for length in (height, width))
         mixed = images.copy()
         mixed[:, :, top:bottom, left:right] = images[partner, :, top:bottom, left:right]
-        # The box may stick out: what counts is what is seen.
+        # The box may extend past the border: only the visible part counts.
         kept = 1 - (bottom - top) * (right - left) / (height * width)
-        shares = shares_of(labels, classes)
-        return mixed, *others, _blended(shares, shares[partner], kept)
+        shares = one_hot(labels, classes)
+        return mixed, *others, _mix_arrays(shares, shares[partner], kept)
 
 
-def _side(length: int, share: float, generator: Generator) -> tuple[int, int]:
-    """One side of a box that takes 1 - share of the area, its middle uniform over the image, cut at the border."""
+def _box_side(length: int, share: float, generator: Generator) -> tuple[int, int]:
+    """One side of a box with 1 - share of the area, its centre uniform over the image, clipped at the border."""
     half = int(length * float(np.sqrt(1 - share))) // 2
     middle = int(generator.integers(length))
     return max(middle - half, 0), min(middle + half, length)

@@ -1,4 +1,4 @@
-"""Draws by counter, and moves of many images at once."""
+"""Counter-based random numbers, and moves of many images at once."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
 
 from levelbench.errors import DefinitionError
-from levelbench.training.augmentation import example_seeds, random, uniform
-from levelbench.training.augmentation.base import Bordered, move, words
+from levelbench.training.pixels import Bordered, _splitmix64, example_seeds, move, random, uniform, words
 
 SIDES = st.integers(1, 9)
 
@@ -21,7 +20,7 @@ SIDES = st.integers(1, 9)
     reflect=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_a_moved_image_is_a_part_of_the_padded_one(shape, most, dtype, reflect, seed):
+def test_a_moved_image_is_part_of_the_padded_one(shape, most, dtype, reflect, seed):
     n, _, height, width = shape
     most = min(most, min(height, width) - 1) if reflect else most
     random = np.random.default_rng(seed)
@@ -37,7 +36,7 @@ def test_a_moved_image_is_a_part_of_the_padded_one(shape, most, dtype, reflect, 
 
 
 @pytest.mark.parametrize("reflect", [False, True])
-def test_images_are_read_from_any_places_and_the_others_stay_empty(reflect):
+def test_images_are_read_from_any_slot_and_the_others_stay_empty(reflect):
     images = np.arange(1, 1 + 3 * 2 * 4 * 4, dtype=np.uint8).reshape(3, 2, 4, 4)
     room = Bordered(3, (2, 4, 4), np.uint8, 2, reflect=reflect)
     room.write(images)
@@ -55,7 +54,7 @@ def test_its_memory_is_that_of_the_images_and_their_borders(reflect, expected):
     assert Bordered.bytes_of(10, (3, 32, 32), np.float32, 4, reflect=reflect) == 4 * expected
 
 
-def test_more_than_there_is_cannot_be_reflected():
+def test_reflecting_more_pixels_than_the_image_has_is_refused():
     with pytest.raises(DefinitionError, match="reflecting 4 pixels of images of 9 x 4"):
         Bordered(1, (1, 9, 4), np.uint8, 4, reflect=True)
 
@@ -73,14 +72,12 @@ def even(counts):
 def test_the_generator_is_splitmix64():
     # The first outputs of the published generator (Vigna's splitmix64.c) from state 0 and state 1234567.
     golden = np.uint64(0x9E3779B97F4A7C15)
-    from levelbench.training.augmentation.base import _mixed
-
     states = np.uint64(1234567) + np.arange(3, dtype=np.uint64) * golden
-    assert _mixed(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert _mixed(np.zeros(1, np.uint64)).tolist() == [0xE220A8397B1DCDAF]
+    assert _splitmix64(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert _splitmix64(np.zeros(1, np.uint64)).tolist() == [0xE220A8397B1DCDAF]
 
 
-def test_an_example_has_the_same_seed_in_any_company():
+def test_an_example_has_the_same_seed_in_any_batch():
     alone = [example_seeds(5, 2, np.array([index]))[0] for index in (0, 7, 12_345)]
     assert alone == [SEEDS[0], SEEDS[7], SEEDS[12_345]]
 
@@ -92,17 +89,17 @@ def test_another_run_or_epoch_has_other_seeds(other):
 
 
 @pytest.mark.parametrize("seed", [0, -1, 2**63, 2**64 + 1])
-def test_any_whole_number_is_a_seed(seed):
+def test_any_integer_is_a_seed(seed):
     assert len(np.unique(example_seeds(seed, 0, np.arange(100)))) == 100
 
 
-def test_whole_numbers_are_even_and_both_ends_are_reached():
+def test_integers_are_uniform_and_include_both_ends():
     drawn = uniform(SEEDS, 1, -4, 4)
     assert (drawn.min(), drawn.max()) == (-4, 4)
     assert even(np.bincount(drawn + 4)) > 1e-4
 
 
-def test_numbers_are_even_from_0_to_below_1():
+def test_numbers_are_uniform_in_0_to_1():
     drawn = random(SEEDS, 1)
     assert 0 <= drawn.min() < drawn.max() < 1
     assert even(np.bincount((drawn * 64).astype(int), minlength=64)) > 1e-4

@@ -16,10 +16,10 @@ from levelbench.training.augmentation import (
     RandomResizedCrop,
     Resize,
     Translate,
-    example_seeds,
     random,
     uniform,
 )
+from levelbench.training.pixels import example_seeds
 
 RANDOM = np.random.default_rng(0)
 SEEDS = example_seeds(1, 0, np.arange(40))
@@ -45,7 +45,7 @@ EVERY = [(a, i) for a in ALL for i in RAW]
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_what_becomes_of_an_image_is_the_same_bits_in_any_company(name, kind):
+def test_an_image_gets_the_same_bits_in_any_batch(name, kind):
     images = RAW[kind]
     together = ALL[name].apply(images, SEEDS)
     order = RANDOM.permutation(40)
@@ -54,7 +54,7 @@ def test_what_becomes_of_an_image_is_the_same_bits_in_any_company(name, kind):
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)
-def test_images_are_left_as_they_were_and_the_answer_shares_no_memory_with_them(name, kind):
+def test_inputs_are_unchanged_and_share_no_memory_with_the_result(name, kind):
     images = RAW[kind].copy()
     images.flags.writeable = False
     made = ALL[name].apply(images, SEEDS)
@@ -65,25 +65,25 @@ def test_images_are_left_as_they_were_and_the_answer_shares_no_memory_with_them(
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_images_that_lie_in_memory_otherwise_become_the_same(name):
+def test_the_memory_layout_of_images_does_not_matter(name):
     turned = np.ascontiguousarray(RAW["8 x 8"].transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     assert np.array_equal(ALL[name].apply(turned, SEEDS), ALL[name].apply(RAW["8 x 8"], SEEDS))
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_images_become_no_images(name):
+def test_an_empty_batch_stays_empty(name):
     assert len(ALL[name].apply(RAW["8 x 8"][:0], SEEDS[:0])) == 0
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_is_no_image_is_refused(name):
+def test_data_that_is_not_images_is_refused(name):
     with pytest.raises(DefinitionError, match="images"):
         ALL[name].apply(np.zeros((40, 64), np.float32), SEEDS)
 
 
 @pytest.mark.parametrize("kind", RAW)
 @pytest.mark.parametrize(("mode", "numpys"), [("zero", "constant"), ("reflect", "reflect")])
-def test_a_crop_is_a_part_of_the_padded_image(kind, mode, numpys):
+def test_a_crop_is_part_of_the_padded_image(kind, mode, numpys):
     images = RAW[kind]
     h, w = images.shape[2:]
     padded = np.pad(images, ((0, 0), (0, 0), (2, 2), (2, 2)), mode=numpys)
@@ -94,7 +94,7 @@ def test_a_crop_is_a_part_of_the_padded_image(kind, mode, numpys):
         )
 
 
-def test_every_place_of_a_crop_is_taken_as_often():
+def test_all_positions_of_a_crop_are_equally_likely():
     n = 9 * 400
     point = np.zeros((n, 1, 5, 5), np.uint8)
     point[:, :, 2, 2] = 1
@@ -104,20 +104,20 @@ def test_every_place_of_a_crop_is_taken_as_often():
         assert binomtest(int(count), n, 1 / 9).pvalue > 1e-5
 
 
-def test_a_translation_goes_as_far_as_it_says_and_brings_in_zeros():
+def test_a_translation_shifts_within_its_limit_and_fills_with_zeros():
     ones = np.ones((400, 1, 10, 10), np.uint8)
     found = Translate(0.2).apply(ones, example_seeds(0, 0, np.arange(400)))
     assert set(found.sum(axis=(1, 2, 3)).tolist()) == {a * b for a in (8, 9, 10) for b in (8, 9, 10)}
 
 
 @pytest.mark.parametrize("kind", RAW)
-def test_a_flip_exchanges_left_and_right(kind):
+def test_a_flip_mirrors_left_and_right(kind):
     assert np.array_equal(Flip(1.0).apply(RAW[kind], SEEDS), RAW[kind][..., ::-1])
     assert np.array_equal(Flip(0.0).apply(RAW[kind], SEEDS), RAW[kind])
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
-def test_images_are_flipped_with_the_probability_that_is_given(probability):
+def test_images_are_flipped_with_the_given_probability(probability):
     n = 4000
     images = np.zeros((n, 1, 1, 2), np.uint8)
     images[..., 1] = 1
@@ -137,14 +137,14 @@ def test_cutout_covers_a_square_around_a_point_of_the_image(kind, fill, size):
     assert np.array_equal(Cutout(size, fill).apply(images, SEEDS), expected)
 
 
-def test_cutout_covers_not_a_number_as_well():
+def test_cutout_covers_nan():
     images = np.full((1, 1, 4, 4), np.nan, np.float32)
     assert not np.isnan(Cutout(8).apply(images, SEEDS[:1])).any()
 
 
 @pytest.mark.parametrize("size", [(4, 4), (16, 16), (5, 13), (8, 8), (1, 1), (3, 20)])
 @pytest.mark.parametrize("antialias", [True, False])
-def test_bilinear_resizing_is_pytorchs(size, antialias):
+def test_bilinear_resizing_equals_pytorchs(size, antialias):
     torch = pytest.importorskip("torch")
     images = RANDOM.standard_normal((3, 2, 8, 11)).astype(np.float32)
     expected = torch.nn.functional.interpolate(
@@ -165,7 +165,7 @@ def test_a_progressive_size_grows_with_training():
     assert grows.at(0.5).apply(RAW["8 x 8"], SEEDS).shape == (40, 3, 24, 24)
 
 
-def test_a_random_resized_crop_is_a_part_of_the_image_interpolated():
+def test_a_random_resized_crop_is_an_interpolated_part_of_the_image():
     torch = pytest.importorskip("torch")
     images = RANDOM.standard_normal((40, 2, 12, 17)).astype(np.float32)
     crop = RandomResizedCrop(6)
@@ -177,7 +177,7 @@ def test_a_random_resized_crop_is_a_part_of_the_image_interpolated():
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_the_parts_of_a_random_resized_crop_have_the_areas_and_ratios_that_were_asked_for():
+def test_random_resized_crops_have_the_requested_areas_and_ratios():
     boxes = RandomResizedCrop(6, scale=(0.2, 0.5), ratio=(0.5, 2.0)).boxes(
         200, 300, example_seeds(0, 0, np.arange(500))
     )
@@ -191,7 +191,7 @@ def test_the_parts_of_a_random_resized_crop_have_the_areas_and_ratios_that_were_
     assert len(np.unique(boxes, axis=0)) == 500
 
 
-def test_where_no_part_fits_the_largest_in_the_middle_is_taken():
+def test_if_no_part_fits_the_largest_central_one_is_used():
     boxes = RandomResizedCrop(6, scale=(1.0, 1.0), ratio=(1.0, 1.0)).boxes(10, 20, SEEDS[:2])
     assert boxes.tolist() == [[0, 5, 10, 10]] * 2
 
@@ -208,7 +208,7 @@ def test_brightness_multiplies():
     assert np.array_equal(ColourJitter(brightness=0.4).apply(COLOURS, SEEDS[:1]), expected)
 
 
-def test_contrast_goes_to_the_mean_grey_and_saturation_to_the_grey_of_each_pixel():
+def test_contrast_blends_with_mean_grey_and_saturation_with_grey_pixels():
     grey = np.tensordot([0.299, 0.587, 0.114], COLOURS[0].astype(float), 1)[None, None]
     for salt, jitter, other in (
         (9, ColourJitter(contrast=0.5), grey.mean()),
@@ -218,14 +218,14 @@ def test_contrast_goes_to_the_mean_grey_and_saturation_to_the_grey_of_each_pixel
         assert np.abs(jitter.apply(COLOURS, SEEDS[:1]) - expected).max() <= 0.51
 
 
-def test_colours_are_the_same_bits_in_any_company():
+def test_colours_get_the_same_bits_in_any_batch():
     jitter = ColourJitter(0.4, 0.4, 0.4)
     together = jitter.apply(RAW["7 x 5"], SEEDS)
     assert np.array_equal(jitter.apply(RAW["7 x 5"][3:9], SEEDS[3:9]), together[3:9])
     assert not np.array_equal(together, RAW["7 x 5"])
 
 
-def test_colours_of_what_is_normalised_are_refused():
+def test_colours_of_normalised_images_are_refused():
     with pytest.raises(DefinitionError, match="raw"):
         ColourJitter(0.1).apply(RAW["float32"], SEEDS)
 
@@ -245,7 +245,7 @@ def test_colours_of_what_is_normalised_are_refused():
         lambda: RandomCrop(8, "reflect").apply(RAW["8 x 8"], SEEDS),
     ],
 )
-def test_an_augmentation_that_cannot_be_is_an_error_when_it_is_made(make):
+def test_an_impossible_augmentation_is_an_error_at_creation(make):
     with pytest.raises(DefinitionError, match="Choose"):
         make()
 
@@ -270,7 +270,7 @@ def test_mixup_is_one_convex_sum_of_images_and_labels():
     np.testing.assert_allclose(labels, share * one_hot[LABELS] + (1 - share) * one_hot[LABELS[partner]], atol=1e-6)
 
 
-def test_cutmix_shares_labels_by_the_area_that_is_seen():
+def test_cutmix_weights_labels_by_the_visible_area():
     # Each image is one colour, its own number: what is seen of it can be counted.
     images = np.broadcast_to(np.arange(16, dtype=np.uint8)[:, None, None, None], (16, 1, 8, 8))
     for seed in range(20):
@@ -300,18 +300,18 @@ def mixed_batches(mixing):
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
-def test_a_batch_is_mixed_with_the_probability_that_is_given(probability):
+def test_batches_are_mixed_with_the_given_probability(probability):
     assert binomtest(mixed_batches(Mixup(1.0, probability)), 200, probability).pvalue > 1e-4
 
 
-def test_a_probability_of_none_cuts_nothing():
+def test_a_probability_of_zero_mixes_nothing():
     assert mixed_batches(CutMix(1.0, probability=0.0)) == 0
     # Not all 200: a box may have no area.
     assert mixed_batches(CutMix(1.0)) > 150
 
 
 @pytest.mark.parametrize("mixing", [Mixup(1.0), CutMix(1.0)])
-def test_nothing_given_is_changed_and_columns_between_are_left_alone(mixing):
+def test_inputs_are_unchanged_and_middle_columns_are_kept(mixing):
     images, middle = IMAGES.copy(), np.arange(16)
     images.flags.writeable = False
     mixed, same, _ = mixing.apply((images, middle, LABELS), 5, generator())
@@ -321,17 +321,17 @@ def test_nothing_given_is_changed_and_columns_between_are_left_alone(mixing):
 
 
 @pytest.mark.parametrize("mixing", [Mixup(1.0), CutMix(1.0)])
-def test_labels_that_are_no_class_are_an_error(mixing):
+def test_labels_outside_the_classes_are_an_error(mixing):
     with pytest.raises(DataError, match="labels from 0 to 4"):
         mixing.apply((IMAGES, LABELS), 4, generator())
 
 
-def test_cutmix_of_what_is_no_image_is_refused():
+def test_cutmix_of_data_that_is_not_images_is_refused():
     with pytest.raises(DefinitionError, match="images"):
         CutMix(1.0).apply((np.zeros((4, 3), np.float32), np.arange(4)), 4, generator())
 
 
 @pytest.mark.parametrize("make", [lambda: Mixup(0.0), lambda: CutMix(1.0, probability=2.0)])
-def test_a_mixture_that_cannot_be_is_an_error(make):
+def test_an_impossible_mixture_is_an_error(make):
     with pytest.raises(DefinitionError, match="alpha"):
         make()
