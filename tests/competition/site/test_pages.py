@@ -242,4 +242,4 @@ def test_every_page_says_whose_word_its_figures_are(all_pages):
     for page in all_pages("plain").values():
         footer = page[page.index("<footer>") :]
         assert "times and costs of training are recomputed from their curves" in footer
-        assert "Latency, throughput and energy are their authors' own measurements" in footer
+        assert "Latency, throughput and energy are the authors' own measurements" in footer
