@@ -103,7 +103,7 @@ def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path, call):
 def test_a_folder_that_holds_something_else_is_left_alone(folder, tmp_path, call):
     code, _, err = call("board", "build", folder, "-o", folder)
     assert code == 2
-    assert "something else than a site of ours: cifar10" in err
+    assert "files that are not from a levelbench site: cifar10" in err
 
 
 def test_what_an_author_writes_begins_no_line_of_the_output(folder, tmp_path, call):
@@ -133,7 +133,7 @@ def test_a_second_build_at_the_same_time_ends_in_3_and_says_to_wait(folder, tmp_
         code, _, err = call("board", "build", folder, "-o", site)
     assert code == 3
     assert "another build is writing it" in err
-    assert "wait until it has ended" in err
+    assert "wait until it has finished" in err
 
 
 def test_a_broken_ruleset_that_no_entry_needs_stops_no_build_and_is_named(folder, tmp_path, call):
@@ -145,7 +145,7 @@ def test_a_broken_ruleset_that_no_entry_needs_stops_no_build_and_is_named(folder
     assert "rulesets/broken.toml" in out
 
 
-def test_a_ruleset_of_board_toml_that_is_none_names_that_file(folder, tmp_path, call):
+def test_an_unknown_ruleset_in_board_toml_names_that_file(folder, tmp_path, call):
     (folder / "board.toml").write_text('rulesets = ["club-1.0"]')
     code, _, err = call("board", "build", folder, "-o", tmp_path / "site")
     assert code == 2

@@ -109,7 +109,7 @@ def test_codes_are_listed(call):
 
 
 @pytest.mark.parametrize(("words", "code"), [(("absent",), 2), ((".", "--records", "absent"), 3)])
-def test_what_is_not_there_is_said(call, tmp_path, monkeypatch, words, code):
+def test_what_is_not_there_is_reported(call, tmp_path, monkeypatch, words, code):
     monkeypatch.chdir(tmp_path)
     found, _, err = call("board", "check", *words)
     assert found == code

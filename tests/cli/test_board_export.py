@@ -71,7 +71,7 @@ def test_dawnbench_writes_its_layout_and_lists_what_it_cannot_say(call, board, t
     assert stem.with_name(f"{stem.name}.tsv").read_text().splitlines()[-1] == "2\t0.02\t95.0"
 
 
-def test_an_entry_that_a_format_refuses_is_said_and_the_others_are_written(call, board, tmp_path):
+def test_an_entry_that_a_format_refuses_is_reported_and_the_others_are_written(call, board, tmp_path):
     board("a", submission())
     board("b", submission(quality=0.93))
     code, out, err = call("board", "export", "dawnbench", board.folder, "-o", tmp_path / "out")
@@ -102,7 +102,7 @@ def test_one_submission_may_be_given(call, board, tmp_path):
     assert len(list((tmp_path / "out").rglob("*.tsv"))) == 1
 
 
-def test_a_broken_entry_is_said_and_ends_in_1_and_the_others_are_written(call, board, tmp_path):
+def test_a_broken_entry_is_reported_and_ends_in_1_and_the_others_are_written(call, board, tmp_path):
     board("a", submission())
     board("b", submission()).write_text("{")
     code, _, err = call("board", "export", "csv", board.folder, "-o", tmp_path / "out")
@@ -114,7 +114,7 @@ def test_a_broken_entry_is_said_and_ends_in_1_and_the_others_are_written(call, b
 def test_a_folder_without_submissions_is_an_error(call, tmp_path):
     code, _, err = call("board", "export", "csv", tmp_path, "-o", tmp_path / "out")
     assert code == 2
-    assert "no submissions lie there" in err
+    assert "there are no submissions" in err
 
 
 def test_json_lists_what_was_written_and_lost(call, board, tmp_path):
@@ -136,7 +136,7 @@ def test_what_was_imported_is_exported_as_it_was(call, board, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["mllog", "dawnbench"])
-def test_what_a_format_has_no_place_for_is_skipped_and_is_no_failure(call, board, tmp_path, kind):
+def test_what_a_format_has_no_place_for_is_skipped_and_is_not_a_failure(call, board, tmp_path, kind):
     board("a", submission())
     loaded = Inference("server", queries=100, samples=100, duration_s=1.0, throughput_per_s=100.0)
     board("b", msgspec.structs.replace(submission(), mode="inference", runs=[], inference=[loaded]))

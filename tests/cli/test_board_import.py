@@ -56,9 +56,9 @@ def test_top_limits_each_ranking(call, clone):
     assert "0:01:12" not in out
 
 
-def test_every_doubt_is_listed_under_its_file_and_one_that_all_share_is_said_once(call, clone):
+def test_every_doubt_is_listed_under_its_file_and_one_that_all_share_is_reported_once(call, clone):
     _, out, _ = call("board", "import", "dawnbench", clone)
-    assert "doubtful, of 3 entries: single-run in all, code in all" in out
+    assert "doubts in 3 entries: single-run in all, code in all" in out
     assert "  CIFAR10/train/a_resnet9_1v100_pytorch.json\n    flapping: at the target after 72.00 s" in out
 
 
@@ -102,12 +102,12 @@ def test_an_entry_that_differs_is_not_overwritten_unless_forced(call, clone, tmp
     path.write_text("{}")
     code, _, err = call("board", "import", "dawnbench", clone, "-o", board)
     assert (code, path.read_text()) == (2, "{}")
-    assert "1 entry lies there and differs" in err
+    assert "1 entry exists and differs" in err
     assert call("board", "import", "dawnbench", clone, "-o", board, "--force")[0] == 0
     assert path.read_text() != "{}"
 
 
-def test_a_broken_file_is_said_with_its_name_and_ends_in_1_and_the_rest_is_written(call, clone, tmp_path):
+def test_a_broken_file_is_reported_with_its_name_and_ends_in_1_and_the_rest_is_written(call, clone, tmp_path):
     (clone / "CIFAR10" / "train" / "a_resnet9_1v100_pytorch.json").write_text("{")
     code, out, err = call("board", "import", "dawnbench", clone, "-o", tmp_path / "board")
     assert code == 1
@@ -134,7 +134,7 @@ def test_json_has_entries_rankings_doubts_and_problems(call, clone):
 def test_a_folder_without_entries_is_an_error_in_three_parts(call, tmp_path):
     code, _, err = call("board", "import", "dawnbench", tmp_path)
     assert code == 2
-    assert "no entries lie there" in err
+    assert "there are no entries" in err
 
 
 def test_a_format_that_does_not_exist_is_a_usage_error(call, tmp_path):
@@ -211,7 +211,7 @@ def test_a_run_that_loadgen_calls_invalid_is_left_out_and_named(call, logs):
     [
         ((), "levelbench-1.0 has no task 'not stated'"),
         (("--task", "digits"), "--author and --hardware and --framework"),
-        (("--task", "digits", "--author", "me", "--framework", "torch"), "what --hardware would"),
+        (("--task", "digits", "--author", "me", "--framework", "torch"), "lack the values of --hardware"),
     ],
 )
 def test_what_loadgen_does_not_say_has_to_be_given_before_anything_is_written(call, logs, tmp_path, options, found):

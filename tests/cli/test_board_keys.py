@@ -54,7 +54,7 @@ def test_an_entry_is_signed_checked_and_found_changed(call, key, store, tmp_path
     assert "error B230" in call("board", "check", board)[1]
 
 
-def test_what_is_no_submission_is_not_signed(call, key, tmp_path):
+def test_anything_but_a_submission_is_not_signed(call, key, tmp_path):
     (tmp_path / "a.json").write_text("{}")
     code, _, err = call("board", "keys", "sign", tmp_path / "a.json", "--key", key)
     assert code == 2

@@ -142,7 +142,7 @@ def test_what_no_name_says_clearly_is_not_concluded(parts):
     assert found(imported(hours=1e-5, **parts)) == []
 
 
-def test_a_closed_entry_is_held_to_the_tasks_own_recipe():
+def test_a_closed_entry_is_compared_with_the_tasks_own_recipe():
     entry = imported("digits", "mlp", "2 cores", division="closed", origin=None, settings={"recipe": "mlp"})
     own = load_task("digits").settings("mlp", {})
     assert known_limits(entry).recipe == {**own, "evaluate_every": "1 epoch"}

@@ -60,7 +60,7 @@ def test_an_error_of_the_linter_is_a_warning(call, misleading):
     assert of_linter(call, misleading) == (SYNTHETIC, 1)
 
 
-def test_its_warnings_are_notes_and_only_told_where_they_are_asked_for(call, board):
+def test_its_warnings_are_notes_and_reported_only_on_request(call, board):
     of_data(board, dataset="synthetic digits", synthetic=None)
     assert of_linter(call, board) == ([], 0)
     assert of_linter(call, board, "--lint") == ([("LB126", "note")], 1)

@@ -45,7 +45,7 @@ def test_the_same_again_changes_nothing(submit):
     before = {path: path.stat().st_mtime_ns for path in submit.entries()}
     code, out, _ = submit("digits[framework=numpy]")
     assert code == 0
-    assert "there already: " in out
+    assert "already there: " in out
     assert {path: path.stat().st_mtime_ns for path in submit.entries()} == before
 
 
@@ -54,8 +54,8 @@ def test_another_entry_of_the_same_runs_is_written_over_only_when_asked(submit):
     cheaper = ("--price-per-hour", "1.5", "--price-source", "https://example.org/prices")
     code, _, err = submit("digits[framework=numpy]", price=cheaper)
     assert code == 2
-    assert "it exists already with other content" in err
-    assert "give --replace to write over it" in err
+    assert "it already exists with other content" in err
+    assert "give --replace to overwrite it" in err
     assert submit("digits[framework=numpy]", "--replace", price=cheaper)[0] == 0
     assert [entry["price"]["usd_per_hour"] for entry in submit.entries().values()] == [1.5]
 
@@ -70,7 +70,7 @@ def test_a_choice_of_seeds_is_refused_without_a_reason(submit):
 def test_a_choice_of_seeds_with_a_reason_says_so_in_the_entry_and_is_short_of_runs(submit):
     code, out, _ = submit("digits[framework=numpy,seed=0]", "--only-these", "--because", "a trial")
     assert code == 1
-    assert "error B150 runs: 1 run; levelbench-1.0 asks for 5" in out
+    assert "error B150 runs: 1 run; levelbench-1.0 requires 5" in out
     assert "warning B126 notes: 'Only some runs were submitted: a trial'" in out
 
 
@@ -139,7 +139,7 @@ def test_an_entry_that_says_the_same_keeps_its_signature(call, submit, tmp_path)
     (path,) = submit.entries()
     call("board", "keys", "sign", path, "--key", tmp_path / "ada.pem")
     code, out, _ = submit("digits[framework=numpy]", "--replace")
-    assert (code, "there already: " in out) == (0, True)
+    assert (code, "already there: " in out) == (0, True)
     assert path.with_name(f"{path.name}.sig").is_file()
 
 
@@ -149,7 +149,7 @@ def test_an_entry_that_says_the_same_keeps_its_signature(call, submit, tmp_path)
         (("absent",), PRICE, "run 'absent'"),
         (("digits",), ("--price-per-hour", "3"), "it has no source"),
         (("digits",), ("--price-source", "x"), "there is no price"),
-        (("digits",), ("--price-per-hour", "-1", "--price-source", "x"), "it is not a possible price"),
+        (("digits",), ("--price-per-hour", "-1", "--price-source", "x"), "impossible price"),
         (("digits",), ("--price-per-hour", "1e-300", "--price-source", "x"), "give 0.000001 to 10,000,000 US dollars"),
         (("digits", "--only-these", "--because", " "), PRICE, "it is blank"),
         (("digits", "--only-these"), PRICE, "it is given alone"),
@@ -171,7 +171,7 @@ def test_an_entry_with_an_error_is_not_written_unless_forced(submit):
     code, out, _ = submit(*some)
     assert (code, submit.entries()) == (1, {})
     assert "not written: digits/training/" in out
-    assert "give --force to write what has them" in out
+    assert "give --force to write the entries anyway" in out
     code, out, _ = submit(*some, "--force")
     assert (code, len(submit.entries())) == (1, 1)
 
@@ -207,7 +207,7 @@ def test_a_ruleset_of_a_file_is_refused_where_the_board_has_another_of_its_id(su
     (tmp_path / "mine.toml").write_text(club.replace("runs = 5", "runs = 3"))
     code, _, err = submit("digits[framework=numpy]", "--ruleset", tmp_path / "mine.toml")
     assert code == 2
-    assert "has another ruleset of that id" in err
+    assert "has another ruleset with that id" in err
     assert (submit.entries(), list(own.parent.iterdir()), own.read_text()) == ({}, [own], club)
 
 
@@ -222,11 +222,11 @@ def test_a_ruleset_of_the_leaderboard_itself_is_found(submit, tmp_path, club):
 
 
 @pytest.mark.parametrize(("scenario", "quality"), [(OFFLINE, 0.96), (SINGLE, 0.96), (OFFLINE, 0.9)])
-def test_an_entry_that_no_ranking_will_have_is_told_so(call, tmp_path, scenario, quality):
+def test_an_entry_that_no_ranking_will_have_is_reported(call, tmp_path, scenario, quality):
     record = write(tmp_path / "store", specification(scenario=scenario), slow=100, n=800, quality=quality)
     words = (*WHO, *PRICE, "--hardware", "2 cores", "--force", "--store", tmp_path / "store", "-o", tmp_path / "board")
     _, out, _ = call("board", "submit", record.path, *words)
-    assert ("  not ranked: a quality of 0.9, where the rules keep 0.9504" in out) == (quality == 0.9)
+    assert ("  not ranked: a quality of 0.9, where the rules require 0.9504" in out) == (quality == 0.9)
     assert ("not ranked" in out) == (quality == 0.9)
 
 

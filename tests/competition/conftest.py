@@ -233,7 +233,7 @@ def put(tmp_path: Path, make_header: Any, make_events: Any, make_run: Any) -> Ca
     return add
 
 
-# Fixtures of records, which entries are made of.
+# Fixtures of records, from which entries are made.
 fill = records.fill
 make_curve = records.make_curve
 make_events = records.make_events

@@ -1,4 +1,4 @@
-"""From the times of several runs to one figure: on small boards that were worked out by hand."""
+"""From the times of several runs to one figure: small boards computed by hand."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_one_miss_in_an_olympic_mean_is_the_slowest_run_and_two_are_none():
 
 
 def test_an_olympic_mean_wants_its_number_of_runs():
-    assert "4 runs, where the rules want 5" in score(submission(map(a_run, [1.0, 2.0, 3.0, 4.0])), MLPERF).time.how
+    assert "4 runs, where the rules require 5" in score(submission(map(a_run, [1.0, 2.0, 3.0, 4.0])), MLPERF).time.how
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_study_of_which_no_trial_arrives_is_never():
 
 def test_runs_that_make_no_whole_studies_have_no_median():
     found = score(submission(map(a_run, [9.0, 5.0, 7.0])), STUDIES).time
-    assert found.how == "3 runs, where the rules want studies of 2"
+    assert found.how == "3 runs, where the rules require studies of 2"
 
 
 def windowed(even="upper"):
@@ -154,7 +154,7 @@ def test_a_mean_of_two_windows_has_the_interval_that_holds_both_of_theirs():
     assert (six.low, six.high) == (min(first.low, last.low), max(first.high, last.high))
 
 
-def test_a_window_in_the_middle_with_too_many_misses_is_no_score():
+def test_a_window_in_the_middle_with_too_many_misses_has_no_score():
     times = [1.0, 2.0, 3.0, None, None, 1.0]
     assert score(submission(map(a_run, times)), windowed("lower")).time.value == 3.0
     missed = score(submission(map(a_run, times)), windowed("upper")).time

@@ -1,4 +1,4 @@
-"""What a leaderboard says of itself: board.toml and rules of its own are looked at as entries are."""
+"""A leaderboard's own files: board.toml and rulesets are checked like entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(tmp_path):
     "text",
     ["", 'title = "Ours"\nrulesets = ["levelbench-1.0"]\nurl = "https://example.org/board"\n', 'url = ""\n'],
 )
-def test_a_board_file_that_is_right_is_no_finding(said, text):
+def test_a_board_file_that_is_right_has_no_finding(said, text):
     assert said(text) == []
 
 
@@ -51,13 +51,13 @@ def test_what_is_wrong_in_a_board_file_is_found_with_its_key(said, text, finding
     assert said(text) == [finding]
 
 
-def test_a_misspelt_key_is_told_which_one_is_meant(tmp_path):
+def test_a_misspelt_key_is_reported_with_the_intended_one(tmp_path):
     (tmp_path / "board.toml").write_text('rulests = ["levelbench-1.0"]')
     (found,) = board_settings(tmp_path, {})[1]
     assert found.do == "write rulesets"
 
 
-def test_a_board_without_a_file_is_no_finding(tmp_path):
+def test_a_board_without_a_file_has_no_finding(tmp_path):
     assert board_settings(tmp_path, {})[1] == []
 
 
@@ -99,10 +99,10 @@ def test_other_rules_of_the_same_id_or_place_are_never_written_over(tmp_path):
     place = tmp_path / "board" / "rulesets"
     place.mkdir(parents=True)
     (place / "club-1.0.toml").write_text("id = ")
-    with pytest.raises(UsageError, match="something else is there"):
+    with pytest.raises(UsageError, match="something else is already there"):
         add_ruleset(tmp_path / "board", *rules_of(tmp_path, club()))
     (place / "club-1.0.toml").write_bytes(club().replace(b"runs = 5", b"runs = 3"))
-    with pytest.raises(UsageError, match="another ruleset of that id"):
+    with pytest.raises(UsageError, match="another ruleset with that id"):
         add_ruleset(tmp_path / "board", *rules_of(tmp_path, club()))
     assert b"runs = 3" in (place / "club-1.0.toml").read_bytes()
 

@@ -1,4 +1,4 @@
-"""Entries of one board go through the gate of every comparison, and what it finds stands beside their rank."""
+"""Entries of one board go through the gate of every comparison, and its findings are shown next to their rank."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def told(*others):
         ({"source_digest": "x" * 64}, "B262", "the file of recipe mlp differs"),
     ],
 )
-def test_an_entry_unlike_its_board_is_told_and_the_others_are_not(changes, code, words):
+def test_an_entry_unlike_its_board_is_reported_and_the_others_are_not(changes, code, words):
     ((found, severity, file, sentence),) = told({**USUAL, **changes})
     assert (found, severity, file) == (code, "note" if code == "B262" else "warning", "other0")
     assert words in sentence
 
 
-def test_of_two_entries_that_differ_both_are_told():
+def test_of_two_entries_that_differ_both_are_reported():
     other = {**USUAL, "inputs": {"validation": "b" * 64}}
     found = list(compared_with_board([("honest", BOARD, USUAL), ("other", BOARD, other)]))
     assert [(each.code, each.file) for each in found] == [("B260", "honest"), ("B260", "other")]
@@ -78,7 +78,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_another_split_is_a_warning_of_the_check_and_stands_beside_the_rank(folder, tmp_path):
+def test_another_split_is_a_warning_of_the_check_and_is_next_to_the_rank(folder, tmp_path):
     write(folder, "cheat", 1.0, provenance=Provenance(split_rule="validation=train"))
     found = [each for each in checked_folder(folder, today=DAY)[1] if each.code == "B260"]
     assert [(each.file, each.severity) for each in found] == [("cifar10/training/cheat.json", "warning")]

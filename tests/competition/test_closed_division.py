@@ -1,9 +1,9 @@
-"""B169: an entry of the closed division is the task's own recipe, but for what its rules let it change."""
+"""B169: an entry of the closed division is the task's own recipe, except for what its rules let it change."""
 
 import pytest
 
 from levelbench.competition.checks import MachineLimits
-from levelbench.competition.checks.identity import BESIDE
+from levelbench.competition.checks.identity import NOT_IN_RECIPES
 from levelbench.records.schema import Distribution, Specification
 
 RECIPE = {"hidden": 128, "lr": 0.1}
@@ -33,7 +33,7 @@ def test_a_recipe_that_the_task_has_not_is_open(clean):
     assert found(clean, {**RECIPE, "recipe": "mine"}, recipe={}) == [("B169", "error", "settings.recipe")]
 
 
-def test_an_entry_that_states_no_recipe_is_told_so(clean):
+def test_an_entry_that_states_no_recipe_is_reported(clean):
     entry = clean.make("training", {"division": "closed", "settings": {}})
     (finding,) = [each for each in clean.find(entry, limits=lambda each: MachineLimits(recipe={}, version="0.1.0"))
                   if each.code == "B169"]  # fmt: skip
@@ -53,7 +53,7 @@ def test_when_is_evaluated_who_trains_together_and_what_ends_a_run_are_the_recip
 def test_every_word_of_a_team_and_every_budget_but_that_of_epochs_is_looked_at():
     words = Distribution(2, "all-reduce", {}, "slurm[nodes=2]", "gloo").words()
     budgets = {name for name in Specification.__struct_fields__ if name.startswith("budget_")}
-    assert {*words, *budgets, "plateau"} - {"budget_epochs"} == BESIDE
+    assert {*words, *budgets, "plateau"} - {"budget_epochs"} == NOT_IN_RECIPES
 
 
 def test_of_another_version_whose_recipe_may_have_been_another_it_is_for_the_reviewer(clean):
@@ -80,5 +80,5 @@ def test_another_systems_file_names_no_recipe_of_ours(clean, kind, format, sever
 
 
 @pytest.mark.parametrize("more", [{"division": "open"}, {"recipe": None}, {"recipe": ...}])
-def test_the_open_division_and_a_task_that_nobody_knows_are_not_asked(clean, more):
+def test_the_open_division_and_a_task_that_is_unknown_are_not_asked(clean, more):
     assert found(clean, {"hidden": 64}, **more) == []

@@ -1,4 +1,4 @@
-"""Rules about curves: a fault that only one of them finds, and what is close to it."""
+"""Rules about curves: a fault that only one of them finds, and a value just inside the rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.competition.planting import DIGEST, GONE, codes, times
 
 EMPTY = {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST, "started": "2026-11-29T03:00Z"}
-# code, kind, what is planted, what is close to it but innocent
+# code, kind, the planted fault, a similar but valid value
 CASES = {
     "columns": ("B130", "training", {"runs[0].curve.epoch": [1.0]}, {"runs[0].curve.epoch": GONE}),
     "time stands": ("B131", "training", {"runs[0].curve.time_s": times(None, 1.0)}, {"notes": "1.0"}),
@@ -61,6 +61,6 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()

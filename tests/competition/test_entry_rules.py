@@ -1,4 +1,4 @@
-"""Rules over one entry that need more than one planted change: its place, its records, where it came from."""
+"""Rules about one entry that need several planted changes: its place, its records, its origin."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_runs_that_are_judged_at_their_end_end_at_one_place(clean):
     gone = {f"runs[{at}].time_to_target_s": GONE for at in range(5)}
     entry = clean.make("training", with_removals(clean, {**parts, **shorter, **gone}))
     found = {each.code: each for each in clean.find(entry)}
-    assert found["B146"].found == "2 ends, from epoch 5 to 6"
+    assert found["B146"].found == "2 different ends, from epoch 5 to 6"
     assert found["B146"].severity == "error"
 
 

@@ -1,4 +1,4 @@
-"""What findings tell people to do: what helps them, said once."""
+"""The remedies in findings are helpful and not repeated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_only_what_looks_like_per_cent_is_to_be_divided_by_100(clean, most, perc
     assert ("divide by 100" in found.do) == percent
 
 
-def test_entries_that_share_several_runs_are_told_once_and_how_many(clean, tmp_path):
+def test_entries_that_share_several_runs_are_reported_once_and_how_many(clean, tmp_path):
     place = tmp_path / "digits" / "training"
     place.mkdir(parents=True)
     for name, day in (("a", "2026-11-30"), ("b", "2026-12-01")):
@@ -52,7 +52,7 @@ def test_entries_that_share_several_runs_are_told_once_and_how_many(clean, tmp_p
     (b'{"schema": 1}', "ruleset", "a field is missing"),
     (b'{"schema": 1, "ruleset": 5}', "ruleset", "Expected `str`, got `int`"),
 ])  # fmt: skip
-def test_a_field_is_named_once_beside_what_is_wrong_with_it(raw, field, brief):
+def test_a_field_is_named_once_with_what_is_wrong_with_it(raw, field, brief):
     with pytest.raises(UnreadableError) as raised:
         parse_submission(raw)
     assert (raised.value.field, raised.value.brief) == (field, brief)

@@ -1,4 +1,4 @@
-"""A whole leaderboard: every file judged, entries against each other, and nothing followed out of the folder."""
+"""A whole leaderboard: every file is judged, entries are compared, and no link leads out of the folder."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_run_belongs_to_one_entry(board):
     assert board.codes() == [("B178", "digits/training/b.json")]
     digest = sha256(b"record 3").hexdigest()
     board(taken.name, changes={**faster(2), "runs[3].record_digest": digest})
-    # Nothing says whose it is: both are told, and neither is off the board for the name of its file.
+    # The owner is unknown: both get a finding, and neither leaves the board for its file name.
     assert board.severities() == {("B241", "warning", "digits/training/a.json"), ("B241", "warning", taken.name)}
 
 
@@ -113,7 +113,7 @@ def test_the_same_runs_may_be_submitted_under_two_rulesets(board):
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.8])
-def test_a_copied_or_scaled_curve_is_told(board, clean, scale):
+def test_a_copied_or_scaled_curve_is_reported(board, clean, scale):
     board("a.json")
     copied = {
         **faster(2),
@@ -125,10 +125,10 @@ def test_a_copied_or_scaled_curve_is_told(board, clean, scale):
     found = next(each for each in checked_folder(board.root, today=clean.today)[1] if each.code == "B242")
     assert (found.severity, found.field) == ("warning", "runs[2].curve")
     assert "6 of 6 points as in runs[2] of digits/training/a.json" in found.found
-    assert ("with times 0.8 of its" in found.found) == (scale != 1)
+    assert ("with times scaled by 0.8" in found.found) == (scale != 1)
 
 
-def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
+def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_reported(board, clean):
     path = board("a.json")
     entry = json.loads(path.read_bytes())
     curve = entry["runs"][0]["curve"]
@@ -139,7 +139,7 @@ def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
     path.write_text(json.dumps(entry))
     found = {each.code: each for each in checked_folder(board.root, today=clean.today)[1]}
     assert set(found) == {"B136", "B154", "B242"}
-    assert "as in runs[0], with times 1.01 of its" in found["B242"].found
+    assert "as in runs[0], with times scaled by 1.01" in found["B242"].found
 
 
 def of_a_linter(entry, file, known):
@@ -147,7 +147,7 @@ def of_a_linter(entry, file, known):
     return [warning("LB126", file, "", f"{entry.model} under {len(known)} rulesets", "look")]
 
 
-def test_what_a_linter_says_of_an_entry_is_told_beside_what_the_rules_do(board, clean):
+def test_what_a_linter_says_of_an_entry_is_reported_with_the_findings_of_the_rules(board, clean):
     path = board("a.json")
     (board.root / "digits/training/broken.json").write_bytes(b"{")
     plain, said = checked_folder(board.root, today=clean.today)[1], []
@@ -175,7 +175,7 @@ def test_names_that_differ_in_capitals_only_are_an_error(board):
     assert ("B115", "digits/training/a.json") in board.codes()
 
 
-def test_links_are_told_and_not_followed(board, tmp_path_factory):
+def test_links_are_reported_and_not_followed(board, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     (outside / "a.json").write_bytes(b"{")
     (board.root / "digits").symlink_to(outside)
@@ -183,13 +183,13 @@ def test_links_are_told_and_not_followed(board, tmp_path_factory):
     assert board.codes() == [("B250", "a.json"), ("B250", "digits"), ("B254", ".")]
 
 
-def test_what_is_no_part_of_a_leaderboard_is_a_warning(board):
+def test_a_file_outside_of_a_leaderboard_is_a_warning(board):
     path = board("a.json")
     path.with_name("archive.tar.gz").write_bytes(b"")
     assert board.codes() == [("B251", "digits/training/archive.tar.gz")]
 
 
-def test_a_built_site_in_the_folder_is_no_entry(board):
+def test_a_built_site_in_the_folder_is_not_an_entry(board):
     board("a.json")
     (board.root / "site").mkdir()
     (board.root / "site" / "leaderboard.json").write_text("{}")
@@ -209,13 +209,13 @@ def test_a_leaderboard_without_an_entry_is_a_warning(board, clean):
     assert (found.code, found.severity) == ("B254", "warning")
 
 
-def test_a_copy_under_the_tasks_other_name_is_told(board):
+def test_a_copy_under_the_tasks_other_name_is_reported(board):
     board("a.json", "dawnbench")
     board("b.json", "dawnbench", {"task": "CIFAR10", "author.name": "Eve"}, folder="CIFAR10/training")
     assert {code for code, *_ in board.severities()} == {"B241"}
 
 
-def test_a_copy_with_digits_changed_that_nobody_measures_is_told(board):
+def test_a_copy_with_digits_changed_that_nobody_measures_is_reported(board):
     board("a.json")
     changes = {}
     for at in range(5):
@@ -232,7 +232,7 @@ def test_a_copy_with_digits_changed_that_nobody_measures_is_told(board):
 OTHER = {"runs[0].record_id": "other", "runs[0].started": "2018-01-02T12:00:00+00:00"}
 
 
-def test_copies_of_what_is_too_short_for_a_sketch_are_told(board):
+def test_copies_too_short_for_a_sketch_are_reported(board):
     short = {f"runs[0].curve.{name}": lambda c: c[3:5] for name in ("time_s", "quality", "epoch", "samples")}
     board("a.json", "dawnbench", short)
     board("b.json", "dawnbench", {**short, "runs[0].record_digest": "b" * 64, "author.name": "Eve", **OTHER})
@@ -242,7 +242,7 @@ def test_copies_of_what_is_too_short_for_a_sketch_are_told(board):
     assert [code for code, _ in board.codes()] == ["B242", "B243"]
 
 
-def test_a_name_that_looks_like_another_entrys_author_is_told(board):
+def test_a_name_that_looks_like_another_entrys_author_is_reported(board):
     board("a.json")
     board("b.json", changes={**faster(2), "author.name": "ada  LOVELACE"})
     board("c.json", "dawnbench", {"author.name": "Ada Lovelace II"})
@@ -298,7 +298,7 @@ def test_the_gravest_finding_decides(board, clean):
     assert worst([]) is None
 
 
-def test_every_code_is_said_by_some_rule():
+def test_every_code_is_used_by_some_rule():
     folder = Path(package.__file__).parent
     said = "".join(path.read_text() for path in folder.rglob("*.py"))
     assert [code for code in CODES if f'"{code}"' not in said] == []

@@ -1,4 +1,4 @@
-"""Rules about what an entry calls itself: a fault that only one of them finds, and what is close to it."""
+"""Rules about an entry's identity: a fault that only one of them finds, and a value just inside the rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.competition.planting import GONE, codes, faster
 
 
 def lasting(days):
-    """A run that began the day before the entry is of and took so many days."""
+    """A run that began the day before the entry is dated and took so many days."""
 
     def change(run):
         return faster(86_400 * days / run["curve"]["time_s"][-1])(run)
@@ -15,7 +15,7 @@ def lasting(days):
     return change
 
 
-# code, kind, what is planted, what is close to it but innocent
+# code, kind, the planted fault, a similar but valid value
 CASES = {
     "ruleset": ("B110", "training", {"ruleset": "levelbench-9.9"}, {"notes": "levelbench-9.9"}),
     "task": ("B111", "training", {"task": "digit"}, {"model": "digit"}),
@@ -75,6 +75,6 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()

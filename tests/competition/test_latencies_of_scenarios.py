@@ -1,4 +1,4 @@
-"""What entries of inference are ranked in, and by which figure."""
+"""The scenarios in which inference entries are ranked, and the figures that rank them."""
 
 import re
 
@@ -77,7 +77,7 @@ def test_an_entry_is_ranked_in_each_scenario_that_it_measured_by_that_ones_measu
     ]
 
 
-def test_each_scenario_is_held_to_the_rules_by_itself():
+def test_each_scenario_is_checked_separately():
     first, second = scored(measured("single-stream", quality=0.9, quantiles_s={"0.9": 0.01}), server()).in_scenarios()
     assert (first.latency.value, first.reached, "quality-too-low" in first.flags) == (None, 0, True)
     assert (second.throughput.value, second.reached, "quality-too-low" in second.flags) == (101.0, 1, False)
@@ -91,7 +91,7 @@ def test_at_another_threshold_each_scenario_keeps_or_misses_it():
     assert [(each.scenario.name, each.reached) for each in found] == [("server", 1), ("offline", 0)]
 
 
-def test_a_scenario_that_the_rules_do_not_name_is_shown_beside_the_ranked_ones():
+def test_a_scenario_that_the_rules_do_not_name_is_shown_with_the_ranked_ones():
     rules = InferenceRules(["server"])
     assert list(by_scenario([measured("offline"), server()], rules)) == [RankedScenario("server", 0.015)]
     tasks = [msgspec.structs.replace(each, inference=rules) for each in OURS.tasks]
@@ -136,8 +136,8 @@ def test_each_scenario_has_its_own_figure(measurement, value, how):
         ({"valid": None}, "it is not stated that 99 % were within 0.015 s"),
         ({"target_per_s": None}, "the rate is not stated"),
         ({"latency_bound_s": None}, "the latency bound is not stated"),
-        ({"target_per_s": 120.0}, "100 answers a second, asked 120"),
-        ({"target_per_s": 120.0, "throughput_per_s": None}, "100 answers a second, asked 120"),
+        ({"target_per_s": 120.0}, "100 answers a second, target 120"),
+        ({"target_per_s": 120.0, "throughput_per_s": None}, "100 answers a second, target 120"),
     ],
 )
 def test_a_server_that_did_not_keep_its_rate_within_the_bound_has_no_figure(parts, reason):
@@ -148,18 +148,18 @@ def test_a_measured_quantile_is_proof_enough_of_the_bound():
     assert scored(server(valid=None, quantiles_s={"0.99": 0.015})).throughput.value == 101.0
 
 
-def test_a_rate_that_several_processes_were_asked_and_kept_is_no_interval_of_width_zero():
+def test_a_rate_that_several_processes_were_asked_and_kept_has_no_interval_of_width_zero():
     same, others = scored(server(), server(), server()), scored(server(), server(target_per_s=103.0))
     assert (same.throughput.low, same.throughput.how) == (
         None,
-        "server within 15 ms: queries a second, asked of and kept by each of 3 measurements",
+        "server within 15 ms: queries a second, target rate, kept by each of 3 measurements",
     )
     assert (others.throughput.low, others.throughput.high) == (101.0, 103.0)
 
 
 def test_samples_count_offline_where_others_count_queries():
     few = scored(measured("offline", queries=1, samples=661))
-    assert few.throughput.how == "661 samples, where the rules want 662"
+    assert few.throughput.how == "661 samples, where the rules require 662"
 
 
 def test_a_million_answers_cost_the_time_that_they_take_at_the_measured_throughput():

@@ -1,4 +1,4 @@
-"""Every rule over a measurement of inference: a fault that only it finds, and what is close to it."""
+"""Every rule about inference measurements: a fault that only it finds, and a value just inside the rule."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_too_little_says_with_which_option_it_is_enough(clean):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     assert clean.codes(entry(clean, CASES[name][2])) == set()
 
 
@@ -214,10 +214,10 @@ def test_the_cost_of_one_image_is_the_price_for_its_time(clean):
     }
     assert clean.codes(clean.make("inference", DAWNBENCH | published)) == set()
     (found,) = clean.find(clean.make("inference", DAWNBENCH | published | {"inference[0].cost_usd": 7.172e-3}))
-    assert found.found == "0.007172; 0.9 an hour for 0.028688 s is 7.172e-06"
+    assert found.found == "0.007172; 0.9 per hour for 0.028688 s is 7.172e-06"
 
 
-def test_measurements_of_more_scenarios_than_an_entry_is_ranked_in_are_told(clean):
+def test_measurements_of_more_scenarios_than_an_entry_is_ranked_in_are_reported(clean):
     def found(count):
         first = entry(clean, SERVER)
         measured = [
@@ -230,13 +230,13 @@ def test_measurements_of_more_scenarios_than_an_entry_is_ranked_in_are_told(clea
         return [(each.field, each.found) for each in told if each.code == "B216"]
 
     assert found(MOST_SCENARIOS) == []
-    said = f"2 are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}; no ranking takes them"
+    said = f"2 have scenarios, bounds or query sizes beyond the first {MOST_SCENARIOS}; they are not ranked"
     assert found(MOST_SCENARIOS + 2) == [("inference", said)]
 
 
-def test_a_rate_that_ranking_refuses_is_told_with_the_reason_that_ranking_gives(clean):
+def test_a_rate_that_ranking_refuses_is_reported_with_the_reason_that_ranking_gives(clean):
     (found,) = clean.find(entry(clean, {**SERVER, "target_per_s": 120.0}))
-    assert (found.severity, found.found) == ("warning", "97 answers a second, asked 120; no ranking takes it")
+    assert (found.severity, found.found) == ("warning", "97 answers a second, target 120; it is not ranked")
     rules = task_rules(ruleset("levelbench-1.0"), "digits")
     measured = entry(clean, {**SERVER, "target_per_s": 120.0}).inference[0]
-    assert refusal(measured, rules.inference, rules.target) == "97 answers a second, asked 120"
+    assert refusal(measured, rules.inference, rules.target) == "97 answers a second, target 120"

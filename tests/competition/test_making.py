@@ -1,4 +1,4 @@
-"""Entries made of records: all runs of a group, on the ruleset's clock, with everything that the records say."""
+"""Entries made from records: all runs of a group, on the ruleset's clock, with the facts of the records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_entry_that_was_made_is_read_back_and_has_no_error(put, terms):
     entry = make(records(*[put(seed) for seed in range(5)]), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     assert parse_submission(encode(entry)) == entry
     found = check(entry, file_of(entry, ["abcd" * 4]), today=date(2026, 12, 1))
-    # The fixture's records have no witness, which is a doubt of theirs.
+    # The fixture's records have no witness, which is a doubt.
     assert [each for each in found if "no other clock" not in str(each)] == []
 
 
@@ -106,9 +106,9 @@ def test_a_schedule_that_a_budget_cut_short_did_not_arrive(put, terms):
     assert "before the end of its schedule" in run.error
 
 
-def test_runs_of_two_kinds_or_machines_are_no_entry(put, terms):
+def test_runs_of_two_kinds_or_machines_are_not_one_entry(put, terms):
     other = {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "id": "m2"}}
-    with pytest.raises(IncomparableError, match="2 kinds"):
+    with pytest.raises(IncomparableError, match="2 different kinds"):
         make(records(put(0), put(1, settings={"lr": 0.2})), terms)
     with pytest.raises(IncomparableError, match="2 machines"):
         make(records(put(0), put(1, environment=other)), terms)
@@ -116,7 +116,7 @@ def test_runs_of_two_kinds_or_machines_are_no_entry(put, terms):
         make([], terms)
 
 
-def test_runs_at_several_commits_are_told(put, terms):
+def test_runs_at_several_commits_are_reported(put, terms):
     later = {**ENVIRONMENT, "git": {"commit": "ffff000", "dirty": True}}
     entry = make(records(put(0), put(1, environment=later)), terms)
     assert (entry.code.commit, entry.code.dirty) == ("ffff000", True)

@@ -1,4 +1,4 @@
-"""Which runs of a store make an entry: all of a group, and none that was made for another purpose."""
+"""Which runs of a store make an entry: all of a group, but none made for another purpose."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def name_beside_a_model(store, *ids):
     (store / "models" / "0-s0.json").write_text(text)
 
 
-def test_a_run_that_was_made_to_infer_with_is_no_entry_of_its_own_and_no_trial(put, terms, tmp_path):
+def test_a_run_that_was_made_to_infer_with_is_neither_an_entry_nor_a_trial(put, terms, tmp_path):
     path = tmp_path / "store"
     put(0)
     ids = [read_record(put(seed, settings={"lr": 0.3})).header.id for seed in (0, 1)]
@@ -71,13 +71,13 @@ def test_a_run_that_was_made_to_infer_with_counts_where_it_took_a_seeds_place(pu
     assert [run.seed for run in entry.runs] == [0, 1]
 
 
-def test_a_run_whose_network_was_kept_beside_is_an_ordinary_one(tmp_path):
+def test_a_run_whose_network_was_kept_is_an_ordinary_one(tmp_path):
     name_beside_a_model(tmp_path, "one", "two")
     (tmp_path / "models" / "kept.json").write_text('{"run": "three", "for_inference": false, "earlier": ["four"]}')
     assert runs_for_inference(tmp_path) == {"one", "two", "four"}
 
 
-def test_what_lies_beside_a_model_and_is_damaged_names_no_run(tmp_path):
+def test_a_damaged_file_next_to_a_model_names_no_run(tmp_path):
     name_beside_a_model(tmp_path, "one", "two")
     (tmp_path / "models" / "broken.json").write_text('{"run": ')
     assert runs_for_inference(tmp_path) == {"one", "two"}
@@ -111,7 +111,7 @@ def test_an_interrupted_run_is_finished_first(put, terms, tmp_path):
     assert not any(isinstance(each, End) for each in records(path))
     with pytest.raises(UsageError, match="interrupted") as caught:
         entries_of(["digits"], Store(tmp_path / "store"), terms)
-    assert "finish what was interrupted" in caught.value.do
+    assert "finish interrupted runs" in caught.value.do
 
 
 def test_a_copy_of_a_folder_is_the_same_runs(put, terms, tmp_path):

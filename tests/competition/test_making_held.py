@@ -1,4 +1,4 @@
-"""An entry is held against the records that it was made of."""
+"""An entry is compared with the records that it was made from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def judged(entry, paths):
     return [(each.code, each.field) for each in found if each.code.startswith(("B17", "B18"))]
 
 
-def test_an_entry_is_held_against_its_records(put, terms):
+def test_an_entry_is_compared_with_its_records(put, terms):
     paths = [put(seed) for seed in range(5)]
     entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     assert judged(entry, paths) == []
@@ -32,7 +32,7 @@ def test_an_entry_is_held_against_its_records(put, terms):
     assert judged(changed, paths) == [("B183", f"runs[0].{name}") for name in ("curve", "phases_s", "seed")]
 
 
-def test_labels_are_held_against_the_records(put, terms):
+def test_labels_are_compared_with_the_records(put, terms):
     paths = [put(seed) for seed in range(5)]
     entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     more = msgspec.structs.replace(entry, settings={**entry.settings, "flops_per_sample": 1.0})
@@ -41,7 +41,7 @@ def test_labels_are_held_against_the_records(put, terms):
     assert judged(other, paths) == [("B183", "framework"), ("B183", "settings.lr")]
 
 
-def test_records_of_the_group_that_an_entry_leaves_out_are_told(put, terms):
+def test_records_of_the_group_that_an_entry_leaves_out_are_reported(put, terms):
     paths = [put(seed) for seed in range(6)]
     elsewhere = {**ENVIRONMENT, "machine": {"id": "m2"}}
     others = [put(7, recipe="cnn"), put(8, environment=elsewhere)]

@@ -1,4 +1,4 @@
-"""Entries made of records of inference: all processes, and a task that the ruleset has."""
+"""Entries made from inference records: all processes, and a task that the ruleset has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tests.records.stores import edit
 
 from levelbench.competition.entries import Author, SystemPrice, file_digest
 from levelbench.competition.leaderboard import check
-from levelbench.competition.making import Terms, entries_of
-from levelbench.competition.making_inference import make_inference, submitted
+from levelbench.competition.making import Terms, entries_of, make_inference, submitted
 from levelbench.competition.rulesets import ruleset
 from levelbench.competition.scoring import score
 from levelbench.errors import IncomparableError, RecordError, UsageError
@@ -78,7 +77,7 @@ def test_the_same_under_other_seeds_is_counted_in_the_notes(records, terms, tmp_
         write(tmp_path, specification(seed=seed), process, n=8)
     words = [str(record.path) for record in records]
     ((_, entry),) = entries_of(words, Store(tmp_path), terms)
-    assert "The store has 3 more processes of the same measurement, under 2 other seeds" in entry.notes
+    assert "The store has 3 more processes of the same measurement, with 2 other seeds" in entry.notes
 
 
 def test_a_process_that_failed_after_its_queries_has_no_measurement(records, terms, tmp_path):
@@ -86,7 +85,7 @@ def test_a_process_that_failed_after_its_queries_has_no_measurement(records, ter
     edit(failed.path, '"status":"measured"', '"status":"failed"')
     entry = make_inference([*records, InferenceRecord.read(failed.path)], terms)
     assert len(entry.inference) == len(records)
-    assert "Of 4 processes 3" in entry.notes
+    assert "3 of 4 processes" in entry.notes
 
 
 @pytest.mark.parametrize(("n", "flag"), [(1, "single-run"), (2, "few-processes"), (3, None)])
@@ -101,7 +100,7 @@ def test_few_processes_are_flagged_and_so_is_preprocessing_on_the_clock(records,
         assert found.reached == n
 
 
-def test_records_of_two_specifications_are_no_entry(records, terms, tmp_path):
+def test_records_of_two_specifications_are_not_one_entry(records, terms, tmp_path):
     other = write(tmp_path, specification("torch"), n=800)
     with pytest.raises(IncomparableError):
         make_inference([*records, other], terms)

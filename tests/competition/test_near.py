@@ -1,4 +1,4 @@
-"""Near-duplicates of curves: copies, tampered copies and scaled ones are found; honest repetitions are not."""
+"""Near-duplicates of curves: copies, tampered and scaled ones are found; honest repetitions are not."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_a_scaled_copy_with_points_changed_is_found():
     assert like(whole, SubmittedCurve([0.9 * t for t in whole.time_s], quality)).agree == 28
 
 
-def test_the_same_run_measured_again_is_no_copy():
-    # One seed gives one list of qualities, on every machine; its times are measured anew.
+def test_the_same_run_measured_again_is_not_a_copy():
+    # One seed gives the same qualities on every machine; its times are measured again.
     whole, again = curve(1), curve(2)
     assert like(whole, SubmittedCurve(again.time_s, list(whole.quality))) is None
 
@@ -87,7 +87,7 @@ def test_honest_runs_are_never_called_copies(seed, grid):
 
 
 @pytest.mark.parametrize("huge", [1e308, -1e308])
-def test_figures_that_are_none_are_not_compared(huge):
+def test_missing_figures_are_not_compared(huge):
     times = [float(at + 1) for at in range(6)]
     assert sketch(SubmittedCurve(times, [huge, 0.1, 0.2, 0.3, 0.4, 0.5])) == b""
     assert sketch(SubmittedCurve([1e-9, 1.0, 2.0, 3.0, 1e300, 1e308], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])) == b""

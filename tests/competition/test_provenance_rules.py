@@ -1,11 +1,11 @@
-"""Rules about price, code, data and texts: a fault that only one finds, and what is close to it."""
+"""Rules about price, code, data and texts: a fault that only one finds, and a value just inside the rule."""
 
 from __future__ import annotations
 
 import pytest
 from tests.competition.planting import DIGEST, GONE, codes
 
-# code, kind, what is planted, what is close to it but innocent
+# code, kind, the planted fault, a similar but valid value
 CASES = {
     "no price": ("B160", "training", {"price": GONE}, {"price.usd_per_hour": 0.001}),
     "no source": ("B161", "training", {"price.source": GONE}, {"price.source": "http://example.org"}),
@@ -68,7 +68,7 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()
 
@@ -88,5 +88,5 @@ STATED = {
 
 
 @pytest.mark.parametrize(("cost", "found"), [(2.7e-7, set()), (GONE, {"B160"}), (1e-300, {"B160", "B206"})])
-def test_an_entry_that_is_ranked_by_the_cost_it_states_is_not_told_that_it_is_not(clean, cost, found):
+def test_an_entry_that_is_ranked_by_the_cost_it_states_gets_no_note_about_its_price(clean, cost, found):
     assert codes(clean, "inference", STATED | {"inference[0].cost_usd": cost}) == found

@@ -29,7 +29,7 @@ def test_intervals_that_overlap_share_a_rank():
     assert ranks([BoardFigure(10, 9, 11), BoardFigure(10.5, 9.5, 11.5), BoardFigure(20, 18, 22)]) == ["1=", "1=", "3"]
 
 
-def test_a_new_rank_begins_behind_whoever_is_clearly_better():
+def test_a_new_rank_begins_behind_a_clearly_better_entry():
     # The third overlaps the second and is clearly behind the first.
     assert ranks([BoardFigure(1.5, 1, 2), BoardFigure(2.25, 1.5, 3), BoardFigure(3.25, 2.5, 4)]) == ["1=", "1=", "3"]
 

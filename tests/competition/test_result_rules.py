@@ -1,4 +1,4 @@
-"""Rules about what an entry claims of its runs: a fault that only one finds, and what is close to it."""
+"""Rules about an entry's claims about its runs: a fault that only one finds, and a value just inside the rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.competition.planting import DIGEST, GONE, codes, faster, scaled, stop
 
 from levelbench.competition.rulesets import Aggregation, ruleset
 
-# code, kind, what is planted, what is close to it but innocent
+# code, kind, the planted fault, a similar but valid value
 CASES = {
     "none reached": (
         "B140",
@@ -222,6 +222,6 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()

@@ -1,4 +1,4 @@
-"""Every rule over one entry: a clean one has no finding, and a finding says where it is and what to do."""
+"""Every rule about one entry: a clean one has no findings, and a finding says where it is and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores on small boards that were worked out by hand, and on published figures."""
+"""Scores of small boards computed by hand, and of published figures."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_times_and_costs_published_by_dawnbench_are_reproduced(hours, usd_per_ho
         assert found.cost.value == pytest.approx(usd, abs=5e-5)
 
 
-def test_the_first_crossing_counts_and_a_later_fall_is_told():
+def test_the_first_crossing_counts_and_a_later_fall_is_reported():
     curve = SubmittedCurve([1.0, 2.0, 3.0, 4.0], [0.9, 0.94, 0.93, 0.95])
     found = score(submission([SubmittedRun(curve)]), DAWNBENCH)
     assert found.time.value == 2.0
@@ -45,7 +45,7 @@ def test_the_first_crossing_counts_and_a_later_fall_is_told():
     assert score(submission([SubmittedRun(curve)]), OURS).time.value is None
 
 
-def test_a_curve_that_ends_at_its_crossing_is_told():
+def test_a_curve_that_ends_at_its_crossing_is_reported():
     found = score(submission([SubmittedRun(SubmittedCurve([1.0, 2.0], [0.9, 0.95]))]), DAWNBENCH)
     assert "stops-at-target" in found.flags
 
@@ -98,8 +98,8 @@ def test_every_aggregation_is_a_sentence(rule):
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (Aggregation("olympic", 5, 1, windows="upper"), "windows of 5 in the order of their start counts, of two"),
-        (Aggregation("median", 15, best_of=5), "over the studies of the fastest of 5 runs each, 15 runs or more"),
+        (Aggregation("olympic", 5, 1, windows="upper"), "windows of 5 in the order of their start counts; of two"),
+        (Aggregation("median", 15, best_of=5), "over studies of the fastest of 5 runs each, 15 runs or more"),
     ],
 )
 def test_windows_and_studies_are_in_the_sentence(rules, words):

@@ -1,4 +1,4 @@
-"""Scores of inference: on published figures, and on what does not count."""
+"""Scores of inference: published figures, and measurements that do not count."""
 
 import msgspec
 import pytest
@@ -29,7 +29,7 @@ def test_a_stated_cost_stands_in_for_a_price_and_says_so():
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"quality": 0.9}, "a quality of 0.9, where the rules keep 0.94"),
+        ({"quality": 0.9}, "a quality of 0.9, where the rules require 0.94"),
         ({"quality": None}, "the quality of the same answers is not stated"),
         ({"valid": False}, "not valid by the scenario's own rules"),
     ],
@@ -63,7 +63,7 @@ def test_the_early_stopping_estimate_is_the_latency_and_the_quantile_stands_in_f
 
 
 @pytest.mark.parametrize(("usd", "is_possible"), [(1e-300, False), (1e-6, True), (1e7, True), (1e300, False)])
-def test_an_impossible_price_makes_no_figure_of_training_or_of_inference(usd, is_possible):
+def test_an_impossible_price_gives_no_figure_of_training_or_of_inference(usd, is_possible):
     answers = submission(mode="inference", inference=[measured(mean_latency_s=1.0)], price=SystemPrice(usd))
     trained = submission([a_run(10.0)], price=SystemPrice(usd))
     figures = [score(answers, DAWNBENCH).inference_cost, score(trained, DAWNBENCH).cost]
@@ -72,6 +72,6 @@ def test_an_impossible_price_makes_no_figure_of_training_or_of_inference(usd, is
 
 
 @pytest.mark.parametrize("latency_s", [1e-300, 1e300])
-def test_an_impossible_latency_is_no_figure(latency_s):
+def test_an_impossible_latency_is_not_a_figure(latency_s):
     found = score(submission(mode="inference", inference=[measured(mean_latency_s=latency_s)]), DAWNBENCH)
     assert (found.latency.value, found.latency.how) == (None, "no latency is stated")

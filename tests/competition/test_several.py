@@ -1,4 +1,4 @@
-"""Work shared out among processes: what comes of it is the same as one after another, in order."""
+"""Work distributed over processes: the results are those of a single process, in the same order."""
 
 import gc
 import operator
@@ -14,7 +14,7 @@ from levelbench.errors import MissingError
 def test_what_several_processes_make_comes_in_order_and_the_collector_is_as_it_was():
     before = gc.get_threshold()
     items = list(range(250)) * 8
-    # The worker is 3, and the work what another process can find by its name.
+    # The worker is 3, and the work is a function that another process can import.
     with shared_out(len(items), 2, int, ("3",)) as share:
         assert list(share(operator.add, items)) == [3 + each for each in items]
         assert list(share(operator.mul, items)) == [3 * each for each in items]
@@ -26,9 +26,9 @@ def end_where_another_began_it():
         os._exit(3)
 
 
-def test_a_process_that_is_ended_from_outside_is_told():
+def test_a_process_that_is_ended_from_outside_is_reported():
     with (
-        pytest.raises(MissingError, match="came to an end before its work"),
+        pytest.raises(MissingError, match="died before it finished"),
         shared_out(500, 2, end_where_another_began_it, ()) as share,
     ):
         list(share(operator.is_, range(500)))

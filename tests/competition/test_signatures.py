@@ -1,4 +1,4 @@
-"""Signatures: signed, unsigned and wrongly signed are three things; keys are made once and kept private."""
+"""Signatures: signed, unsigned and wrongly signed differ; keys are made once and kept private."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_changed_file_is_wrongly_signed(board, clean):
     assert codes(folder, clean) == {"B230"}
 
 
-def test_another_authors_key_is_told(board, clean):
+def test_another_authors_key_is_reported(board, clean):
     folder, path, _, bob, keys = board
     list_authors(folder, Ada_Lovelace=keys["ada"], Bob=keys["bob"])
     signatures.sign(path, bob)
@@ -82,7 +82,7 @@ def test_another_authors_key_is_told(board, clean):
     assert "'Bob'" in found.found
 
 
-def test_an_author_whom_nobody_knows_cannot_be_verified(board, clean):
+def test_an_unknown_author_cannot_be_verified(board, clean):
     folder, path, ada, _, _ = board
     signatures.sign(path, ada)
     assert codes(folder, clean) == {"B232"}
@@ -105,14 +105,14 @@ def test_the_key_that_an_entry_names_is_the_one_that_signed(board, clean):
 
 
 @pytest.mark.parametrize("raw", [b"", b"not base64!", b"AAAA", b"\xff" * 70, b"A" * 5000])
-def test_what_is_no_signature_is_wrong(board, clean, raw):
+def test_anything_but_a_signature_is_wrong(board, clean, raw):
     folder, path, _, _, keys = board
     list_authors(folder, Ada_Lovelace=keys["ada"])
     path.with_name("a.json.sig").write_bytes(raw)
     assert codes(folder, clean) == {"B230"}
 
 
-def test_a_signature_alone_is_told(board, clean):
+def test_a_signature_alone_is_reported(board, clean):
     folder, path, ada, _, _ = board
     signatures.sign(path, ada)
     path.unlink()
@@ -127,10 +127,10 @@ def test_a_broken_list_of_authors_is_refused(tmp_path, text):
         signatures.read_authors(path)
 
 
-def test_a_file_that_is_no_key_is_refused(tmp_path):
+def test_a_file_that_is_not_a_key_is_refused(tmp_path):
     pytest.importorskip("cryptography")
     (tmp_path / "a.pem").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-    with pytest.raises(UsageError, match="not the PEM file"):
+    with pytest.raises(UsageError, match="not a PEM file"):
         signatures.read_key(tmp_path / "a.pem")
 
 
@@ -147,7 +147,7 @@ def test_without_the_extra_a_signature_cannot_be_checked_and_says_so(board, clea
 def test_one_key_of_two_authors_is_refused(board):
     folder, *_, keys = board
     list_authors(folder, Ada_Lovelace=keys["ada"], Bob=keys["ada"])
-    with pytest.raises(DefinitionError, match="have one key"):
+    with pytest.raises(DefinitionError, match="have the same key"):
         signatures.read_authors(folder / signatures.AUTHORS)
 
 
@@ -178,7 +178,7 @@ def test_letters_and_digits_that_look_alike_are_alike(board, clean, name):
     assert "B237" in codes(folder, clean)
 
 
-def test_a_key_that_is_named_and_did_not_sign_is_told(board, clean):
+def test_a_key_that_is_named_and_did_not_sign_is_reported(board, clean):
     folder, path, _, _, keys = board
     path.write_bytes(encode(clean.make("training", {"author.key": signatures.fingerprint(keys["ada"])})))
     assert codes(folder, clean) == {"B238"}

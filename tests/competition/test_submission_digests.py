@@ -1,4 +1,4 @@
-"""Digests: what is equal has one, however it was written; canonical bytes are JSON that a review can read."""
+"""Digests: equal entries have equal digests, however they were written; the canonical bytes are readable JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_another_curve_has_another_digest(other):
     assert curve_digest(other) != curve_digest(SubmittedCurve([1.0, 2.0], [0.5, 0.6]))
 
 
-def test_the_layout_of_a_file_is_no_part_of_its_digest(clean):
+def test_the_layout_of_a_file_does_not_change_its_digest(clean):
     submission = clean.make()
     laid_out = json.dumps(json.loads(encode(submission)), indent=4, sort_keys=True).encode()
     assert submission_digest(parse_submission(laid_out)) == submission_digest(submission)
@@ -67,7 +67,7 @@ def test_a_value_that_another_format_left_open_is_written(clean):
     assert parse_submission(encode(submission)) == submission
 
 
-def test_a_text_that_is_no_unicode_cannot_be_written(clean):
+def test_a_text_that_is_not_unicode_cannot_be_written(clean):
     with pytest.raises(RecordError, match="not Unicode"):
         encode(msgspec.structs.replace(clean.make(), notes="\ud800"))
 

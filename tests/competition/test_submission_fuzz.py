@@ -1,4 +1,4 @@
-"""Nothing that somebody sends ends in anything but a submission, a refusal or findings."""
+"""Any input ends in a submission, a refusal or findings."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_any_value_in_any_place_is_read_or_refused(clean, kind, data):
             if isinstance(place[key], dict | list) and data.draw(st.integers(0, 5)):
                 place = place[key]
                 continue
-            # A copy: what was drawn may be drawn again and changed inside of itself.
+            # A copy, since a drawn value may be drawn again and modified in place.
             place[key] = copy.deepcopy(data.draw(ODD))
             break
     judged(msgspec.json.encode(entry))

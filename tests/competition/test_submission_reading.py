@@ -82,7 +82,7 @@ def test_what_was_written_is_read_as_it_was(clean, raw, tmp_path):
         (lambda raw: raw.replace(b'"lr":0.05', b'"lr":0.05,"lr":0.1'), "B104", "lr", "twice"),
     ],
 )
-def test_what_is_no_submission_is_refused(raw, change, code, field, found):
+def test_anything_but_a_submission_is_refused(raw, change, code, field, found):
     problem = refused(change(raw))
     assert isinstance(problem, RecordError)
     assert (problem.code, problem.field) == (code, field)
@@ -90,7 +90,7 @@ def test_what_is_no_submission_is_refused(raw, change, code, field, found):
     assert problem.do
 
 
-def test_keys_that_look_like_keys_inside_of_text_are_no_keys(clean):
+def test_keys_that_look_like_keys_inside_text_are_not_keys(clean):
     tricky = clean.make("training", {"notes": 'a "seed":3, {"seed":4} \\" [[[ \\\\', "settings": {'a":{"b': '":'}})
     assert parse_submission(encode(tricky)) == tricky
 
@@ -141,7 +141,7 @@ def test_nothing_outside_of_the_folder_is_read(raw, tmp_path):
             read_submission(path, root=inside)
 
 
-def test_what_is_no_file_is_refused_without_waiting(tmp_path):
+def test_anything_but_a_file_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     for name in ("pipe.json", ".", "absent.json", "a\0b"):
         with pytest.raises(UnreadableError):
@@ -164,7 +164,7 @@ HALF = b'{"schema": 1, "notes": "'
 def test_a_file_that_never_ends_is_refused_at_once(raw):
     before = process_time()
     refused(raw)
-    # What looks at it again from every quote would take minutes.
+    # A pattern that rescans from every quote would take minutes.
     assert process_time() - before < 2.0
 
 
@@ -210,7 +210,7 @@ def test_markup_is_looked_for_in_time_that_grows_with_the_text(clean):
     | st.text('"[]{}:, a', max_size=40).map(str.encode)
 )
 def test_the_shape_of_a_file_without_an_escape_is_that_of_any_other(raw):
-    # A text with an escape before it changes nothing but the way in which texts are looked for.
+    # An escape in front only changes the way in which strings are searched.
     assert shape_of(raw) == shape_of(b'"\\n"' + raw)
 
 

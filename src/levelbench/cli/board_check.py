@@ -1,7 +1,7 @@
-"""``levelbench board check`` and ``build``: hold a leaderboard to every rule, and build its site.
+"""``levelbench board check`` and ``build``: check a leaderboard against every rule, and build its site.
 
-An entry that misleads may be shown, with the linter's warning next to its figure, and a reviewer decides: what the
-linter calls an error is a warning here, and never keeps an entry off the board.
+A misleading entry may be shown, with the linter's warning next to its figure, and a reviewer decides: an error of the
+linter is a warning here and never keeps an entry off the board.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from levelbench.report.numbers import plural
 if TYPE_CHECKING:
     from levelbench.competition.checks import EntryFinding
     from levelbench.competition.entries import Submission
-    from levelbench.competition.leaderboard import Lint
     from levelbench.competition.rulesets import Ruleset
     from levelbench.competition.site import NotShown
     from levelbench.competition.site.build import Built
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["all_of_linter", "build_site", "check", "finding_lines", "summary_line", "worst_of_linter"]
 
 _MANY = 10
-"""From so many findings on they are counted by code as well."""
+"""With this many findings they are also counted by code."""
 _LINTER = "LB"
-"""What the codes of the linter's rules begin with."""
+"""The prefix of the linter's codes."""
 _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 
 
@@ -58,7 +57,7 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
     default=None,
     help="Report the linter's warnings too, or do not run it. [default: its errors only]",
 )
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one per processor]")
 @click.option("--quiet", is_flag=True, help="Leave the notes out: errors and warnings only.")
 @click.option("--codes", is_flag=True, help="List what every code means, and check nothing.")
 @shared.answer_options
@@ -91,7 +90,7 @@ def check(
         click.echo("\n".join(f"{code}  {meaning}" for code, meaning in CODES.items()))
         return 0
     if place is None:
-        raise UsageError("levelbench board check", "it names no leaderboard", "give its folder, or one entry's file")
+        raise UsageError("levelbench board check", "no leaderboard is given", "give its folder, or one entry's file")
     if not place.exists() and not place.is_symlink():
         raise UsageError(f"levelbench board check {place}", "there is no such file or folder", "check the path")
     if records_folder is not None and not records_folder.is_dir():
@@ -116,7 +115,7 @@ def check(
 
 
 def _lint_words(linted: int | None) -> str:
-    """How many entries the linter found something in; that it was not asked is said too."""
+    """The number of entries with findings of the linter, or that it did not run."""
     if linted is None:
         return "; the linter was not run"
     return f"; the linter found something in {plural(linted, 'entry', 'entries')}" if linted else ""
@@ -125,19 +124,14 @@ def _lint_words(linted: int | None) -> str:
 def _checked(
     place: Path, records: dict[str, str] | None, jobs: int, lint: bool | None = None
 ) -> tuple[int, list[EntryFinding]]:
-    """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
+    """The number of files and the findings; ``lint``: with the linter's warnings, without it, or its errors."""
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.leaderboard import check_file, checked_folder
 
-    linter = None if lint is False else _linter(all_of_it=lint is True)
+    linter = None if lint is False else all_of_linter if lint else worst_of_linter
     if place.is_dir():
         return checked_folder(place, records=records, processes=jobs, limits=known_limits, lint=linter)
     return 1, check_file(place, records=records, limits=known_limits, lint=linter)
-
-
-def _linter(*, all_of_it: bool) -> Lint:
-
-    return all_of_linter if all_of_it else worst_of_linter
 
 
 def _counts(found: list[EntryFinding]) -> dict[str, int]:
@@ -146,7 +140,7 @@ def _counts(found: list[EntryFinding]) -> dict[str, int]:
 
 
 def _by_code(found: list[EntryFinding]) -> list[str]:
-    """How often each code was found, where there is more than a screen of findings."""
+    """The number of findings per code, if there is more than a screen of findings."""
     from levelbench.competition.checks import CODES
 
     if len(found) < _MANY:
@@ -158,14 +152,14 @@ def _by_code(found: list[EntryFinding]) -> list[str]:
 
 
 def _rule_name(code: str) -> str:
-    """What a code of the linter means."""
+    """The meaning of a code of the linter."""
     from levelbench.claims.lint import find_rule
 
     return find_rule(code).name
 
 
 def summary_line(checked: int, found: list[EntryFinding]) -> str:
-    """How many entries were checked, and what was found: one line."""
+    """How many entries were checked, and what was found, on one line."""
     parts = [plural(checked, "entry", "entries")]
     for severity in ("error", "warning", "note"):
         count = sum(each.severity == severity for each in found)
@@ -174,13 +168,13 @@ def summary_line(checked: int, found: list[EntryFinding]) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text`` as one line that steers nothing: neither a terminal nor a workflow, which takes ``::`` for a command."""
+    """``text`` as one line without effect on a terminal or a workflow, which takes ``::`` for a command."""
     plain = shared.visible(text).replace("\n", "\\n").replace("\t", "\\t")
     return plain.replace("##[", "# #[")
 
 
 def finding_lines(found: list[EntryFinding]) -> list[str]:
-    """Findings grouped by file, each on two lines: what was found where, and what to do."""
+    """Findings grouped by file, each on two lines: the place with what was found, and what to do."""
     lines: list[str] = []
     file: Any = None
     for each in found:
@@ -208,7 +202,7 @@ def _escaped(text: str) -> str:
 
 
 def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
-    """What the linter calls an error in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
+    """The linter's errors in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
     return [each for each in _linter_findings(entry, file, known) if each.severity == "warning"]
 
 
@@ -224,7 +218,7 @@ def _linter_findings(entry: Submission, file: str, known: Mapping[str, Ruleset])
     try:
         lines = remarks_on_entry(entry, file, known).lines
     except LevelbenchError:
-        # No claim can be made of it; what is wrong with it is the check's own to say.
+        # No claim can be made of it; the check itself reports what is wrong.
         return
     for each in lines:
         made = warning if each.severity == "error" else note
@@ -238,10 +232,10 @@ _MOST_LINES = 20
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the site.")
 @click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
-@click.option("--base-url", help="Where the site will be: with it there is a feed. [default: url in board.toml]")
-@click.option("--strict", is_flag=True, help="Warnings end in exit code 1 as errors do.")
+@click.option("--base-url", help="Address of the site; with it there is a feed. [default: url in board.toml]")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--force", is_flag=True, hidden=True, help="No effect: everything is rebuilt each time.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one per processor]")
 @shared.answer_options
 def build_site(
     folder: Path,
@@ -260,8 +254,8 @@ def build_site(
       levelbench board build leaderboard -o site --ruleset dawnbench-1.0
 
     The whole site is rebuilt, and only files that differ are written. An entry with an error is listed as not shown,
-    and the others are built all the same; the exit code is then 1. Entries that are nearly copies of others, or not
-    comparable with most of their board, are listed, and shown with that doubt next to their rank.
+    the others are built anyway, and the exit code is 1. Entries that nearly copy others, or are not comparable with
+    most of their board, are listed, and shown with that doubt next to their rank.
     """
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.claims import remarks_on_entry
@@ -287,7 +281,7 @@ def build_site(
 
 
 def _build_lines(built: Built) -> list[str]:
-    """What was built, then what is doubtful, and what is not shown and why."""
+    """What was built, then the doubts, then what is not shown and why."""
     lines = [
         f"site: {Path(built.site) / 'index.html'}",
         f"{plural(built.entries, 'entry', 'entries')} on {plural(len(built.boards), 'board')}; "
@@ -295,7 +289,7 @@ def _build_lines(built: Built) -> list[str]:
     ]
     if built.warnings:
         lines.append(f"{plural(built.warnings, 'warning')}: levelbench board check lists them")
-    return lines + _listed("doubtful", built.near) + _listed("not shown", built.not_shown)
+    return lines + _listed("doubts", built.near) + _listed("not shown", built.not_shown)
 
 
 def _listed(what: str, files: list[NotShown]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``levelbench board import`` and ``export``: results of other systems as entries of a leaderboard, and the reverse."""
+"""``levelbench board import`` and ``export``: other systems' results as entries of a leaderboard, and the reverse."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "shortened"]
 
 _WIDEST = 24
-"""The most characters of a name: a ranking then fits 80 columns."""
+"""The longest name, so that a ranking fits into 80 columns."""
 
 
 def ranked(kind: str, submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
-    """The first ``top`` of each ranking: its task, its column, its title, its rows, and what is left out of it."""
+    """The first ``top`` of each ranking: task, column, title, rows, and what is left out."""
     if kind == "loadgen":
         return _by_scenario(submissions, top)
     return [] if kind == "mlperf" else _by_column(submissions, top)
@@ -55,18 +55,18 @@ def _by_scenario(submissions: Sequence[Submission], top: int) -> list[dict[str, 
 
     found = []
     for ranking in rankings(submissions, top):
-        metric, values = METRICS[ranking.scenario], [row.value for row in ranking.rows]
+        metric, values = METRICS[ranking.scenario], [value for _, value, _ in ranking.rows]
         unit = choose_unit(values, TIME) if metric.unit == "s" and values else None
         rows = [
             {
-                "rank": row.rank,
-                "value": row.value,
-                "text": f"{row.value:.4g} /s" if unit is None else f"{row.value / unit.size:.4g} {unit.symbol}",
-                **_labels(row.entry),
+                "rank": rank,
+                "value": value,
+                "text": f"{value:.4g} /s" if unit is None else f"{value / unit.size:.4g} {unit.symbol}",
+                **_labels(entry),
             }
-            for row in ranking.rows
+            for rank, value, entry in ranking.rows
         ]
-        left_out = [{"reason": each.reason, **_labels(each.entry)} for each in ranking.left_out]
+        left_out = [{"reason": reason, **_labels(entry)} for entry, reason in ranking.left_out]
         title = f"{ranking.scenario}, {metric.name}"
         head = "latency" if metric.unit == "s" else "rate"
         found.append(
@@ -94,7 +94,7 @@ def _labels(entry: Submission) -> dict[str, str]:
 
 
 def profile_scores(kind: str, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
-    """The scores of AlgoPerf's algorithms over the workloads that all of them took part in, the best first."""
+    """The scores of AlgoPerf's algorithms over the workloads that all of them ran, best first."""
     if kind != "algoperf":
         return []
     from levelbench.competition.exchange.algoperf import common_times
@@ -111,14 +111,14 @@ def profile_scores(kind: str, submissions: Sequence[Submission]) -> list[dict[st
 
 
 def import_tables(kind: str, submissions: Sequence[Submission], top: int) -> list[Table]:
-    """All tables of an import, in print's order."""
+    """All tables of an import, in the order of printing."""
     tables = [_ranking_table(each) for each in ranked(kind, submissions, top)]
     tables += _score_table(profile_scores(kind, submissions))
     return tables if kind == "dawnbench" else [*tables, _entries_table(kind, submissions)]
 
 
 def shortened(text: str) -> str:
-    """``text`` of at most so many characters that a ranking fits 80 columns, cut at a word where there is one."""
+    """``text`` cut so that a ranking fits into 80 columns, at a word if possible."""
     if len(text) <= _WIDEST:
         return text
     head = text[: _WIDEST - 2]
@@ -164,7 +164,7 @@ def _entries_table(kind: str, submissions: Sequence[Submission]) -> Table:
 
 
 def _olympic(entry: Submission) -> float | None:
-    """MLPerf's score in seconds: the fastest and the slowest run left out, four each of unet3d."""
+    """MLPerf's score in seconds, without the fastest and the slowest run, or four each for unet3d."""
     from levelbench.competition.rulesets.scores import olympic_score
 
     times = [run.time_to_target_s if run.reached else None for run in entry.runs]
@@ -178,7 +178,7 @@ def _score_table(rows: list[dict[str, Any]]) -> list[Table]:
         return []
     table = Table.of(
         "profile",
-        f"performance profile over {rows[0]['workloads']} workloads that all took part in",
+        f"performance profile over {rows[0]['workloads']} workloads that all ran",
         rows,
         (Column("submission", "submission"), lambda row: row["submission"]),
         (Column("score", "score", ColumnKind.NUMBER, digits=4), lambda row: row["score"]),
@@ -199,7 +199,7 @@ _IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
 @click.option("--model", help="loadgen: the model that answered.")
 @click.option("--hardware", help="loadgen: the system in words.")
 @click.option("--framework", help="loadgen: what the model ran in.")
-@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Lines of each ranking.")
+@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Rows of each ranking.")
 @click.option("--force", is_flag=True, help="Replace entries of the leaderboard that differ.")
 @click.option("--no-doubts", is_flag=True, help="Count the doubts by kind, without a line for each.")
 @shared.answer_options
@@ -213,7 +213,7 @@ def import_entries(
     as_json: bool,
     **stated: str | None,
 ) -> int:
-    """Read another system's results, rank them as it did, and say what is doubtful in each.
+    """Read another system's results, rank them as it did, and list the doubts about each.
 
     \b
       levelbench board import dawnbench dawn-bench-entries
@@ -222,13 +222,11 @@ def import_entries(
       levelbench board import loadgen logs --task cifar10 --author me --model resnet9 \\
           --hardware "1 V100" --framework torch -o board
 
-    Without -o nothing is written. Exit code 1 if a file could not be read; the others are imported all the same.
+    Without -o nothing is written. Exit code 1 if a file could not be read; the others are imported anyway.
     """
     given = [f"--{name}" for name, value in stated.items() if value is not None]
     if kind != "loadgen" and given:
-        raise UsageError(
-            f"import {kind}", f"{' and '.join(given)} is given", "leave it out: the files themselves say it"
-        )
+        raise UsageError(f"import {kind}", f"{' and '.join(given)} is given", "leave it out: the files contain it")
     submissions, problems = _read_results(kind, path, stated)
     placed = None
     if output is not None:
@@ -244,13 +242,13 @@ def import_entries(
     else:
         _print_import(kind, path, submissions, problems, top, no_doubts)
         if placed is not None:
-            were = f"{placed.unchanged} {'was' if placed.unchanged == 1 else 'were'} there already"
-            click.echo(f"wrote {plural(len(placed.written), 'entry', 'entries')} to {output}, {were}")
+            same = f"{placed.unchanged} {'was' if placed.unchanged == 1 else 'were'} already there"
+            click.echo(f"wrote {plural(len(placed.written), 'entry', 'entries')} to {output}, {same}")
     return 1 if problems else 0
 
 
 def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
-    """LoadGen's logs name neither task nor author; what a leaderboard would refuse is not written to one."""
+    """LoadGen's logs lack task and author; entries that a leaderboard would refuse are not written to one."""
     from levelbench.competition.rulesets import ruleset, task_rules
 
     asked = f"importing into {output}"
@@ -266,11 +264,11 @@ def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
         }
         missing = [option for option, value in names.items() if value == "not stated"]
         if missing:
-            raise UsageError(asked, f"the logs do not say what {' and '.join(missing)} would", "give what is missing")
+            raise UsageError(asked, f"the logs lack the values of {' and '.join(missing)}", "give these options")
 
 
 def _read_results(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Submission], list[str]]:
-    """Only the reader that is wanted is imported."""
+    """Imports only the reader that is needed."""
     if kind == "dawnbench":
         from levelbench.competition.exchange.dawnbench import read_folder
 
@@ -291,7 +289,6 @@ def _read_results(kind: str, path: Path, stated: dict[str, str | None]) -> tuple
 def _print_import_json(
     kind: str, submissions: Sequence[Submission], problems: list[str], top: int, written: list[str] | None
 ) -> None:
-
     rankings = [
         {name: value for name, value in each.items() if name != "head"} for each in ranked(kind, submissions, top)
     ]
@@ -315,7 +312,6 @@ def _print_import_json(
 def _print_import(
     kind: str, path: Path, submissions: Sequence[Submission], problems: list[str], top: int, no_doubts: bool
 ) -> None:
-
     modes = Counter(each.mode for each in submissions)
     unread = f"{plural(len(problems), 'file')} could not be read"
     click.echo(
@@ -332,13 +328,13 @@ def _print_import(
 
 
 def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
-    """The kinds with how many entries have them, then each entry's; a kind that all have is not said of each."""
+    """The kinds with their number of entries, then each entry's; a kind that all have is not repeated."""
     doubted = [(each.origin.file, each.origin.doubts) for each in submissions if each.origin and each.origin.doubts]
     kinds = Counter(kind for _, doubts in doubted for kind in dict.fromkeys(map(_kind, doubts)))
     if not doubted:
         return
     counts = ", ".join(f"{kind} in {'all' if n == len(submissions) else n}" for kind, n in kinds.most_common())
-    click.echo(shared.visible(f"\ndoubtful, of {plural(len(submissions), 'entry', 'entries')}: {counts}"))
+    click.echo(shared.visible(f"\ndoubts in {plural(len(submissions), 'entry', 'entries')}: {counts}"))
     for file, doubts in doubted if not no_doubts else ():
         own = [each for each in doubts if len(submissions) == 1 or kinds[_kind(each)] < len(submissions)]
         for each in [f"  {file}", *(f"    {each}" for each in own)] if own else ():
@@ -368,24 +364,26 @@ def export(kind: str, source: Path, output: Path, as_json: bool) -> int:
       levelbench board export dawnbench board -o dawn-bench-entries
       levelbench board export mllog board/cifar10/training/me.json -o logs
 
-    What a format cannot say is listed for each entry; of several, mllog writes each into a folder of its own id.
-    Entries that a format has no place for (another mode or task) are skipped and counted. Exit code 1 if an entry could
+    What a format cannot express is listed for each entry; mllog writes several entries into folders named after their
+    ids. Entries that a format cannot hold (another mode or task) are skipped and counted. Exit code 1 if an entry could
     not be read or written.
     """
     entries, problems = _read_entries(source)
     if not entries and not problems:
-        do = "give a leaderboard's folder (TASK/training and TASK/inference lie in it) or one submission"
-        raise UsageError(f"export {source}", "no submissions lie there", do)
+        do = "give a leaderboard's folder (with TASK/training and TASK/inference in it) or one submission"
+        raise UsageError(f"export {source}", "there are no submissions", do)
     losses: dict[str, list[str]] = {}
     skipped: dict[str, str] = {}
     if kind in ("csv", "parquet"):
-        paths = _write_tables(kind, entries, output)
+        from levelbench.competition.exchange import tabulate, write_csv, write_parquet
+
+        paths = (write_csv if kind == "csv" else write_parquet)(tabulate(entries), output)
     else:
         skipped = {name: reason for name, entry in entries if (reason := _no_place(kind, entry))}
         kept = [each for each in entries if each[0] not in skipped]
         if not kept and not problems:
-            found = f"no entry has a place in it: {next(iter(skipped.values()))}"
-            raise UsageError(f"export {kind} {source}", found, "export csv, which takes every entry")
+            found = f"it cannot hold any of the entries: {next(iter(skipped.values()))}"
+            raise UsageError(f"export {kind} {source}", found, "export csv, which holds every entry")
         paths, losses = _write_each(kind, kept, output, problems)
     if as_json:
         written = [str(each) for each in paths]
@@ -417,22 +415,15 @@ def _read_entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]
     return entries, problems
 
 
-def _write_tables(kind: str, entries: list[tuple[str, Submission]], output: Path) -> list[Path]:
-    from levelbench.competition import exchange
-
-    write = exchange.write_csv if kind == "csv" else exchange.write_parquet
-    return write(exchange.tabulate(entries), output)
-
-
 def _write_each(
     kind: str, entries: list[tuple[str, Submission]], output: Path, problems: list[str]
 ) -> tuple[list[Path], dict[str, list[str]]]:
-    """Every entry on its own, so that one which a format refuses does not stop the others, nor overwrite them."""
+    """Write entries one by one, so that one that a format refuses does not stop or overwrite the others."""
     paths: list[Path] = []
     losses: dict[str, list[str]] = {}
     used: set[str] = set()
     for name, entry in entries:
-        # Systems and tasks name the files of MLPerf, and entries may share both.
+        # MLPerf's files are named after system and task, which entries may share.
         folder = output / name if kind == "mllog" and len(entries) > 1 else output
         try:
             written, lost = _write_entry(kind, entry, folder, used)
@@ -446,13 +437,13 @@ def _write_each(
 
 
 def _losses(lost: list[str]) -> list[str]:
-    """What needs words on a line of its own, then all plain fields on one."""
+    """Losses with an explanation on a line each, then all plain fields on one."""
     fields = [each for each in lost if ": " not in each]
     return [each for each in lost if ": " in each] + ([", ".join(fields)] if fields else [])
 
 
 def _no_place(kind: str, entry: Submission) -> str:
-    """Why the format has no place for such an entry at all; empty where it has."""
+    """Why the format has no place for the entry at all; empty if it has."""
     if kind == "mllog":
         return "" if entry.mode == "training" else "a training log cannot hold an entry of inference"
     from levelbench.competition.exchange.dawnbench.entries import ANSWERED_ALONE, task_called

@@ -1,47 +1,56 @@
-"""Limits that no machine can exceed: those that ``board submit`` states, and those that a check knows by itself.
+"""Limits that no machine can exceed: those that ``board submit`` states, and those that a check knows itself.
 
-A record holds neither what its machine can do nor what its network costs. The former is taken from other measurements
-in the store, the latter is counted from the recipe's network. For entries of other systems, the table of hardware gives
-the peak and the zoo the network, where a name identifies them clearly.
+A record has neither the peak of its machine nor the cost of its network. The peak comes from other measurements in the
+store, the cost is counted from the recipe's network. For entries of other systems, the hardware table gives the peak
+and the zoo the network, if names identify them clearly.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from levelbench.errors import LevelbenchError
+from levelbench.measure.environment import machine_of
+from levelbench.records.benchmarks import FOLDER as OPERATORS
+from levelbench.records.networks import FOLDER as NETWORKS
+from levelbench.records.reader import open_record, read_line
 
 if TYPE_CHECKING:
     from levelbench.competition.checks import MachineLimits
     from levelbench.competition.entries import Setting, Submission
     from levelbench.networks.network import Network
 
-__all__ = ["known_limits", "with_limits"]
+__all__ = ["known_limits", "measured_ceiling", "with_limits"]
 
 _IMAGES = {"cifar10": (3, 32, 32), "imagenet": (3, 224, 224), "resnet": (3, 224, 224)}
-"""The size of an example of tasks whose networks other systems name."""
+"""The example size of tasks whose networks other systems name."""
 _EPOCHS = {"cifar10": 50_000, "imagenet": 1_281_167, "resnet": 1_281_167}
-"""Their training examples: CIFAR-10's training set, and that of ImageNet 2012."""
+"""Their number of training examples: CIFAR-10's training set, and that of ImageNet 2012."""
 _FIXED = {"resnet": "resnet50"}
 """The network that a task of MLPerf prescribes: version 1.5 of ResNet-50."""
 
 
 def with_limits(made: Sequence[tuple[str, Submission]], store_path: Path) -> list[tuple[str, Submission]]:
-    """The entries with what their records do not hold: a ceiling of the store, and what a sample costs.
+    """The entries with what their records lack: a ceiling measured in the store, and the cost of a sample.
 
-    Nothing is added where it is not known: no such measurement, a task that is not installed or whose source has
-    changed, a team of several processes (no ceiling of one is theirs), or a stated figure.
+    Nothing is added if it is unknown (no such measurement, a task that is not installed or whose source has changed),
+    for a team of several processes (a ceiling is of one), or if a value is stated.
     """
     return [(path, _with_limits(each, store_path)) for path, each in made]
 
 
 def _with_limits(entry: Submission, store: Path) -> Submission:
-    from msgspec.structs import replace
-
     from levelbench.competition.checks import CEILING, CEILING_OF, FLOPS
-    from levelbench.competition.making_inference import measured_ceiling
 
     basis = _basis(entry, store)
     if basis is None:
@@ -54,14 +63,14 @@ def _with_limits(entry: Submission, store: Path) -> Submission:
     found = None if specification.distribution else measured_ceiling(store, environment, device, precision)
     if found is not None:
         stated |= {CEILING: f"{found.flop_s:.6g}", CEILING_OF: f"{found.record} ({found.precision})"}
-    return replace(entry, settings=settings, provenance=replace(entry.provenance, environment=stated))
+    provenance = msgspec.structs.replace(entry.provenance, environment=stated)
+    return msgspec.structs.replace(entry, settings=settings, provenance=provenance)
 
 
 def _basis(entry: Submission, store: Path) -> tuple[Any, dict[str, Any], str, float] | None:
-    """The specification of the training, the environment and device of what is submitted, and its FLOPs a sample."""
+    """The training's specification, the submitted environment and device, and the FLOPs of a sample."""
     from levelbench.cli import options as shared
     from levelbench.competition.checks import STEP
-    from levelbench.errors import LevelbenchError
 
     training = entry.mode == "training"
     trained = entry.runs[0].record_id if training else entry.settings.get("trained_by")
@@ -78,7 +87,6 @@ def _basis(entry: Submission, store: Path) -> tuple[Any, dict[str, Any], str, fl
 
 def _of_inference(entry: Submission, store: Path) -> tuple[dict[str, Any], str] | None:
     """Environment and device of the record that the entry's first measurement names."""
-    from levelbench.errors import LevelbenchError
     from levelbench.records.inference import FOLDER, InferenceRecord
 
     identity = entry.inference[0].record_id
@@ -92,7 +100,7 @@ def _of_inference(entry: Submission, store: Path) -> tuple[dict[str, Any], str] 
 
 
 def _forward(header: Any) -> float:
-    """FLOPs of one example through the network that the run trained; 0 where it would be built otherwise today."""
+    """FLOPs of one example through the network that the run trained; 0 if it would be built differently today."""
     from levelbench.experiments.request import load_task, source_of
     from levelbench.networks.native import NativeNetwork
 
@@ -110,10 +118,91 @@ def _flops(network: Network) -> float:
     return network_cost(network).flops
 
 
-def known_limits(submission: Submission) -> MachineLimits:
-    """The peak of the named hardware, as the table has it, and the cost of the network that the model is taken for.
+_NEWEST = 200
+"""The most records that are searched, newest first: a measurement has one record per process."""
 
-    For an entry of the closed division the settings of the task's own recipe, too.
+
+_HALF = {"bfloat16", "float16"}
+
+
+class MeasuredCeiling(Struct, frozen=True):
+    """Operations per second, the precision, and the id of the record with the measurement."""
+
+    flop_s: float
+    precision: str
+    record: str
+
+
+class _Arm(Struct, frozen=True):
+    device: str = ""
+
+
+class _Specification(Struct, frozen=True):
+    device: str = ""
+    arm: _Arm = _Arm()
+
+
+class _Rate(Struct, frozen=True):
+    value: float
+
+
+class _Ceilings(Struct, frozen=True):
+    flop_s: dict[str, _Rate] = {}
+
+
+class _Head(Struct, frozen=True):
+    id: str
+    specification: _Specification
+    environment: dict[str, Any]
+    ceilings: _Ceilings = _Ceilings()
+
+
+_DECODER = msgspec.json.Decoder(_Head)
+
+
+def measured_ceiling(
+    store: Path, environment: Mapping[str, object], device: str, precision: str = "float32"
+) -> MeasuredCeiling | None:
+    """The highest rate in any precision that the records in ``store`` have for this machine and device.
+
+    ``None`` unless they cover the fastest precision that may have run: ``precision`` on a CPU, elsewhere a 16-bit one,
+    since an accelerator may use it unasked. Unreadable records are skipped.
+    """
+    wanted, dated, heads = _place(environment), [], []
+    for path in (path for folder in (NETWORKS, OPERATORS) for path in (store / folder).glob("*/*/*.jsonlines")):
+        with suppress(OSError):
+            dated.append((os.lstat(path).st_mtime_ns, path))
+    for _, path in sorted(dated, reverse=True)[:_NEWEST]:
+        with suppress(LevelbenchError, msgspec.MsgspecError, UnicodeDecodeError), open_record(path, str(path)) as file:
+            heads.append(_DECODER.decode(read_line(file, 1, str(path))))
+    found = [
+        MeasuredCeiling(rate.value, precision, head.id)
+        for head in heads
+        if (head.specification.device or head.specification.arm.device) == device and _place(head.environment) == wanted
+        for precision, rate in head.ceilings.flop_s.items()
+        if math.isfinite(rate.value) and rate.value > 0
+    ]
+    fastest = {precision} if device == "cpu" else _HALF
+    if fastest.isdisjoint(each.precision for each in found):
+        return None
+    return max(found, key=lambda each: each.flop_s)
+
+
+def _place(environment: Mapping[str, object]) -> tuple[str, object, object]:
+    """The machine, the number of cores it may use (limited by a container or ``taskset``), and the thread settings.
+
+    The thread settings that were set, not the loaded libraries: those differ with the framework.
+    """
+    machine, threads = environment.get("machine"), environment.get("threads")
+    cores = machine.get("cores_allowed") if isinstance(machine, Mapping) else None
+    settings = threads.get("settings") if isinstance(threads, Mapping) else None
+    return machine_of(environment), cores, settings or {}
+
+
+def known_limits(submission: Submission) -> MachineLimits:
+    """The peak of the named hardware in the table, and the cost of the network that the model's name identifies.
+
+    For an entry of the closed division also the settings of the task's own recipe.
     """
     from levelbench import __version__
     from levelbench.competition.checks import MachineLimits
@@ -138,11 +227,10 @@ def known_limits(submission: Submission) -> MachineLimits:
 
 
 def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
-    """The settings of the recipe that the entry names, empty where the task has none; ``None`` for an unknown task.
+    """The settings of the recipe that the entry names, empty if the task lacks it; ``None`` for an unknown task.
 
-    Of training how often is evaluated is one of them: a target is only reached where somebody looks.
+    For training they include how often is evaluated: a target is only reached where it is checked.
     """
-    from levelbench.errors import LevelbenchError
     from levelbench.experiments.request import load_task
     from levelbench.training.stopping import Evaluate
 
@@ -160,14 +248,14 @@ def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
 
 
 def _peak(submission: Submission) -> tuple[float | None, str]:
-    """Operations a second of the whole system in its fastest precision, where the description says how many it has."""
+    """Operations per second of the whole system in its fastest precision, if the description states the unit count."""
     from levelbench.claims.hardware import lookup
 
     hardware = submission.hardware
     found = lookup(hardware.description, hardware.accelerators or None)
     if found is None or not found.count_stated or not found.is_accelerator:
         return None, ""
-    # Nothing is trained in whole numbers.
+    # Nothing is trained in integers.
     whole = submission.mode == "inference"
     peaks = [peak for name, peak in found.peak_flops.items() if whole or not name.startswith("int")]
     nodes = hardware.nodes or 1
@@ -176,7 +264,7 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
 
 @cache
 def _network_of(task: str, model: str) -> str:
-    """The network of the zoo that a model is called like and that takes the task's examples; empty for none."""
+    """The zoo's network with the model's name that takes the task's examples; empty if there is none."""
     from levelbench.networks import zoo
 
     word = re.sub(r"[^a-z0-9]", "", model.lower())

@@ -21,7 +21,7 @@ __all__ = ["keys", "ruleset_of", "submit", "terms_of"]
 
 _FILE = click.Path(path_type=Path)
 _STATED = ("author", "price", "code", "tuning", "origin", "notes")
-"""What the author says of an entry."""
+"""The author's own statements in an entry."""
 
 
 @click.command("submit")
@@ -29,7 +29,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--author", required=True, help="Who submits.")
 @click.option("--email", help="How the author can be reached.")
 @click.option("--organisation", help="Where the author works.")
-@click.option("--price-per-hour", type=float, help="US dollars an hour of the whole system, on demand.")
+@click.option("--price-per-hour", type=float, help="US dollars per hour for the whole system, on demand.")
 @click.option("--price-source", help="Address of the price list.")
 @click.option("--price-date", help="Day on which the price was read.  [default: today]")
 @click.option("--not-on-demand", is_flag=True, help="The price is for spot or reserved use.")
@@ -37,7 +37,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--ruleset", "ruleset_word", default="levelbench-1.0", show_default=True, help="Rules, or a .toml file.")
 @click.option("--division", type=click.Choice(["closed", "open"]), default="open", show_default=True, help="Division.")
 @click.option(
-    "--tuning-trials", type=click.IntRange(min=0), help="Trials that came before.  [default: counted in the store]"
+    "--tuning-trials", type=click.IntRange(min=0), help="Earlier tuning trials.  [default: counted in the store]"
 )
 @click.option("--tuning-hours", type=click.FloatRange(min=0), help="Hours of these trials.")
 @click.option("--tuning-usd", type=click.FloatRange(min=0), help="US dollars of these trials.")
@@ -51,7 +51,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 )
 @click.option("--notes", default="", help="What readers should know.")
 @click.option("--only-these", is_flag=True, help="Submit the selected runs only; needs --because.")
-@click.option("--because", metavar="TEXT", help="Why runs of the group are left out; it is in the entry.")
+@click.option("--because", metavar="TEXT", help="Why runs of the group are left out; published in the entry.")
 @click.option("--sign", "key", type=_FILE, help="Sign with the key in this PEM file.")
 @click.option("-o", "--output", type=_FILE, required=True, help="Folder of the leaderboard.")
 @click.option("--replace", is_flag=True, help="Overwrite an entry of the same runs that differs.")
@@ -67,7 +67,7 @@ def submit(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Write one entry for each group of runs that RUNS select: all runs of it, also those that never arrived.
+    """Write one entry for each group of runs that RUNS select, with all its runs, even those that missed the target.
 
     \b
       levelbench board submit digits --author "Ada Lovelace" --email ada@example.org \\
@@ -75,10 +75,11 @@ def submit(
           --code-url https://example.org/ada/digits/tree/0a1b2c3 -o leaderboard
 
     RUNS may be files of inference records. Prints what each entry publishes, what was taken out of it (addresses,
-    tokens, home folders and names of machines that older records hold), and what levelbench board check says of it. One
-    with an error is not written unless --force, and the exit code is 1.
+    tokens, home folders and machine names in older records), and the findings of levelbench board check. An entry with
+    an error is not written without --force, and the exit code is 1.
     """
     from levelbench.cli.board_limits import with_limits
+    from levelbench.competition.leaderboard import add_ruleset
     from levelbench.competition.making import entries_of
 
     if given["only_these"] != (given["because"] is not None):
@@ -91,16 +92,19 @@ def submit(
     made, hidden = _without_secrets(with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path))
     refused = {} if force else _refused(made, output, terms.ruleset)
     kept = [(path, each) for path, each in made if path not in refused]
-    rules = _with_rules(terms.ruleset, given["ruleset_word"], output) if kept else None
+    word, rules = given["ruleset_word"], None
+    if kept and word.endswith(".toml"):
+        # Entries name their ruleset, so a file's ruleset is copied to the leaderboard.
+        rules = add_ruleset(output, terms.ruleset, Path(word).read_bytes())
     written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in kept]
     rest = [(path, each, refused[path]) for path, each in made if path in refused]
     return _report(written, rest, rules, output, hidden, as_json)
 
 
 def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str, Submission]], dict[str, list[str]]]:
-    """The entries without what is not meant to be published, and what was taken out of each, by its file.
+    """The entries without what must not be published, and what was taken out of each, by its file.
 
-    What the author says of the entry is published as it is said.
+    The author's own statements are published unchanged.
     """
     import msgspec
 
@@ -123,15 +127,8 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
     return kept, hidden
 
 
-def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
-    """Copy the ruleset of a file to the leaderboard, which its entries name it in; where it is, if it was not there."""
-    from levelbench.competition.leaderboard import add_ruleset
-
-    return add_ruleset(folder, rules, Path(word).read_bytes()) if word.endswith(".toml") else None
-
-
 def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[EntryFinding]]:
-    """What a check says of each entry that it would keep off the board, before anything is written."""
+    """The findings about each entry that a check would keep off the board, before anything is written."""
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.checks import worst
     from levelbench.competition.leaderboard import check, own_rulesets
@@ -142,12 +139,12 @@ def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -
 
 
 def _write(file: str, submission: Submission, folder: Path, replace: bool, key: Path | None) -> tuple[Path, bool]:
-    """Write the entry and, with a key, its signature; whether the entry is new."""
+    """Write the entry and, with a key, its signature; returns whether the entry is new."""
     from levelbench.competition.entries import encode, write_new, write_whole
     from levelbench.competition.signatures import ENDING, sign
 
     path, raw = folder / file, encode(submission)
-    # With --replace too, what is there already and says the same stays, and with it its signature.
+    # Even with --replace, an identical entry stays, and so does its signature.
     new = not (replace and path.is_file() and path.read_bytes() == raw)
     if new and replace:
         write_whole(path, raw)
@@ -156,7 +153,7 @@ def _write(file: str, submission: Submission, folder: Path, replace: bool, key: 
     if key is not None:
         sign(path, key, raw)
     elif new:
-        # What was signed before is not what is there now.
+        # The old signature is not of the new bytes.
         path.with_name(path.name + ENDING).unlink(missing_ok=True)
     return path, new
 
@@ -169,7 +166,7 @@ def _report(
     hidden: dict[str, list[str]],
     as_json: bool,
 ) -> int:
-    """Say what was written and what was not, and what a check says of it; the exit code."""
+    """Print what was written and what was not, and the findings about it; returns the exit code."""
     from levelbench.cli.board_check import finding_lines, summary_line
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.checks import worst
@@ -190,7 +187,7 @@ def _report(
         if rules is not None:
             click.echo(shared.visible(f"wrote {rules}: the ruleset of the entries"))
         for file, each, path, new in written:
-            click.echo(shared.visible(f"{'wrote' if new else 'there already:'} {path}: {_words(each)}"))
+            click.echo(shared.visible(f"{'wrote' if new else 'already there:'} {path}: {_words(each)}"))
             for line in _published(each, hidden.get(file, [])):
                 click.echo(shared.visible(line))
             for line in _unranked(each, folder):
@@ -200,7 +197,7 @@ def _report(
         for line in (*finding_lines(found), summary_line(len(written) + len(refused), found)):
             click.echo(shared.visible(line))
         if refused:
-            click.echo("correct the errors, or give --force to write what has them")
+            click.echo("correct the errors, or give --force to write the entries anyway")
     return code
 
 
@@ -226,7 +223,7 @@ def _published(each: Submission, hidden: list[str]) -> list[str]:
 
 
 def _unranked(each: Submission, folder: Path) -> list[str]:
-    """That no ranking of inference will have the entry, and why."""
+    """Why no inference ranking will have the entry; empty if one will."""
     from levelbench.competition.leaderboard import own_rulesets
     from levelbench.competition.scoring import score
 
@@ -239,7 +236,7 @@ def _unranked(each: Submission, folder: Path) -> list[str]:
 
 
 def _words(each: Submission) -> str:
-    """An entry in one line: whose, of what, under which rules."""
+    """An entry in one line: task, model, system, rules."""
     n, reached = len(each.runs), sum(bool(run.reached) for run in each.runs)
     what = f"{each.task}, {each.model} on {each.framework}, {each.hardware.description}, {each.ruleset}"
     if each.mode == "inference":
@@ -250,7 +247,7 @@ def _words(each: Submission) -> str:
 
 
 def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
-    """What the options say that no record knows; ``UsageError`` for what cannot be meant.
+    """The facts that no record knows, from the options; ``UsageError`` for impossible ones.
 
     The ruleset may be one of the leaderboard in ``folder``.
     """
@@ -282,9 +279,9 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
 
 
 def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
-    """The ruleset of an id, one that ships or one of the leaderboard in ``folder``, or in a ``.toml`` file.
+    """The ruleset with that id, shipped or in the leaderboard in ``folder``, or the one in a ``.toml`` file.
 
-    ``UsageError`` if another one of the file's id lies in the leaderboard.
+    ``UsageError`` if the leaderboard has another ruleset with the file's id.
     """
     from levelbench.competition.leaderboard import is_new_ruleset, own_rulesets
     from levelbench.competition.rulesets import read_ruleset, ruleset, ruleset_ids
@@ -313,18 +310,15 @@ def _price(given: dict[str, Any], today: str) -> SystemPrice | None:
             raise UsageError("--price-source", "there is no price", "give --price-per-hour, in US dollars")
         return None
     if not is_within(usd, PRICE_USD):
-        raise UsageError(f"--price-per-hour {usd:g}", "it is not a possible price", f"give {PRICE_WORDS}")
+        raise UsageError(f"--price-per-hour {usd:g}", "impossible price", f"give {PRICE_WORDS}")
     if not given["price_source"]:
         raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
     return SystemPrice(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])
 
 
-_FILE = click.Path(path_type=Path)
-
-
 @click.group("keys")
 def keys() -> None:
-    """Keys (Ed25519) that say who sent an entry. The private one stays with you; authors.toml has the public ones."""
+    """Keys (Ed25519) that prove who sent an entry. Keep the private one; authors.toml has the public ones."""
 
 
 @keys.command("new")
@@ -383,7 +377,7 @@ def sign_entry(submission: Path, key: Path, as_json: bool) -> int:
 
 
 def _key_doubt(submission: Path, author: str, key: Path) -> str | None:
-    """What ``authors.toml`` of the leaderboard, if there is one, has against this key for that author."""
+    """Why this key does not fit the author in the leaderboard's ``authors.toml``, if there is one."""
     from levelbench.competition.signatures import AUTHORS, public_text, read_authors, read_key
 
     folder = submission.absolute().parent
@@ -395,20 +389,20 @@ def _key_doubt(submission: Path, author: str, key: Path) -> str | None:
         return None
     owner = next((name for name, keys in authors.items() if public in keys), None)
     if owner is not None:
-        return f"this is the key of {owner!r} in {found}, and the entry is from {author!r}: a check calls that an error"
+        return f"this is the key of {owner!r} in {found}, but the entry is from {author!r}: a check rejects that"
     said = "lists other keys" if author in authors else "has no key"
-    return f"{found} {said} for {author!r}: add this one (levelbench board keys show), or sign with one of those"
+    return f"{found} {said} for {author!r}: add this one (levelbench board keys show), or use a listed one"
 
 
 def _print_key(name: str, public: str, path: Path, as_json: bool) -> None:
     from levelbench.competition.signatures import AUTHORS, fingerprint
 
-    # A JSON string of printable ASCII is a string of TOML too.
+    # A JSON string of printable ASCII is also a TOML string.
     line = f'{json.dumps(name)} = ["{public}"]'
     if as_json:
         shared.emit_json({"key": str(path), "public": public, "fingerprint": fingerprint(public), "line": line})
         return
-    # Only the line is for a file: `keys show ada.pem >> authors.toml` adds it.
+    # Only the line goes to a file: `keys show ada.pem >> authors.toml` adds it.
     click.echo(shared.visible(f"key: {path} (keep it to yourself)"), err=True)
     click.echo(f"fingerprint: {fingerprint(public)}", err=True)
     click.echo(f"line for {AUTHORS}:", err=True)

@@ -1,4 +1,4 @@
-"""``levelbench board``: the competition; each of its commands is imported when it is called."""
+"""``levelbench board``: the competition; its commands are imported when they are called."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ __all__ = ["WORDS", "command"]
 
 WORDS = {
     "submit": "Write an entry from the records of runs.",
-    "check": "Hold a leaderboard, or one entry, to every rule.",
+    "check": "Check a leaderboard, or one entry, against every rule.",
     "build": "Build the static site of a leaderboard.",
     "import": "Read other systems' entries and logs into a leaderboard.",
     "export": "Write entries in other systems' formats.",
     "keys": "Make a key, show it, sign an entry.",
 }
-
-
-_HOMES = {
+_COMMANDS = {
     "submit": "board_submit:submit",
     "check": "board_check:check",
     "build": "board_check:build_site",
@@ -31,14 +29,14 @@ _HOMES = {
 }
 
 
-class _Words(click.Group):
+class _BoardGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(WORDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in WORDS:
             return None
-        module, _, name = _HOMES[cmd_name].partition(":")
+        module, _, name = _COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"levelbench.cli.{module}"), name)
         return command
 
@@ -55,6 +53,6 @@ class _Words(click.Group):
             formatter.write_dl([(word, WORDS[word]) for word in self.list_commands(ctx)])
 
 
-@click.group("board", cls=_Words)
+@click.group("board", cls=_BoardGroup)
 def command() -> None:
-    """The competition: entries made from records, checked by a machine, and a site that one folder builds."""
+    """The competition: entries made from records, checked automatically, and a site built from one folder."""

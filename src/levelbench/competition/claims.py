@@ -1,8 +1,8 @@
-"""Entries of a leaderboard as claims: ours, DAWNBench's, and what was made of MLPerf's logs.
+"""Entries of a leaderboard as claims: our own, DAWNBench's, and those made from MLPerf's logs.
 
-An entry's figure is computed from its curves under its own rules, as the leaderboard does it; what its author says
-besides is taken as stated, and what the format has no place for is not stated. Each scenario of inference is a side of
-its own.
+An entry's figure is computed from its curves under its own rules, as the leaderboard does. Whatever else its author
+states is taken as stated; what the format has no place for counts as not stated. Each inference scenario becomes a
+side.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from levelbench.report.remarks import Remarks
 
 __all__ = ["entry_kind", "folder_rulesets", "read_mlperf", "read_submission_file", "remarks_on_entry"]
 __all__ += ["submission_claim"]
-"""What ``levelbench.claims.reading`` finds through the entry point, and what the command line asks for."""
+"""What ``levelbench.claims.reading`` uses through the entry point, and what the command line uses."""
 
 _JSON = ":json"
 _LONGEST = 1 << 16
 
 
 def is_ours(entry: Submission) -> bool:
-    """Whether it was made of records: every run (or measurement) names one."""
+    """Whether the entry was made from records: every run (or measurement) names one."""
     digests = [run.record_digest for run in entry.runs] + [each.record_digest for each in entry.inference]
     return entry.origin is None and bool(digests) and all(digests)
 
 
 def options_of(entry: Submission) -> dict[str, object]:
-    """Settings by name; those inside of an object that another format nests, too."""
+    """Settings by name, including those in an object that another format nests."""
     found: dict[str, Any] = {}
     for name, value in (entry.origin.fields if entry.origin else {}).items():
         if name.endswith(_JSON) and isinstance(value, str) and len(value) <= _LONGEST:
@@ -73,7 +73,7 @@ def options_of(entry: Submission) -> dict[str, object]:
 
 
 def hardware_of(entry: Submission) -> HardwareView:
-    """As stated, with the price; "not stated" in words is not stated."""
+    """The stated hardware with its price; the words "not stated" count as not stated."""
     stated, price = entry.hardware, entry.price
     return HardwareView(
         description=stated.description if stated.description != "not stated" else None,
@@ -88,7 +88,7 @@ def hardware_of(entry: Submission) -> HardwareView:
 
 
 def data_of(entry: Submission) -> DataView:
-    """Which data it was, and which share of the time waited for it, where phases are there."""
+    """The data, and the share of the time spent waiting for it if phases are stated."""
     provenance = entry.provenance
     waits = [
         run.phases_s.get("data", 0.0) / total for run in entry.runs if (total := math.fsum(run.phases_s.values())) > 0
@@ -104,7 +104,7 @@ def data_of(entry: Submission) -> DataView:
 
 
 def workload_of(entry: Submission) -> WorkloadView:
-    """Batch, learning rate, and how many samples the runs took to the end of their curves."""
+    """Batch, learning rate, and the samples that the runs took to the end of their curves."""
     options = options_of(entry)
     samples = [run.curve.samples[-1] for run in entry.runs if run.curve.samples]
     ranks = options.get("ranks")
@@ -116,24 +116,34 @@ def workload_of(entry: Submission) -> WorkloadView:
     )
 
 
-def setup_of(entry: Submission) -> Setup:
-    """What speed and quality were both measured with: they are of the same runs."""
-    provenance = entry.provenance
+def _common(entry: Submission, where: str) -> dict[str, Any]:
+    """The fields of a side that do not depend on its mode; speed and quality come from the same runs."""
+    provenance, year = entry.provenance, entry.submitted[:4]
     parts = [provenance.software, provenance.environment]
     digest = hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
-    return Setup(
+    setup = Setup(
         commit=entry.code.commit,
         dirty=entry.code.dirty,
         environment=digest if provenance.software or provenance.environment else None,
         seeds=[run.seed for run in entry.runs if run.seed is not None] or None,
         options=dict(entry.settings),
     )
+    return {
+        "year": int(year) if year.isascii() and year.isdigit() else None,
+        "source": entry.code.url,
+        "data": data_of(entry),
+        "hardware": hardware_of(entry),
+        "tuning": TuningView(entry.tuning.trials, entry.tuning.hours, entry.tuning.usd),
+        "performance": setup,
+        "accuracy": setup,
+        "where": where,
+    }
 
 
 def runs_of(entry: Submission, times_s: Sequence[float | None], where: str) -> list[RunView]:
-    """Every run with its curve; ``times_s`` are the times of their crossings under the entry's rules, if it was scored.
+    """Every run with its curve; ``times_s`` are the crossing times under the entry's rules, if it was scored.
 
-    Where the entry was read from a folder of logs, a run's place is its own log.
+    If the entry was read from a folder of logs, each run's place is its own log.
     """
     logs, found = Path(where).is_dir(), []
     for run, time_s in zip_longest(entry.runs, times_s):
@@ -153,7 +163,7 @@ def runs_of(entry: Submission, times_s: Sequence[float | None], where: str) -> l
 
 
 def inference_claim(entry: Submission, title: str, where: str, read_from: str) -> Claim:
-    """The claim of an entry of inference, with one side a measurement."""
+    """The claim of an inference entry, with one side per measurement."""
     sides = [_inference_side(entry, each, at, where) for at, each in enumerate(entry.inference)]
     summaries = [
         Summarised(
@@ -172,8 +182,7 @@ def inference_claim(entry: Submission, title: str, where: str, read_from: str) -
 
 def _inference_side(entry: Submission, found: Inference, at: int, where: str) -> Side:
     several = len(entry.inference) > 1
-    setup = setup_of(entry)
-    # Seconds: the mean where the scenario is a mean, else the quantile that it asks for.
+    # Seconds: the mean in scenarios that are ranked by it, otherwise the scenario's quantile.
     latency_s = found.mean_latency_s
     if found.scenario not in ("dawnbench", "offline"):
         stated = found.quantiles_s.get(str(QUANTILES[found.scenario]))
@@ -183,8 +192,6 @@ def _inference_side(entry: Submission, found: Inference, at: int, where: str) ->
         time_s=latency_s,
         time_of="call",
         framework=entry.framework,
-        year=_year(entry.submitted),
-        source=entry.code.url,
         cost_usd=found.cost_usd,
         quality=QualityView(
             metric=entry.target.metric,
@@ -194,13 +201,8 @@ def _inference_side(entry: Submission, found: Inference, at: int, where: str) ->
             split=None,
         ),
         clock=ClockView(data="preprocessing" in found.includes if found.includes else None),
-        data=data_of(entry),
-        hardware=hardware_of(entry),
         workload=WorkloadView(global_batch=found.batch),
-        tuning=TuningView(entry.tuning.trials, entry.tuning.hours, entry.tuning.usd),
-        performance=setup,
-        accuracy=setup,
-        where=where,
+        **_common(entry, where),
     )
 
 
@@ -214,10 +216,10 @@ _REPORTED: dict[str, Literal["olympic", "median", "single"]] = {
 
 
 def read_submission_file(path: str | Path, rules: Mapping[str, Ruleset] | None = None) -> list[Claim]:
-    """The claim in one file: a submission, or an entry of DAWNBench's with its curve beside it.
+    """The claim in one file: a submission, or a DAWNBench entry with the curve next to it.
 
-    ``rules`` are the rulesets that entries may name, by id: those that ship, if none are given. Raises ``RecordError``
-    for whatever is neither.
+    ``rules`` are the rulesets that entries may name, by id; by default the shipped ones. Raises ``RecordError`` for
+    anything else.
     """
     path = Path(path)
     entry = read_entry(path) if entry_kind(path) == "dawnbench" else read_submission(path)
@@ -225,9 +227,9 @@ def read_submission_file(path: str | Path, rules: Mapping[str, Ruleset] | None =
 
 
 def entry_kind(path: Path) -> Literal["dawnbench", "submission"] | None:
-    """Which entry the JSON file at ``path`` has the keys of; ``None`` for another object.
+    """The kind of entry whose keys the JSON file at ``path`` has; ``None`` for any other object.
 
-    What is no JSON is taken for a submission, whose reader says what is wrong with it.
+    A file that is not JSON counts as a submission, whose reader says what is wrong with it.
     """
     try:
         found = msgspec.json.decode(read_bytes(path).removeprefix(b"\xef\xbb\xbf"))
@@ -243,13 +245,13 @@ def entry_kind(path: Path) -> Literal["dawnbench", "submission"] | None:
 def submission_claim(
     entry: Submission, where: str, rulesets_by_id: Mapping[str, Ruleset] | None = None, read_from: str = ""
 ) -> Claim:
-    """The claim that ``entry`` makes; ``where`` is what findings name as their place."""
+    """The claim that ``entry`` makes; ``where`` is the place that findings name."""
     origin = entry.origin.format if entry.origin else ""
     read_from = read_from or ("dawnbench" if origin == "dawnbench" else "submission")
     title = f"{entry.task}: {entry.model} on {entry.hardware.description}, {entry.author.name}"
     if entry.mode == "inference":
         return inference_claim(entry, title, where, read_from)
-    # An unknown ruleset: the entry is read, and has no figure.
+    # With an unknown ruleset the entry is read but has no figure.
     rules = ({each.id: each for each in rulesets()} if rulesets_by_id is None else rulesets_by_id).get(entry.ruleset)
     scored = score(entry, rules) if rules else None
     side = _training_side(entry, rules, scored, where)
@@ -270,7 +272,6 @@ def _training_side(entry: Submission, rules: Ruleset | None, scored: EntryScore 
     origin = entry.origin.format if entry.origin else ""
     prepared = 0.0 if origin else max((run.excluded_s.get("prepare", 0.0) for run in entry.runs), default=0.0)
     several = len(entry.runs) > 1
-    setup = setup_of(entry)
     return Side(
         name=entry.model,
         time_s=scored.time.value if scored else None,
@@ -281,8 +282,6 @@ def _training_side(entry: Submission, rules: Ruleset | None, scored: EntryScore 
         interval=interval,
         runs=runs_of(entry, scored.times_s if scored else (), where),
         framework=entry.framework if entry.framework != "not stated" else None,
-        year=_year(entry.submitted),
-        source=entry.code.url,
         cost_usd=scored.cost.value if scored else None,
         quality=_training_quality(entry),
         clock=clock_of(
@@ -290,23 +289,14 @@ def _training_side(entry: Submission, rules: Ruleset | None, scored: EntryScore 
             entry.crossing or (rules.crossing if rules else None),
             initialised_s=prepared,
         ),
-        data=data_of(entry),
         timing=TimingView(method=_LOG if origin.startswith("mlperf") else _OURS if is_ours(entry) else None),
-        hardware=hardware_of(entry),
         workload=workload_of(entry),
-        tuning=TuningView(entry.tuning.trials, entry.tuning.hours, entry.tuning.usd),
-        performance=setup,
-        accuracy=setup,
-        where=where,
+        **_common(entry, where),
     )
 
 
-def _year(day: str) -> int | None:
-    return int(day[:4]) if day[:4].isascii() and day[:4].isdigit() else None
-
-
 def _training_quality(entry: Submission) -> QualityView:
-    """What the curves end with: on the target's split, which is the one that stopped them."""
+    """The final quality of the curves, on the target's split, which is the one that stopped the runs."""
     ends = [run.curve.quality[-1] for run in entry.runs if run.curve.quality and run.status == "done"]
     found = mean_of(ends)
     inside = found.interval if found else None
@@ -328,7 +318,6 @@ def _training_quality(entry: Submission) -> QualityView:
 
 
 def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> list[Summarised]:
-    """How several runs became one figure."""
     if scored is None or rules is None or scored.n < 2 or scored.time.value is None:
         return []
     rule = rules.aggregation.rule
@@ -352,9 +341,9 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 
 def read_mlperf(path: str | Path, problems: list[LevelbenchError] | None = None) -> list[Claim]:
-    """The claims in one log, in a folder of results with all folders in it, or in a tar archive of one.
+    """The claims in one log, in a folder of results including its subfolders, or in a tar archive of one.
 
-    ``problems`` takes what cannot be read; without it the first is an error.
+    ``problems`` collects what cannot be read; without it the first problem is raised.
     """
     path = Path(path)
     if path.is_file() and not path.name.endswith(_ARCHIVES):
@@ -375,5 +364,5 @@ def read_mlperf(path: str | Path, problems: list[LevelbenchError] | None = None)
 
 
 def remarks_on_entry(entry: Submission, where: str, known: Mapping[str, Ruleset] | None = None) -> Remarks:
-    """What the linter says of an entry, whose rules are among ``known`` (else those that ship)."""
+    """The linter's remarks on an entry whose rules are among ``known`` (default: the shipped ones)."""
     return remarks_on_claim(submission_claim(entry, where, known))

@@ -1,12 +1,11 @@
-"""What one entry of a leaderboard may hold, how it is written and read, and its digests.
+"""The schema of a leaderboard entry, how entries are written and read, and their digests.
 
-An entry holds what was measured (every run, its curve, quantiles of raw latencies) and where that came from; its score
-is computed by whoever reads, under a ruleset. ``None`` means "not stated" and never "no". Times are in seconds,
-qualities on the scale of the target, prices in US dollars an hour for the whole system.
+An entry holds what was measured (every run, its curve, quantiles of raw latencies) and where it came from; the reader
+computes its score under a ruleset. ``None`` means "not stated", never "no". Times are in seconds, qualities on the
+scale of the target, prices in US dollars per hour for the whole system.
 
-Somebody else wrote the files that are read, so size, depth and duplicate keys are looked at in the bytes, before
-anything is built of them; then the schema refuses what it does not know. What comes back is well-formed, and nothing in
-it is believed yet.
+Entries are written by strangers, so size, depth and duplicate keys are checked in the raw bytes before anything is
+decoded; then the schema rejects unknown fields. A submission that was read is well-formed, but not yet trusted.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Key = Annotated[str, Meta(max_length=1000)]
-"""What an author may call something: a setting, a file of the data, a further column."""
+"""A name that the author chooses: a setting, a file of the data, a further column."""
 Setting = int | float | Text | bool
 
 RUN_LIMIT = 1000
-"""How many runs or measurements of inference an entry may have."""
+"""The most runs or inference measurements in an entry."""
 POINT_LIMIT = 100_000
-"""How many evaluations a curve may have."""
+"""The most evaluations in a curve."""
 Column = Annotated[list[float], Meta(max_length=POINT_LIMIT)]
 Texts = Annotated[list[Text], Meta(max_length=2000)]
 Facts = Annotated[dict[Key, Text], Meta(max_length=2000)]
@@ -55,7 +54,7 @@ Figures = Annotated[dict[Key, float], Meta(max_length=200)]
 
 
 class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Who submits: ``key`` is the fingerprint of the Ed25519 key that signs, if one does."""
+    """Who submits; ``key`` is the fingerprint of the Ed25519 key that signs, if any."""
 
     name: Name
     email: Text | None = None
@@ -64,7 +63,7 @@ class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Hardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The whole system that ran: ``description`` as people write it, and its parts where they are stated."""
+    """The whole system: ``description`` in the author's words, and its parts where they are stated."""
 
     description: Name
     nodes: Count | None = None
@@ -76,7 +75,7 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class Code(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the code is, and which version of it ran; ``dirty`` says that it had changes nobody committed."""
+    """Where the code is and which version ran; ``dirty``: with uncommitted changes."""
 
     url: Text | None = None
     commit: Text | None = None
@@ -84,9 +83,9 @@ class Code(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """US dollars an hour of the whole system, where that figure is from, and on which day it was read (ISO).
+    """US dollars per hour for the whole system, the source of the price and the ISO day on which it was read.
 
-    A check takes a millionth of a dollar to ten million.
+    The check accepts one millionth of a dollar to ten million.
     """
 
     usd_per_hour: Positive
@@ -96,22 +95,22 @@ class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class SubmittedCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
+    """The evaluations of one run in order: columns of equal length. ``time_s`` is cumulative on the entry's clock."""
 
     time_s: Column
     quality: Column
     epoch: Column | None = None
     samples: Annotated[list[Count], Meta(max_length=POINT_LIMIT)] | None = None
     others: Annotated[dict[Key, Column], Meta(max_length=100)] = field(default_factory=dict)
-    """Further columns by name, such as a second metric, on the scale of the target where they are of its kind."""
+    """Further columns by name, such as a second metric, on the scale of the target if they are of the same kind."""
 
 
 class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One run, whether or not it arrived. ``record_digest`` is the SHA-256 of the record file that it was made from.
+    """One run, whether or not it reached the target. ``record_digest`` is the SHA-256 of the record it was made from.
 
-    ``curve_digest`` is the SHA-256 of the curve's canonical text (``digests.curve_digest``). ``reached`` and
-    ``time_to_target_s`` are what the author's own rule said: they are checked against the curve, never believed.
-    ``phases_s`` are the seconds by phase up to the end of the curve; ``excluded_s`` those that the clock left out.
+    ``curve_digest`` is the SHA-256 of the curve's canonical text (``entries.curve_digest``). ``reached`` and
+    ``time_to_target_s`` follow the author's own rule: they are checked against the curve, never trusted. ``phases_s``
+    are seconds by phase up to the end of the curve, ``excluded_s`` the seconds that the clock left out.
     """
 
     curve: SubmittedCurve
@@ -140,8 +139,8 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """One measurement of inference: which scenario, its latencies in seconds, and the quality of the same answers.
 
     ``quantiles_s`` maps a quantile ("0.5", "0.9", "0.99") to seconds; ``estimate_s`` is the early-stopping estimate of
-    the scenario's own quantile (LoadGen's rule), ``None`` where there were too few queries. ``includes`` says what is
-    on the clock beside the network ("preprocessing", "postprocessing", "transfer", "queueing").
+    the scenario's own quantile (LoadGen's rule), ``None`` if there were too few queries. ``includes`` says what is
+    on the clock besides the network ("preprocessing", "postprocessing", "transfer", "queueing").
     """
 
     scenario: Scenario
@@ -161,15 +160,15 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     batch: Count | None = None
     includes: Annotated[list[Text], Meta(max_length=200)] = field(default_factory=list)
     audits: dict[Name, bool | None] = field(default_factory=dict)
-    """Audits that were made by name: passed, failed, or ``None`` where one could not tell."""
+    """The audits that ran, by name: passed, failed, or ``None`` if undecided."""
     cost_usd: float | None = None
-    """What the author states one answer costs; ``None`` where it follows from price and time alone."""
+    """The cost of one answer as the author states it; ``None`` if it follows from price and time alone."""
     record_id: Text | None = None
     record_digest: Text | None = None
 
 
 class TuningEffort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How much was tried before: trials, their hours and dollars; ``None`` where the author does not say."""
+    """The tuning effort before the runs: trials, hours and dollars; ``None`` where the author does not say."""
 
     trials: Count | None = None
     hours: float | None = None
@@ -178,12 +177,12 @@ class TuningEffort(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version.
+    """The environment: software, checksums of the data (SHA-256 by file), the source of the task, our version.
 
-    ``split_rule`` says how the data were split, ``split_sizes`` how many examples a split has, ``labels`` and
-    ``inputs`` have the SHA-256 of each split's labels and inputs. ``quality_digest`` and ``data_digest`` tell the code
-    that scored the network and that loaded the data, ``source_digest`` the whole text of the task. These are the same
-    for all entries of a board.
+    ``split_rule`` says how the data were split, ``split_sizes`` how many examples each split has; ``labels`` and
+    ``inputs`` hold the SHA-256 of each split's labels and inputs. ``quality_digest`` and ``data_digest`` identify the
+    code that scored the network and that loaded the data, ``source_digest`` the whole source of the task. All entries
+    of a board share these.
     """
 
     version: Text | None = None
@@ -202,21 +201,21 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The file of another system that an entry was read from: ``format`` ("dawnbench", ...), SHA-256, what is odd."""
+    """The foreign file that an entry was read from: ``format`` ("dawnbench", ...), its SHA-256, and doubts about it."""
 
     format: Name
     file: Text
     digest: Text | None = None
     doubts: Texts = field(default_factory=list)
     fields: Annotated[dict[Key, Setting | None], Meta(max_length=2000)] = field(default_factory=dict)
-    """What the other format says and this one has no place for, by dotted name."""
+    """What the other format states and ours has no place for, by dotted name."""
 
 
 class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, weakref=True):
-    """One entry: one task, one mode, one author, one system, one set of settings; all of its runs.
+    """One entry: one task, one mode, one author, one system, one set of settings, and all of its runs.
 
     ``ruleset`` names the rules it was made for ("levelbench-1.0", "dawnbench-1.0"). ``submitted`` is an ISO day.
-    ``clock`` and ``crossing`` name our policies of those names (``measure.policies``, ``measure.crossing``).
+    ``clock`` and ``crossing`` are names from ``measure.policies`` and ``measure.crossing``.
     """
 
     schema: int
@@ -245,13 +244,13 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _LISTS = ("runs", "inference")
-"""Fields whose elements get a line each, so that a changed run is one changed line to whoever reviews it."""
+"""Fields whose elements get a line each, so that a changed run is a one-line diff for the reviewer."""
 
 
 def encode(submission: Submission) -> bytes:
-    """The file's bytes: JSON in UTF-8, a field a line in the schema's order, a run a line, a newline at the end.
+    """The file's bytes: JSON in UTF-8, one line per field in the schema's order, one line per run, a final newline.
 
-    Fields at their default are left out. Raises ``RecordError`` for a number that is not finite, which JSON cannot say.
+    Fields at their default are left out. Raises ``RecordError`` for numbers that are not finite, which JSON lacks.
     """
     fields: dict[str, msgspec.Raw] = msgspec.json.decode(_finite(submission), type=dict[str, msgspec.Raw])
     lines = []
@@ -267,21 +266,25 @@ def encode(submission: Submission) -> bytes:
 
 
 def submission_digest(submission: Submission) -> str:
-    """SHA-256 of the canonical bytes: equal for submissions that are equal, however their files are laid out."""
+    """SHA-256 of the canonical bytes: equal submissions have equal digests, however their files are laid out."""
     return hashlib.sha256(encode(submission)).hexdigest()
 
 
 def curve_digest(curve: SubmittedCurve) -> str:
-    """SHA-256 of the curve's canonical text: its columns in the schema's order, those not stated left out.
+    """SHA-256 of the curve's canonical text: its columns in the schema's order, without those that are not stated.
 
-    Times and qualities are written as floats also where they are whole, so ``1`` and ``1.0`` are one curve.
+    Whole times and qualities are written as floats too, so ``1`` and ``1.0`` give the same digest.
     """
+
+    def floats(values: list[float]) -> list[float]:
+        return list(map(float, values))
+
     plain = SubmittedCurve(
-        time_s=_floats(curve.time_s),
-        quality=_floats(curve.quality),
-        epoch=None if curve.epoch is None else _floats(curve.epoch),
+        time_s=floats(curve.time_s),
+        quality=floats(curve.quality),
+        epoch=None if curve.epoch is None else floats(curve.epoch),
         samples=curve.samples,
-        others={name: _floats(values) for name, values in curve.others.items()},
+        others={name: floats(values) for name, values in curve.others.items()},
     )
     return hashlib.sha256(_finite(plain)).hexdigest()
 
@@ -292,16 +295,12 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _floats(values: list[float]) -> list[float]:
-    return list(map(float, values))
-
-
 def _finite(value: Submission | SubmittedCurve) -> bytes:
     try:
         raw = _ENCODER.encode(value)
     except UnicodeEncodeError as error:
         raise RecordError("writing a submission", f"a text in it is not Unicode ({error})", "correct it") from error
-    # msgspec writes what is not finite as null; it is looked for only where there is one.
+    # msgspec writes non-finite numbers as null, so they are searched for only if there is a null.
     if b"null" in raw:
         _refuse_infinite(msgspec.to_builtins(value), "")
     return raw
@@ -315,72 +314,64 @@ def _refuse_infinite(value: object, at: str) -> None:
         for number, each in enumerate(value):
             _refuse_infinite(each, f"{at}[{number}]")
     elif isinstance(value, float) and not math.isfinite(value):
-        do = "leave out fields without a figure"
-        raise RecordError("writing a submission", f"{at} is {value}, which JSON cannot say", do)
-
-
-_LONGEST_PART = 40
+        do = "leave out fields without a value"
+        raise RecordError("writing a submission", f"{at} is {value}, which JSON cannot hold", do)
 
 
 def write_whole(path: Path, raw: bytes | str, *, replace: bool = True) -> Path:
-    """Write ``raw`` (text as UTF-8) to ``path`` in one step, making its folder; ``StoreError`` where that fails.
+    """Write ``raw`` (text as UTF-8) to ``path`` atomically and create its folder; ``StoreError`` if that fails.
 
-    Without ``replace`` a file that is there already is left as it is, and ``UsageError`` says so.
+    Without ``replace`` an existing file is kept and ``UsageError`` is raised.
     """
     asked = f"writing {path}"
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(raw.encode() if isinstance(raw, str) else raw)
             file.flush()
             os.fsync(file.fileno())
         if replace:
-            beside.replace(path)
+            temporary.replace(path)
         else:
-            publish(beside, path)
+            publish(temporary, path)
     except FileExistsError as error:
-        do = "give --replace to write over it"
-        raise UsageError(asked, "it exists already with other content", do) from error
+        do = "give --replace to overwrite it"
+        raise UsageError(asked, "it already exists with other content", do) from error
     except OSError as error:
         raise store_fault(asked, path, error) from error
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     return path
 
 
 def write_new(path: Path, raw: bytes) -> bool:
-    """Write a file that is not there yet; ``False`` if it is there and is the same, ``UsageError`` if it differs."""
-    try:
+    """Write a new file; ``False`` if it exists with the same content, ``UsageError`` if its content differs."""
+    with suppress(OSError):
         if path.read_bytes() == raw:
             return False
-    except OSError:
-        pass
     write_whole(path, raw, replace=False)
     return True
 
 
 def stem_of(*parts: str) -> str:
-    """A file's stem of the parts of a submission that tell it from others, as ``author_model_hardware_framework``."""
-    words = (cut_at_word(path_part(part.replace(" ", "-").replace("_", "-")), _LONGEST_PART) for part in parts)
+    """A file stem from the parts that identify a submission, as ``author_model_hardware_framework``."""
+    words = (cut_at_word(path_part(part.replace(" ", "-").replace("_", "-")), 40) for part in parts)
     return "_".join(word or "unnamed" for word in words)
 
 
 def cut_at_word(text: str, most: int) -> str:
-    """A file's name of at most ``most`` characters, cut at the end of a word where one ends in its second half."""
+    """A file name of at most ``most`` characters, cut at the end of a word if one ends in its second half."""
     if len(text) > most:
         end = max(text.rfind("-", 0, most + 1), text.rfind("_", 0, most + 1))
         text = text[: end if end > most // 2 else most]
     return text.strip(".-_")
 
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
 def day_of(text: str) -> date | None:
-    """The day that ``text`` (``2026-01-31``) names; ``None`` if it names none."""
-    if _DAY.fullmatch(text) is None:
+    """The day that ``text`` (``2026-01-31``) names; ``None`` if it is not a day."""
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is None:
         return None
     try:
         return date.fromisoformat(text)
@@ -388,22 +379,28 @@ def day_of(text: str) -> date | None:
         return None
 
 
+def name_in(path: Path, root: Path) -> str:
+    """The path of ``path`` in ``root``, as text; undecodable names, which file systems allow, are escaped."""
+    name = path.relative_to(root) if path.is_relative_to(root) else path
+    return name.as_posix().encode("utf-8", "backslashreplace").decode()
+
+
 def seen(text: str, most: int = 60) -> str:
-    """``text`` cut to ``most`` characters, with escapes for what cannot be seen: it is printed, in one line."""
+    """``text`` cut to ``most`` characters, with unprintable characters escaped, to print on one line."""
     cut = text if len(text) <= most else f"{text[: most - 3]}..."
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 
 
 FILE_LIMIT = 16 << 20
-"""The largest file in bytes that is read."""
+"""The largest file that is read, in bytes."""
 DEPTH_LIMIT = 16
-"""How deep objects and lists may be nested; the schema itself needs five."""
+"""The deepest nesting of objects and lists; the schema itself needs five levels."""
 _LONGEST_NAME = 200
 _TOO_LONG = re.compile(r"Expected `(?:array|object)` of length <= ")
 
 _DECODER = msgspec.json.Decoder(Submission)
 _ANYTHING = msgspec.json.Decoder()
-# Possessive, and a text that never ends is taken to the end of the file: nothing is ever looked at twice.
+# Possessive quantifiers, and an unterminated string runs to the end of the file: no byte is scanned twice.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NO_SHAPE = bytes(set(range(256)) - set(b"[]{}:"))
 _PLACE = re.compile(r"\s{0,4}-?\s{0,4}at `(?:key` in `|key in )?\$\.?([^`]*)`")
@@ -411,9 +408,9 @@ _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableError(RecordError):
-    """A file that is no submission: ``code`` names the rule that it breaks, ``field`` where, if it is known.
+    """A file that is not a submission: ``code`` names the rule that it breaks, ``field`` the place, if known.
 
-    ``brief`` is ``found`` for whoever says the field beside it.
+    ``brief`` is ``found`` without the field, for callers that print the field themselves.
     """
 
     def __init__(
@@ -430,21 +427,25 @@ class _Preamble(msgspec.Struct):
 
 
 def read_submission(path: str | Path, *, root: str | Path | None = None) -> Submission:
-    """The submission in the file at ``path``, which must lie in the folder ``root`` where one is given.
+    """The submission in the file at ``path``, which must lie in the folder ``root`` if one is given.
 
-    Raises ``UnreadableError`` (a ``RecordError``) for whatever is not a submission within the limits.
+    Raises ``UnreadableError`` (a ``RecordError``) for anything that is not a submission within the limits.
     """
     path = Path(path)
     return parse_submission(read_bytes(path, root=root), f"reading the submission {path}")
 
 
 def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int = FILE_LIMIT) -> bytes:
-    """The bytes of a regular file of at most ``limit`` bytes; no link is followed, inside of ``root`` or to it."""
+    """The bytes of a regular file of at most ``limit`` bytes; links are not followed, neither in ``root`` nor to it."""
     asked = f"reading the submission {path}"
-    if root is not None and not _lies_in(Path(path), Path(root)):
-        raise UnreadableError(asked, f"it lies outside of {root}", "give a file in the folder")
+    if root is not None:
+        inside, place = Path(root).resolve(), Path(path)
+        plain = inside.joinpath(place.relative_to(root)) if place.is_relative_to(root) else place
+        # Below the folder, with no link on the way.
+        if not plain.is_relative_to(inside) or plain.resolve() != plain:
+            raise UnreadableError(asked, f"it lies outside of {root}", "give a file in the folder")
     try:
-        # Not blocking: a named pipe would keep us waiting for somebody to write to it.
+        # Non-blocking: opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise UnreadableError(asked, "there is no such file", "check the path") from None
@@ -465,39 +466,32 @@ def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int =
 
 
 def _read(descriptor: int, size: int, limit: int) -> bytes:
-    """All of an open file that was of ``size`` bytes a moment ago; of one that grows not much more than ``limit``.
+    """The content of an open file that had ``size`` bytes a moment ago; stops soon after ``limit`` if it grows.
 
-    Some file systems call every file empty, so no call asks for less than 64 KiB.
+    Some file systems report size 0 for every file, so each read asks for at least 64 KiB.
     """
     parts: list[bytes] = []
     left = limit + 1
-    # Asked for as much as there is and one byte more: to ask for the limit would take that much memory each time.
+    # One byte more than the file has: asking for the limit would allocate that much memory each time.
     while left > 0 and (part := os.read(descriptor, min(left, max(size + 1, 1 << 16)))):
         parts.append(part)
         left -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _lies_in(path: Path, root: Path) -> bool:
-    """Whether ``path`` is below ``root`` with no link on its way there."""
-    inside = root.resolve()
-    plain = inside.joinpath(path.relative_to(root)) if path.is_relative_to(root) else path
-    return plain.is_relative_to(inside) and plain.resolve() == plain
-
-
 def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submission:
-    """The submission that ``raw`` writes; ``UnreadableError`` (about ``asked``) for anything else."""
+    """The submission in ``raw``; ``UnreadableError`` (about ``asked``) for anything else."""
     if len(raw) > FILE_LIMIT:
         raise UnreadableError(asked, f"it has {len(raw)} bytes, more than {FILE_LIMIT}", "submit fewer runs")
     if raw.startswith(b"\xef\xbb\xbf"):
         raise UnreadableError(asked, "it begins with a byte order mark", "save it as UTF-8 without one")
     shape = _shape(raw)
-    # Brackets that are open within so many others, whether or not they are closed.
+    # The nesting depth at each bracket, closed or not.
     depths = accumulate((each in b"[{") - (each in b"]}") for each in shape)
     if any(depth > DEPTH_LIMIT for depth in depths):
         raise UnreadableError(asked, f"it is nested deeper than {DEPTH_LIMIT}", "write a submission", code="B102")
     try:
-        # Whoever writes another schema is told so, and not what else is unknown here.
+        # The schema first, so that a newer file is reported as such and not by its unknown fields.
         schema = msgspec.json.decode(raw, type=_Preamble).schema
         whole = isinstance(schema, int) and not isinstance(schema, bool)
         if whole and schema > SUBMISSION_SCHEMA:
@@ -513,9 +507,9 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
     except _MALFORMED as error:
         raise UnreadableError(asked, f"it is not JSON ({error})", "correct the file") from error
     if repeated:
-        # A decoder keeps the last of two equal keys, a reader sees the first.
+        # A decoder keeps the last of two equal keys, but a human reader sees the first.
         name = seen(_repeated_key(raw))
-        raise UnreadableError(asked, f"the key {name} is there twice in one object", "keep one", "B104", name)
+        raise UnreadableError(asked, f"the key {name} occurs twice in one object", "keep one", "B104", name)
     for place, name in (("target.metric", submission.target.metric), ("target.split", submission.target.split)):
         if len(name) > _LONGEST_NAME:
             found = f"{place} has {len(name)} characters, more than {_LONGEST_NAME}"
@@ -524,24 +518,21 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
 
 
 def _shape(raw: bytes) -> bytes:
-    """The brackets and colons outside of texts: all of a file's shape in a thousandth of its length."""
+    """The brackets and colons outside of strings: the file's structure in a thousandth of its length."""
     if b"\\" not in raw:
-        # Without an escape every quote begins or ends a text: so are nearly all files, and to cut them is quicker.
+        # Without escapes, as in nearly all files, every quote begins or ends a string, and splitting is faster.
         return b"".join(raw.split(b'"')[::2]).translate(None, _NO_SHAPE)
     return _STRING.sub(b"", raw).translate(None, _NO_SHAPE)
 
 
-_NESTED = frozenset({dict, list})
-
-
 def _keys(value: Any) -> int:
-    """How many keys came out of a submission; its lists hold objects only, or none."""
+    """How many keys a decoded submission has; its lists hold only objects, or none."""
     count, left = 0, [value]
     while left:
         each = left.pop()
         if isinstance(each, dict):
             count += len(each)
-            left += [inner for inner in each.values() if inner.__class__ in _NESTED]
+            left += [inner for inner in each.values() if inner.__class__ in (dict, list)]
         elif each and isinstance(each[0], dict):
             left += each
     return count
@@ -570,18 +561,16 @@ def _invalid(error: msgspec.ValidationError, asked: str) -> UnreadableError:
     field, found = seen(field, 200), seen(found, 400)
     if _TOO_LONG.match(found):
         most = found.rpartition(" ")[2]
-        found = f"{field} has more than {most} elements"
-        return UnreadableError(asked, found, "submit fewer in one file", code="B102", field=field)
+        return UnreadableError(
+            asked, f"{field} has more than {most} elements", "submit fewer in one file", code="B102", field=field
+        )
     whole = f"it is not a submission: {found}{f' at {field}' if field else ''}"
-    do = "correct the field; docs/submission.md has every field"
+    do = "correct the field; docs/submission.md lists every field"
     return UnreadableError(asked, whole, do, code="B105", field=field, brief=found)
 
 
-_UNSAFE = re.compile(r"[\s\"'<>\\`]")
-
-
 def is_address(text: str) -> bool:
-    """Whether ``text`` is an address with http or https and a host, and has nothing that an address must not.
+    """Whether ``text`` is an http or https address with a host and no character that an address must not have.
 
     >>> is_address("https://example.org/board"), is_address("javascript:alert(1)"), is_address("example.org")
     (True, False, False)
@@ -590,4 +579,4 @@ def is_address(text: str) -> bool:
         parts = urlsplit(text)
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc) and _UNSAFE.search(text) is None
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and re.search(r"[\s\"'<>\\`]", text) is None

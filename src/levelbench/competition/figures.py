@@ -1,12 +1,12 @@
 """The figures of a board: its columns and scenarios, which values are possible, and how runs become one figure.
 
-The rules of competitions differ in what a run that never arrived means: to DAWNBench it is not an entry, to MLPerf the
-slowest run (once), to ours a run that would take for ever. How long it tried decides nothing, so ending a run early
-that looks bad gains nothing.
+Competitions treat a run that never reaches the target differently: for DAWNBench it is not an entry, for MLPerf it is
+the slowest run (once), for ours it takes infinitely long. How long it tried does not matter, so stopping a bad run
+early gains nothing.
 
-Figures are ranked in the order of their values, and a new rank begins where one is clearly worse than one that has the
-current rank; so those that cannot be told apart share one, nobody with a worse value stands before a better one, and a
-single run stands as the point that it is.
+Figures are ranked by value, and a new rank begins where a figure is clearly worse than some figure of the current rank.
+So figures that cannot be told apart share a rank, nobody with a worse value stands before a better one, and a single
+run counts as a point.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
 """The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
 
 MOST_SCENARIOS = 50
-"""In how many an entry is ranked: bounds and queries are its author's choice, as many as a file has room for."""
+"""The most scenarios in which one entry is ranked: authors choose bounds and queries, and could choose endlessly many.
+"""
 
 _OF_THROUGHPUT = frozenset({"server", "offline"})
 
 
 class RankedScenario(Struct, frozen=True, gc=False):
-    """A scenario; of ``server`` also the latency bound in seconds, of ``multi-stream`` the samples in a query.
+    """A scenario; for ``server`` with the latency bound in seconds, for ``multi-stream`` with the samples per query.
 
-    ``None``: the scenario has no such condition, or nobody states it.
+    ``None``: the scenario has no such condition, or it is not stated.
     """
 
     name: str
@@ -52,7 +53,7 @@ class RankedScenario(Struct, frozen=True, gc=False):
 
     @property
     def column(self) -> Literal["latency", "throughput"]:
-        """What its measurements are ranked by: LoadGen's own figure of the scenario."""
+        """The column that ranks its measurements: LoadGen's own figure of the scenario."""
         return "throughput" if self.name in _OF_THROUGHPUT else "latency"
 
     @property
@@ -70,7 +71,7 @@ class RankedScenario(Struct, frozen=True, gc=False):
 
     @property
     def words(self) -> str:
-        """The title and which figure it is that is ranked.
+        """The title and the figure that is ranked.
 
         >>> RankedScenario("single-stream").words, RankedScenario("server", 0.015).words
         ('single-stream, 90th percentile', 'server within 15 ms, queries a second')
@@ -79,7 +80,7 @@ class RankedScenario(Struct, frozen=True, gc=False):
 
     @property
     def measure(self) -> str:
-        """What is measured in it: a percentile or mean of latency, queries or samples a second."""
+        """What the scenario measures: a percentile or mean of latency, or queries or samples per second."""
         if self.name == "server":
             return "queries a second"
         if self.name == "offline":
@@ -88,9 +89,9 @@ class RankedScenario(Struct, frozen=True, gc=False):
 
     @property
     def slug(self) -> str:
-        """The scenario with its condition as part of a file's name: ``server-15ms``, ``multi-stream-8``.
+        """The scenario with its condition as part of a file name: ``server-15ms``, ``multi-stream-8``.
 
-        Of lower-case letters, digits, dots and dashes alone, and short, whatever bound is stated.
+        It has only lower-case letters, digits, dots and dashes, and is short, whatever bound is stated.
 
         >>> RankedScenario("server", 1e-9).slug, RankedScenario("server", 1e300).slug
         ('server-1ns', 'server-1e300s')
@@ -100,16 +101,16 @@ class RankedScenario(Struct, frozen=True, gc=False):
 
 
 def _bound(seconds: float) -> tuple[str, str]:
-    """A latency bound with its unit: milliseconds, but where they would need an exponent."""
+    """A latency bound with its unit: milliseconds, unless they would need an exponent."""
     if 1e-7 <= seconds < 1e3:
         return f"{1e3 * seconds:g}", "ms"
     return (f"{1e9 * seconds:g}", "ns") if seconds < 1.0 else (f"{seconds:g}", "s")
 
 
 def scenario_of(found: Inference, rules: InferenceRules) -> RankedScenario:
-    """What a measurement is ranked with. The rules' latency bound holds where they have one, else the stated one.
+    """The scenario that a measurement is ranked in; the rules' latency bound, if any, replaces the stated one.
 
-    Bounds that agree to six digits are one.
+    Bounds that agree to six digits are the same.
     """
     if found.scenario == "server":
         return _server(found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s)
@@ -123,9 +124,9 @@ def _server(bound_s: float | None) -> RankedScenario:
 
 
 def by_scenario(measured: Sequence[Inference], rules: InferenceRules) -> dict[RankedScenario, list[Inference]]:
-    """What an entry is ranked in, each with its measurements: in the order of the rules, then as they are stated.
+    """The scenarios in which an entry is ranked, each with its measurements: in the order of the rules, then as stated.
 
-    Measurements of scenarios that the rules do not have are in none, nor those beyond ``MOST_SCENARIOS``.
+    Measurements in scenarios that the rules lack, or beyond ``MOST_SCENARIOS``, are left out.
     """
     found: dict[RankedScenario, list[Inference]] = {}
     for name in rules.scenarios:
@@ -136,7 +137,7 @@ def by_scenario(measured: Sequence[Inference], rules: InferenceRules) -> dict[Ra
 
 
 def own_scenario(rules: InferenceRules | None) -> RankedScenario | None:
-    """The scenario on the board of the task itself, beside training: the first of the rules, without a condition."""
+    """The scenario on the task's main board, next to training: the first of the rules, without a condition."""
     if rules is None or not rules.scenarios:
         return None
     first = rules.scenarios[0]
@@ -144,27 +145,27 @@ def own_scenario(rules: InferenceRules | None) -> RankedScenario | None:
 
 
 def is_apart(scenario: RankedScenario | None, rules: InferenceRules | None) -> bool:
-    """Whether entries ranked in ``scenario`` have a board of their own."""
+    """Whether entries ranked in ``scenario`` have a separate board."""
     return scenario is not None and scenario != own_scenario(rules)
 
 
 Bounds = tuple[float, float]
 
 PRICE_USD: Bounds = (1e-6, 1e7)
-"""US dollars an hour: below a millionth, a year costs less than a cent; ten million rent millions of accelerators."""
+"""US dollars per hour: below a millionth, a year costs less than a cent; ten million rent millions of accelerators."""
 PRICE_WORDS = "0.000001 to 10,000,000 US dollars an hour"
 RUN_S: Bounds = (1e-6, 3.2e8)
-"""A microsecond and ten years: no run takes less, or more."""
+"""One microsecond to ten years: no run takes less, or more."""
 LATENCY_S: Bounds = (1e-9, 3.2e8)
-"""A nanosecond, which is a few cycles of a processor's clock, and ten years."""
+"""A nanosecond, a few clock cycles of a processor, to ten years."""
 RATE_PER_S: Bounds = (1e-9, 1e15)
-"""Answers a second: one in thirty years; what no machine's operations a second are enough for."""
+"""Answers per second: one in thirty years, to more than any machine's operations per second."""
 ANSWER_USD: Bounds = (1e-18, 1e9)
-"""US dollars an answer: of the cheapest machine at a thousand million answers a second; more than anybody pays."""
+"""US dollars per answer: from the cheapest machine at a billion answers per second to more than anybody pays."""
 
 
 def is_within(value: float, bounds: Bounds) -> bool:
-    """Whether ``value`` lies within ``bounds``; what is no number does not.
+    """Whether ``value`` lies within ``bounds``; NaN does not.
 
     >>> is_within(1e-300, PRICE_USD), is_within(3.06, PRICE_USD), is_within(1e300, PRICE_USD)
     (False, True, False)
@@ -174,19 +175,19 @@ def is_within(value: float, bounds: Bounds) -> bool:
 
 Column = Literal["time", "cost", "latency", "throughput", "inference_cost"]
 COLUMNS: tuple[Column, ...] = ("time", "cost", "latency", "throughput", "inference_cost")
-"""Training has the first two; inference the last, and latency or throughput, whichever its scenario is about."""
+"""Training has the first two; inference has the last, and latency or throughput depending on the scenario."""
 MORE_IS_BETTER: frozenset[Column] = frozenset({"throughput"})
-"""In every other column less is better."""
+"""In all other columns less is better."""
 
 FLAGS = MappingProxyType(
     {
-        "single-run": "single run: nothing is known of its spread",
-        "few-processes": "fewer than three processes: little is known of its spread",
-        "preprocessing-on-clock": "making the network's inputs of raw examples is on the clock",
+        "single-run": "single run: nothing is known about its spread",
+        "few-processes": "fewer than three processes: little is known about its spread",
+        "preprocessing-on-clock": "preprocessing raw examples into the network's inputs is on the clock",
         "not-reached": "no run reached the target",
-        "judged-at-end": "judged at its last evaluation alone, as a schedule of fixed length",
+        "judged-at-end": "judged only at its last evaluation, as a schedule of fixed length",
         "other-scenario": "measured in a scenario that the rules do not rank",
-        "further-scenarios": "measurements of scenarios that the rules do not rank, or of too many, are shown alone",
+        "further-scenarios": "measurements in scenarios that are not ranked, or are too many, are only shown",
         "censored": "some runs did not reach the target; they count as never, not as slow",
         "failed-runs": "some runs failed",
         "too-few-runs": "fewer runs than the rules want",
@@ -194,30 +195,30 @@ FLAGS = MappingProxyType(
         "broken-curve": "the columns of a curve differ in length, or a time is impossible; the run counts as failed",
         "stops-at-target": "the curve ends where it crosses the target: whether it stayed there is unknown",
         "falls-back": "the quality falls below the target again after the crossing",
-        "other-clock": "timed on another clock than the rules'",
+        "other-clock": "timed on a clock other than that of the rules",
         "other-rules": "made for another ruleset",
-        "other-metric": "its quality is another metric than the rules'",
-        "other-split": "evaluated on another split than the rules'",
+        "other-metric": "its quality metric is not that of the rules",
+        "other-split": "evaluated on a split other than that of the rules",
         "synthetic-data": "trained on synthetic data",
-        "suspect-runs": "some runs are marked suspect by the tool that made them",
+        "suspect-runs": "some runs have doubts from the tool that made them",
         "price-missing": "no price is stated",
         "price-not-on-demand": "the price is not an on-demand price",
         "price-without-source": "the price has no source",
-        "cost-stated": "the cost is the author's statement: there is no price to compute it from",
+        "cost-stated": "the cost is stated by the author: there is no price to compute it from",
         "no-estimate": "too few queries for the scenario's own estimate; the plain quantile is used instead",
         "quality-missing": "the quality of the same answers is not stated",
-        "quality-too-low": "the quality of the answers is below what the rules keep",
+        "quality-too-low": "the quality of the answers is below what the rules require",
     }
 )
-"""Each flag with its sentence."""
+"""The sentence for each flag."""
 
 
 class BoardFigure(Struct, frozen=True, gc=False):
-    """One figure: seconds, US dollars, answers a second, or (``inference_cost``) US dollars per million answers.
+    """One figure: seconds, US dollars, answers per second, or (``inference_cost``) US dollars per million answers.
 
-    ``low`` and ``high`` are a 95 % interval (of fewer than six runs one of the level that ``how`` says), both ``None``
-    where the sample allows none; a bound may be infinite.
-    ``how`` says how the value was made, or why there is none.
+    ``low`` and ``high`` are a 95 % interval (with fewer than six runs, one of the level stated in ``how``), both
+    ``None`` if the sample allows none; a bound may be infinite. ``how`` says how the value was made, or why there is
+    none.
     """
 
     value: float | None
@@ -226,22 +227,22 @@ class BoardFigure(Struct, frozen=True, gc=False):
     how: str = ""
 
     def times(self, factor: float, how: str = "") -> BoardFigure:
-        """The same with value and bounds multiplied by ``factor`` above zero."""
+        """The same figure with value and bounds multiplied by ``factor``, which is above zero."""
         value, low, high = (None if each is None else each * factor for each in (self.value, self.low, self.high))
         return BoardFigure(value, low, high, how or self.how)
 
 
 def absent(reason: str) -> BoardFigure:
-    """No figure, and why."""
+    """A missing figure with the reason."""
     return BoardFigure(None, how=reason)
 
 
 class EntryScore(Struct, frozen=True, kw_only=True):
-    """What the rules make of one submission. Times in seconds, each run's ``None`` where it did not arrive.
+    """The score of one submission under the rules. Times are in seconds; a run's is ``None`` if it missed the target.
 
-    ``reached`` of ``n`` runs arrived (of inference: measurements that count), with the bounds of Wilson's 95 % interval
-    of that share. ``expected_with_restarts_s`` is there from two runs on: what it takes until one succeeds if those
-    that miss are started again. ``flags`` are keys of ``FLAGS``.
+    ``reached`` of ``n`` runs reached the target (for inference: measurements that count), with the bounds of Wilson's
+    95 % interval of that share. ``expected_with_restarts_s`` exists for two or more runs: the expected time until one
+    succeeds if runs that miss are restarted. ``flags`` are keys of ``FLAGS``.
     """
 
     ruleset: str
@@ -262,16 +263,16 @@ class EntryScore(Struct, frozen=True, kw_only=True):
     expected_with_restarts_s: float | None = None
     flags: tuple[str, ...] = ()
     scenario: RankedScenario | None = None
-    """What an entry of inference is ranked in; ``None``: in none."""
+    """The scenario in which an inference entry is ranked; ``None``: none."""
     further: tuple[EntryScore, ...] = ()
-    """Its scores in the further scenarios that it measured."""
+    """Its scores in the other scenarios that it measured."""
 
     def in_scenarios(self) -> tuple[EntryScore, ...]:
-        """One score a scenario: this and the further ones; of training this alone."""
+        """One score per scenario: this one and the further ones; for training only this one."""
         return (self, *self.further)
 
     def figure(self, column: Column) -> BoardFigure:
-        """The figure of that column."""
+        """The figure in that column."""
         found: BoardFigure = getattr(self, column)
         return found
 
@@ -280,12 +281,12 @@ _LEVEL = 0.95
 
 
 def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
-    """The figure of an entry's runs under ``rules``, or none with the reason.
+    """The figure of an entry's runs under ``rules``, or a missing one with the reason.
 
-    ``seconds`` are those to the target, in the entry's order, ``None`` for a run that did not arrive.
+    ``seconds`` are the times to the target in the entry's order, ``None`` for a run that missed it.
     """
     if not seconds:
-        return absent("it has no run")
+        return absent("it has no runs")
     if rules.rule == "first-run":
         first = seconds[0]
         return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
@@ -293,10 +294,10 @@ def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigur
 
 
 def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
-    """MLPerf's score; of more runs than are asked for that of the window in the middle, where rules have windows."""
+    """MLPerf's score; with more runs than required, that of the median window, if the rules have windows."""
     n = len(seconds)
     if n < rules.runs or (n > rules.runs and rules.exact_runs):
-        return absent(f"{n} runs, where the rules want {rules.runs}")
+        return absent(f"{n} runs, where the rules require {rules.runs}")
     if n == rules.runs or rules.windows is None:
         return _trimmed(seconds, rules.drop)
     found = window_median(seconds, rules.runs, drop=rules.drop, even=rules.windows)
@@ -318,10 +319,10 @@ def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure
 
 
 def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:
-    """The Olympic mean; the interval is that of a trimmed mean (Tukey & McLaughlin 1963), which MLPerf does not print.
+    """The Olympic mean, with the interval of a trimmed mean (Tukey & McLaughlin 1963), which MLPerf does not print.
 
-    t with h - 1 degrees of freedom for the h runs kept, and the standard deviation of the sample in which each
-    run that is left out counts as the nearest one kept.
+    It uses t with h - 1 degrees of freedom for the h runs kept, and the standard deviation of the sample in which each
+    dropped run counts as the nearest one kept.
     """
     n, missed = len(seconds), sum(time is None for time in seconds)
     mean = olympic_mean(seconds, drop)
@@ -338,9 +339,9 @@ def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:
 
 
 def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
-    """The median of all, or of the fastest of each so many (one that never arrived counts as never)."""
+    """The median of all runs, or of the fastest of each ``best_of`` runs (never, if none of them arrived)."""
     if len(seconds) % best_of:
-        return absent(f"{len(seconds)} runs, where the rules want studies of {best_of}")
+        return absent(f"{len(seconds)} runs, where the rules require studies of {best_of}")
     studies = [seconds[first : first + best_of] for first in range(0, len(seconds), best_of)]
     bests = [min((time for time in study if time is not None), default=None) for study in studies]
     what = "run" if best_of == 1 else f"best-of-{best_of} run"
@@ -357,7 +358,7 @@ def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
     ranks = median_interval_ranks(n, _LEVEL)
     if ranks is not None:
         return BoardFigure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], f"{how}; exact 95 % interval")
-    # The median lies above the smallest of n values with probability 1 - 2^-n; above it nothing is known.
+    # The median exceeds the smallest of n values with probability 1 - 2^-n; nothing is known about its upper end.
     return BoardFigure(
         value, ordered[0], math.inf, f"{how}; from the smallest on, {100.0 * (1.0 - 0.5**n):.4g} % interval"
     )
@@ -366,9 +367,10 @@ def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
 def median_figure(values: Sequence[float], what: str) -> BoardFigure:
     """The median of values above zero, with the interval that their number allows; ``what`` names one of them.
 
-    From six on the exact 95 % interval of order statistics; below, the smallest and the largest value, with the level
-    that their number allows: 1 - 2^(1-n), which is 93.75 % of five. It is the median's own interval, whatever the
-    distribution; a mean beside the median of runs that partly missed would reward ending a slow run. Of one value none.
+    From six values on the exact 95 % interval of order statistics; below that, from the smallest to the largest value,
+    with the level 1 - 2^(1-n) that their number allows, 93.75 % for five. It is the median's own interval, whatever the
+    distribution; a mean next to the median of partly missing runs would reward ending a slow run. A single value has no
+    interval.
     """
     n = len(values)
     if n == 1:
@@ -391,15 +393,15 @@ class Placing(Struct, frozen=True, gc=False):
 
 
 def rank(figures: Sequence[BoardFigure]) -> list[Placing]:
-    """The rank of each figure of one column, in the order given; 1 + how many have a smaller one. Less is better.
+    """The rank of each figure of one column, in the given order. Less is better.
 
-    In the order of their values, each shares the rank of the one before unless some entry of that rank is clearly
-    better than it: then it opens the next. So a wide interval gains nobody a rank before a better value, and who is
-    clearly better than another always has the smaller rank. The other way round it need not hold, since "cannot be told
-    apart" is not transitive. One sort: n log n in all.
+    In order of value, each figure shares the rank of the one before, unless some figure of that rank is clearly better:
+    then a new rank opens, 1 + the number of figures before. So a wide interval gains no rank over a better value, and
+    an entry that is clearly better than another always has the smaller rank. The converse need not hold, since "cannot
+    be told apart" is not transitive. One sort: n log n in all.
     """
     ranks: list[int | None] = [None] * len(figures)
-    # Tuples are sorted three times as fast as indices with a key.
+    # Tuples sort three times as fast as indices with a key.
     known = sorted(
         (value, *_bounds(value, each), index)
         for index, each in enumerate(figures)
@@ -415,7 +417,7 @@ def rank(figures: Sequence[BoardFigure]) -> list[Placing]:
 
 
 def order(figures: Sequence[BoardFigure], ranks: Sequence[Placing], names: Sequence[str]) -> list[int]:
-    """The indices in the order of a board: by rank, within it by value, then by name; the unranked last."""
+    """The indices in the order of a board: by rank, then by value, then by name; unranked figures last."""
     keys = [
         (math.inf if place.rank is None else place.rank, math.inf if each.value is None else each.value, name, index)
         for index, (place, each, name) in enumerate(zip(ranks, figures, names, strict=True))
@@ -426,8 +428,8 @@ def order(figures: Sequence[BoardFigure], ranks: Sequence[Placing], names: Seque
 def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, float, int]]:
     """The record over time: ``(day, value, index)`` for each entry that was better than all before it, oldest first.
 
-    ``entries`` are the ISO day of submission and the value of each, ``None`` without one. Of the same day only the best
-    can be a record. An entry whose day is no date holds none: nobody knows what it was before.
+    ``entries`` are the ISO day of submission and the value of each, ``None`` without one. Only the best of a day can be
+    a record. An entry without a valid day holds no record, since nobody knows what came before it.
     """
     best_of: dict[str, tuple[float, int]] = {}
     for index, (day, value) in enumerate(entries):
@@ -442,6 +444,6 @@ def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, flo
 
 
 def _bounds(value: float, figure: BoardFigure) -> tuple[float, float]:
-    """The interval, or the point twice; an interval that does not hold its own value reaches to it."""
+    """The interval, or the point twice; an interval that excludes its own value is extended to it."""
     low, high = figure.low, figure.high
     return value if low is None or low > value else low, value if high is None or high < value else high

@@ -1,7 +1,7 @@
-"""The folder of a leaderboard: its own files, the files of its entries, and all of them held to the rules.
+"""The folder of a leaderboard: its own files, its entry files, and the check of all of them against the rules.
 
-A leaderboard is read as a stream, by several processes where asked, and no link in it is followed. Every file is read
-once, by ``Leaderboard.read``, for a check and for the site alike; of an entry that was judged a check keeps only what
+A leaderboard is read as a stream, by several processes if asked, and links in it are not followed. Every file is read
+once, by ``Leaderboard.read``, both for a check and for the site; of an entry that was judged, a check keeps only what
 other entries are compared with (its ``EntryTrace``).
 """
 
@@ -31,7 +31,6 @@ from levelbench.competition.checks import (
     identity,
     latency,
     ordered,
-    provenance,
     results,
     warning,
 )
@@ -41,6 +40,7 @@ from levelbench.competition.entries import (
     UnreadableError,
     file_digest,
     is_address,
+    name_in,
     parse_submission,
     read_bytes,
     write_whole,
@@ -54,24 +54,24 @@ from levelbench.records.writer import path_part
 
 W = TypeVar("W")
 Share = Callable[[Callable[[W, Any], Any], Sequence[Any]], Iterator[Any]]
-"""Gives what a function of a module makes of each item with a worker, in their order."""
+"""Applies a function of a module to each item, with a worker, and yields the results in order."""
 
 FEW = 400
-"""Below so many items another process takes longer to start than it saves."""
+"""Below this many items, starting another process takes longer than it saves."""
 _CHUNK = 40
 _OBJECTS = 100_000
-"""So many objects are made before the collector looks through them; usual are 700."""
+"""Allocations between garbage collections; the default is 700."""
 
 
 @contextmanager
 def shared_out(count: int, processes: int, make: Callable[..., W], given: tuple[object, ...]) -> Iterator[Share[W]]:
-    """What shares work on about ``count`` items out among ``processes``, each with a worker, ``make(*given)``.
+    """Yield what distributes work on about ``count`` items over ``processes``, each with a worker ``make(*given)``.
 
-    They are spawned, so whoever asks for more than one is a program with a main guard; few items stay in this process.
-    Raises ``MissingError`` where a process is ended from outside.
+    The processes are spawned, so a caller that asks for more than one needs a main guard. With few items everything
+    stays in this process. Raises ``MissingError`` if a process is killed.
     """
     before = gc.get_threshold()
-    # What is made of many files is kept: to look through all of it again and again finds nothing to free.
+    # Nearly all that is made of the files is kept: scanning it again and again would find nothing to free.
     gc.set_threshold(_OBJECTS, *before[1:])
     try:
         if processes < 2 or count < FEW:
@@ -84,14 +84,14 @@ def shared_out(count: int, processes: int, make: Callable[..., W], given: tuple[
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
     except BrokenProcessPool as error:
-        asked, do = f"working on {count} files", "see whether memory ran out, or take one: --jobs 1"
-        raise MissingError(asked, "a process came to an end before its work", do) from error
+        asked, do = f"working on {count} files", "check whether memory ran out, or use one process: --jobs 1"
+        raise MissingError(asked, "a process died before it finished", do) from error
     finally:
         gc.set_threshold(*before)
 
 
 _workers: list[Any] = []
-"""The worker of a process of its own."""
+"""The worker of a spawned process."""
 
 
 def _begin(make: Callable[..., Any], given: tuple[Any, ...]) -> None:
@@ -112,7 +112,7 @@ _KEYS = {"title": str, "rulesets": list, "url": str}
 
 
 class BoardSettings(Struct):
-    """What ``board.toml`` may say: the site's title, the ids of the rulesets that are shown, the site's address."""
+    """The settings of ``board.toml``: the site's title, the ids of the rulesets that are shown, the site's address."""
 
     title: str = "Time to accuracy"
     rulesets: list[str] = []
@@ -120,9 +120,9 @@ class BoardSettings(Struct):
 
 
 def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[EntryFinding]]:
-    """The rulesets that entries may name, by id: those that ship and the folder's own; and which of these are wrong.
+    """The rulesets that entries may name, by id (shipped ones and the folder's own), and findings about broken ones.
 
-    A file that is no ruleset stops nothing: an entry that names it finds no ruleset of that id.
+    A broken ruleset file stops nothing: an entry that names it finds no ruleset of that id.
     """
     refused: dict[str, LevelbenchError] = {}
     known = folder_rulesets(root, refused)
@@ -133,33 +133,33 @@ def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[EntryFinding]]:
 
 
 def is_new_ruleset(root: Path, rules: Ruleset) -> bool:
-    """Whether the leaderboard at ``root`` does not know ``rules`` yet; ``UsageError`` if others have their id."""
+    """Whether the leaderboard at ``root`` lacks ``rules``; ``UsageError`` if another ruleset has their id."""
     held = own_rulesets(root)[0].get(rules.id)
     if held is not None and held != rules:
-        found = f"{root / _RULESETS} has another ruleset of that id"
-        raise UsageError(f"the ruleset {rules.id}", found, "call it otherwise: id, name and version")
+        found = f"{root / _RULESETS} has another ruleset with that id"
+        raise UsageError(f"the ruleset {rules.id}", found, "change its id, name and version")
     return held is None
 
 
 def add_ruleset(root: Path, rules: Ruleset, raw: bytes) -> Path | None:
-    """Put ``raw``, the file of ``rules``, into the leaderboard, so that its entries can name them; where it is then.
+    """Copy ``raw``, the file of ``rules``, into the leaderboard so that its entries can name them; returns its path.
 
-    ``None``: they are known there already. Raises ``UsageError`` where something else has their id or their place.
+    ``None`` if the leaderboard has them already. Raises ``UsageError`` if something else has their id or path.
     """
     if not is_new_ruleset(root, rules):
         return None
     place = root / _RULESETS
     path = place / f"{path_part(rules.id)}.toml"
     if place.is_symlink() or os.path.lexists(path):
-        found = "its folder is a link" if place.is_symlink() else "something else is there"
+        found = "its folder is a link" if place.is_symlink() else "something else is already there"
         raise UsageError(f"writing {path}", found, "put the ruleset into the leaderboard's rulesets/ yourself")
     return write_whole(path, raw, replace=False)
 
 
 def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSettings, list[EntryFinding]]:
-    """What ``board.toml`` says, and what is wrong with it; ``known`` are the rulesets that it may list.
+    """The settings in ``board.toml`` and findings about it; ``known`` are the rulesets that it may list.
 
-    What is of another type than it should be is as if it were not there.
+    A value of the wrong type is ignored.
     """
     path = root / BOARD
     if not path.exists() and not path.is_symlink():
@@ -185,9 +185,9 @@ def _wrong_settings(read: Mapping[str, object], known: Mapping[str, Ruleset]) ->
         if kind is None:
             close = difflib.get_close_matches(name, _KEYS, 1)
             do = f"write {close[0]}" if close else f"remove it; there are {', '.join(_KEYS)}"
-            yield warning("B255", BOARD, _cut(name), "there is no such key", do)
+            yield warning("B255", BOARD, _cut(name), "unknown key", do)
         elif not isinstance(value, kind):
-            do = "write a list of ids" if kind is list else "write a text"
+            do = "write a list of ids" if kind is list else "write a string"
             yield error("B252", BOARD, name, f"it is {_cut(repr(value))}", do)
     listed, url = read.get("rulesets"), read.get("url")
     for at, id in enumerate(listed if isinstance(listed, list) else ()):
@@ -203,17 +203,18 @@ def _cut(text: str) -> str:
 
 
 MODES = ("training", "inference")
-"""The folders of a task in a leaderboard."""
+"""The folders of a task in a leaderboard, one per mode."""
 SITE_MARKER = ".levelbench-site"
-"""The file that says of a folder that it is a built site."""
+"""The file that marks a folder as a built site."""
 _OWN = frozenset({"board.toml", "authors.toml"})
 _PLAIN_ENDINGS = (".md", ".txt", ".yml", ".yaml", ".toml")
 
 
 def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
-    """The files of a leaderboard's entries by name; links and files that do not belong are added to ``findings``.
+    """The paths of a leaderboard's entry files; links and files that do not belong there are added to ``findings``.
 
-    No link is followed and nothing hidden is looked at. ``site`` is where this very build writes to, and passed over.
+    Links are not followed and hidden files are skipped. ``site`` is the output folder of a running build, if any, which
+    is skipped too.
     """
     output = None if site is None else site.resolve()
 
@@ -226,7 +227,7 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
 
     for place, inner, names in os.walk(root, onerror=closed):
         here, links = Path(place), frozenset[str]()
-        # A folder that is gone, and was there a moment ago, has no links.
+        # A folder that was removed a moment ago has no links.
         with suppress(OSError), os.scandir(place) as there:
             links = frozenset(each.name for each in there if each.is_symlink())
         findings += [link(here / name) for name in sorted(inner) if name in links]
@@ -238,7 +239,7 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
                 for name in sorted(sites)
                 if (here / name).resolve() != output
             ]
-            # A mark must not hide entries: anybody may send one.
+            # A marker must not hide entries: anybody may send one.
             full = {name for name in sites if any(os.path.lexists(here / name / mode) for mode in MODES)}
             inner[:] = [name for name in inner if name not in (sites - full) | {_RULESETS}]
         listed = {name.casefold(): name for name in sorted(names, reverse=True)}
@@ -249,20 +250,14 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
                 findings.append(link(path))
             elif name.endswith(".json"):
                 if listed[name.casefold()] != name:
-                    found = f"it differs from {listed[name.casefold()]} in capitals only"
+                    found = f"it differs from {listed[name.casefold()]} only in case"
                     findings.append(error("B115", name_in(here / name, root), "", found))
-                yield os.path.join(place, name)  # noqa: PTH118 -- a path of each of ten thousand costs more
+                yield os.path.join(place, name)  # noqa: PTH118 -- a Path for each of ten thousand files costs more
             elif name.endswith(f".json{ENDING}"):
                 if name.removesuffix(ENDING) not in known:
                     findings.append(warning("B236", name_in(path, root), "", "there is no such entry"))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
                 findings.append(warning("B251", name_in(path, root), "", "it is not an entry"))
-
-
-def name_in(path: Path, root: Path) -> str:
-    """What a finding calls the file: its path in the leaderboard."""
-    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
@@ -277,13 +272,13 @@ RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     results.measurements,
     results.phases,
     results.numbers,
-    provenance.price,
-    provenance.code,
-    provenance.data,
-    provenance.records,
-    provenance.recorded,
-    provenance.tuning,
-    provenance.origin,
+    identity.price,
+    identity.code,
+    identity.data,
+    identity.records,
+    identity.recorded,
+    identity.tuning,
+    identity.origin,
     results.ceiling,
     identity.closed,
     latency.inference,
@@ -295,21 +290,21 @@ _UNVERIFIED = "B231"
 
 Signed = Literal["signed", "unsigned", "wrong"]
 KnownLimits = Callable[[Submission], MachineLimits]
-"""What is known of an entry's machine and network beside what it states."""
+"""Returns what is known about an entry's machine and network apart from its own statements."""
 Lint = Callable[[Submission, str, Mapping[str, Ruleset]], list[EntryFinding]]
-"""What the linter finds in an entry, by its file's name and under the rulesets that it may name."""
+"""Returns what the linter finds in an entry, given its file name and the rulesets that it may name."""
 
 
 def judged(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """What is wrong with one entry, in the order of the rules."""
+    """The findings about one entry, in the order of the rules."""
     for rule in RULES:
         yield from rule(entry)
 
 
 class FileRead(NamedTuple):
-    """A file of a leaderboard that was read: its bytes, the entry in it, what is wrong with it, and its signature.
+    """A file of a leaderboard after reading: its bytes, its entry, the findings, and the state of its signature.
 
-    ``entry`` and ``trace`` are ``None`` for what is no submission; ``findings`` says why.
+    ``entry`` and ``trace`` are ``None`` if it is not a submission; ``findings`` says why.
     """
 
     file: str
@@ -321,11 +316,11 @@ class FileRead(NamedTuple):
 
 
 class Leaderboard:
-    """Reads the files of one leaderboard; ``problems`` says what is wrong with the leaderboard's own files.
+    """Reads the files of one leaderboard; ``problems`` are findings about the leaderboard's own files.
 
-    ``records`` maps digests of the records at hand to their names; ``limits`` says what is known of an entry's machine
-    and network beside what it states, ``lint`` what the linter finds in it. ``alone``: the folder is no leaderboard,
-    and its files are entries of none.
+    ``records`` maps the digests of available records to their names; ``limits`` returns what is known about an entry's
+    machine and network apart from its own statements, ``lint`` what the linter finds in it. ``alone``: the folder is
+    not a leaderboard, and its files belong to none.
     """
 
     def __init__(
@@ -346,14 +341,14 @@ class Leaderboard:
             self.problems += board_settings(root, self.known)[1]
         self._signing, self._alone = Signing(root), alone
         self.problems += self._signing.problems
-        self._within = os.path.join(root, "")  # noqa: PTH118 -- a text, which is cut off
+        self._within = os.path.join(root, "")  # noqa: PTH118 -- the prefix to remove
 
     def name(self, path: str) -> str:
-        """What findings call the file."""
+        """The file's name in findings."""
         return path.removeprefix(self._within).replace(os.sep, "/").encode("utf-8", "backslashreplace").decode()
 
     def read(self, path: str, root: Path | None = None) -> FileRead:
-        """One file, whatever is in it; ``root`` is what no link may lead out of, where that was not looked at yet."""
+        """Read one file, whatever is in it; ``root`` is the folder that no link may lead out of, if not checked yet."""
         file = self.name(path)
         try:
             raw = read_bytes(path, root=root)
@@ -381,11 +376,11 @@ def check(
     today: date | None = None,
     limits: KnownLimits | None = None,
 ) -> list[EntryFinding]:
-    """What is wrong with one submission, errors first.
+    """The findings about one submission, errors first.
 
-    ``file`` is its path in the leaderboard (empty: it lies in none), ``known`` the rulesets by id (those that ship,
-    unless given), ``records`` the digests of the records at hand with their names, ``limits`` what is known of an
-    entry's machine and network beside what it states.
+    ``file`` is its path in the leaderboard (empty: it is in none), ``known`` the rulesets by id (default: the shipped
+    ones), ``records`` the digests of available records with their names, ``limits`` what is known about an entry's
+    machine and network apart from its own statements.
     """
     day = today or utc_now().date()
     known = {each.id: each for each in rulesets()} if known is None else known
@@ -401,14 +396,14 @@ def check_file(
     limits: KnownLimits | None = None,
     lint: Lint | None = None,
 ) -> list[EntryFinding]:
-    """What is wrong with the file at ``path``, its signature too; ``root``: the leaderboard that it lies in.
+    """The findings about the file at ``path``, including its signature; ``root`` is the leaderboard that it is in.
 
-    Without one, it is ``path``'s third parent where that folder has a leaderboard's files, else none. ``lint`` says
-    what the linter finds.
+    Without ``root``, the leaderboard is ``path``'s third parent if its folder is called like a mode; otherwise there is
+    none. ``lint`` returns what the linter finds.
     """
     path = Path(path).absolute()
     if root is None and len(path.parents) > 2 and path.parent.name in MODES:
-        # By where it lies, DIR/<task>/<mode>/<stem>.json, it is of a leaderboard.
+        # DIR/<task>/<mode>/<stem>.json is an entry of the leaderboard DIR.
         root = path.parents[2]
     root = root.absolute() if root else None
     day = today or utc_now().date()
@@ -425,11 +420,11 @@ def checked_folder(
     limits: KnownLimits | None = None,
     lint: Lint | None = None,
 ) -> tuple[int, list[EntryFinding]]:
-    """How many files of entries a leaderboard has, and what is wrong in it: each by itself, and against each other.
+    """The number of entry files in a leaderboard and all findings: about each by itself, and about all together.
 
-    Raises ``UnreadableError`` if there is no such folder. A file that cannot be read is a finding.
-    Many files are shared out among ``processes``, which are spawned: whoever asks for more than one is a program with
-    a main guard, and its ``limits`` and ``lint`` are functions of a module.
+    Raises ``UnreadableError`` if the folder does not exist. A file that cannot be read is a finding.
+    Many files are distributed over ``processes``, which are spawned: a caller that asks for more than one needs a main
+    guard, and ``limits`` and ``lint`` must be functions of a module.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -440,7 +435,7 @@ def checked_folder(
     paths = list(submission_paths(root, found))
     names = list(map(leaderboard.name, paths))
     if not paths:
-        found.append(warning("B254", ".", "", "there is no entry"))
+        found.append(warning("B254", ".", "", "there are no entries"))
     with shared_out(len(paths), processes, Leaderboard, given) as share:
         for file, (findings, trace) in zip(names, share(_checked, paths), strict=True):
             found += findings
@@ -451,13 +446,13 @@ def checked_folder(
 
 
 def _checked(leaderboard: Leaderboard, path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
-    """The findings about a file, and what other entries are compared with."""
+    """The findings about a file, and its trace for the comparison with other entries."""
     read = leaderboard.read(path)
     return read.findings, read.trace
 
 
 def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[SubmittedCurve]]:
-    """Reads the curves of a file again; none of one that cannot be read any more."""
+    """A reader of the curves of a file; a file that can no longer be read has none."""
 
     @lru_cache(maxsize=64)
     def read(file: str) -> list[SubmittedCurve]:
@@ -470,7 +465,7 @@ def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], 
 
 
 def record_digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every record below ``folder``, of training and of inference, with the record's path."""
+    """The SHA-256 of every record of training or inference below ``folder``, with the record's path."""
     found = {}
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))

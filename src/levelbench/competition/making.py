@@ -1,18 +1,24 @@
-"""Makes entries of the records of runs: whole groups of runs, with their curves on the ruleset's clock.
+"""Makes entries from the records of runs: whole groups of runs, with their curves on the ruleset's clock.
 
-An entry is made of records and of nothing else that was measured; only what they cannot know (who submits, what the
-machine costs, how much was tried before) is given. A run that failed or never arrived is in it like any other, and
-whoever leaves runs of a group out says why in the entry.
+All measurements come from the records; only what they cannot know (who submits, what the machine costs, the tuning
+effort) is given. A run that failed or never reached the target is included like any other, and an entry that leaves out
+runs of its group says why.
+
+An entry names the digest of the record that it was made from, so all figures of an inference measurement are those of
+one process: the middle one, if there are several.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Struct, field
 
 from levelbench.competition.checks.identity import ONLY_THESE
@@ -21,6 +27,7 @@ from levelbench.competition.entries import (
     Author,
     Code,
     Hardware,
+    Inference,
     Provenance,
     Setting,
     Submission,
@@ -34,13 +41,15 @@ from levelbench.competition.entries import (
     stem_of,
 )
 from levelbench.competition.rulesets import Ruleset, task_rules
-from levelbench.errors import IncomparableError, UsageError
+from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.software import harmless
 from levelbench.measure.policies import policy
+from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
 from levelbench.records.comparable import one_kind, removed
-from levelbench.records.inference import runs_for_inference
+from levelbench.records.inference import InferenceRecord, InferenceSpecification, other_seeds, runs_for_inference
+from levelbench.records.inference_summary import QUANTILES, score
 from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
@@ -48,15 +57,11 @@ from levelbench.records.store import Store
 from levelbench.records.summary import summarise
 from levelbench.report.numbers import plural
 
-if TYPE_CHECKING:
-    from levelbench.records.inference import InferenceRecord
-
-
 _MACHINE = ("machine", "accelerators", "threads", "malloc", "signatures")
-"""Parts of an environment that say what ran and how it was scored; the others say what moved at the time."""
+"""The parts of an environment that say what ran and how it was scored; the other parts vary from moment to moment."""
 _LONGEST = 400
 SETTINGS = ("threads.settings.", "malloc.")
-"""How the facts begin that are values of environment variables."""
+"""The prefixes of facts that are values of environment variables."""
 
 
 class Terms(Struct, frozen=True):
@@ -77,7 +82,7 @@ class Terms(Struct, frozen=True):
 
 
 def hardware_of(environment: Mapping[str, object], device: str, description: str | None) -> Hardware:
-    """The system, as ``description`` or in words of its parts; ``UsageError`` if neither says what it was."""
+    """The system, described by ``description`` or by its parts; ``UsageError`` if both are missing."""
     system = system_of(environment, device)
     if not (description or system.description):
         raise UsageError("the hardware of an entry", "the records do not say what it was", 'give --hardware "..."')
@@ -92,7 +97,7 @@ def hardware_of(environment: Mapping[str, object], device: str, description: str
 
 
 def code_of(environments: Sequence[Mapping[str, Any]], url: str | None) -> tuple[Code, list[str]]:
-    """Link, commit and dirtiness of the code that ran, and what to note where the runs differ in it."""
+    """Link, commit and dirtiness of the code that ran, and a note if the runs used several commits."""
     git = [each.get("git") or {} for each in environments]
     commits = list(dict.fromkeys(str(each["commit"]) for each in git if each.get("commit")))
     dirty = [bool(each["dirty"]) for each in git if each.get("dirty") is not None]
@@ -103,7 +108,7 @@ def code_of(environments: Sequence[Mapping[str, Any]], url: str | None) -> tuple
 def provenance_of(
     environment: Mapping[str, object], *, version: str, data: DatasetFacts | None = None, source: Source | None = None
 ) -> Provenance:
-    """Software and machine as flat text, and what the data and the task's source were."""
+    """Software and machine as flat text, and the identity of the data and of the task's source."""
     libraries = dict(_flat(environment.get("libraries") or {}))
     return Provenance(
         version=version,
@@ -123,7 +128,7 @@ def provenance_of(
 
 
 def without_settings(entry: Submission) -> Submission:
-    """The entry with what is harmless in values of environment variables: older records have them as they were set."""
+    """The entry with only harmless values of environment variables: older records hold them as they were set."""
     environment = {
         name: harmless(text) if name.startswith(SETTINGS) else text
         for name, text in entry.provenance.environment.items()
@@ -133,7 +138,7 @@ def without_settings(entry: Submission) -> Submission:
 
 
 def _flat(value: Any, name: str = "") -> Iterable[tuple[str, str]]:
-    """Every value below ``value`` with its dotted name; lists of plain values as one text, nothing as nothing."""
+    """Every value below ``value`` with its dotted name; a list of plain values as one text, nothing for ``None``."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _flat(each, f"{name}.{key}" if name else str(key))
@@ -149,12 +154,11 @@ def _flat(value: Any, name: str = "") -> Iterable[tuple[str, str]]:
 def make(records: Sequence[Record], terms: Terms) -> Submission:
     """The entry of ``records``: runs of one specification and one source, on one machine, in the order of their seeds.
 
-    Under rules that score windows of runs they are in the order of their start.
-
-    Raises ``UsageError`` where an entry would be incomplete, ``IncomparableError`` for runs of two kinds or machines.
+    Under rules that score windows of runs, they are in the order of their start. Raises ``UsageError`` if the entry
+    would be incomplete, ``IncomparableError`` for runs of two kinds or machines.
     """
     if not records:
-        raise UsageError("an entry of a leaderboard", "it has no run", "name runs that came to an end")
+        raise UsageError("an entry of a leaderboard", "it has no runs", "name finished runs")
     _refuse_mixed(records)
     first, rules = records[0], terms.ruleset
     specification, environment = first.header.specification, first.header.environment
@@ -164,65 +168,71 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
     if not rules.aggregation.windows:
         ordered.sort(key=lambda each: each.header.seed)
     facts = next((record.end.dataset for record in ordered if record.end and record.end.dataset), None)
-    code, remarks = code_of([record.header.environment for record in ordered], terms.code_url)
-    return Submission(
-        schema=SUBMISSION_SCHEMA,
-        ruleset=rules.id,
+    return _entry(
+        [record.header.environment for record in ordered],
+        terms,
+        hardware=hardware_of(environment, specification.device, terms.hardware),
         task=specification.task,
         mode="training",
-        author=terms.author,
-        submitted=terms.submitted,
         model=terms.model or specification.recipe,
         framework=specification.framework,
-        hardware=hardware_of(environment, specification.device, terms.hardware),
         target=target,
-        division=division_of(terms),
         clock=rules.clock,
         crossing=crossing,
-        code=code,
-        price=terms.price,
         runs=[run_of(record, target, rules.clock, crossing) for record in ordered],
-        tuning=terms.tuning,
         settings=_settings(first) | dict(terms.settings),
         provenance=provenance_of(environment, version=first.header.version, data=facts, source=first.header.source),
-        notes="\n".join([*left_out(terms), *remarks, *([terms.notes] if terms.notes else [])]),
     )
 
 
-def division_of(terms: Terms) -> Literal["closed", "open"]:
-    """The stated division; ``UsageError`` if the ruleset does not have it."""
+def _entry(
+    environments: Sequence[Mapping[str, Any]], terms: Terms, remarks: Sequence[str] = (), **measured: Any
+) -> Submission:
+    """The entry with the fields of ``measured``, and those that follow from ``terms`` and the runs' environments.
+
+    Its notes are why runs are left out, the ``remarks``, and those of the author. ``UsageError`` if the ruleset does
+    not have the stated division.
+    """
     known = [each.name for each in terms.ruleset.divisions]
     if known and terms.division not in known:
         found = f"it is {terms.division!r}; {terms.ruleset.id} has {', '.join(known)}"
         raise UsageError("the division of an entry", found, "choose one of them")
-    return terms.division
-
-
-def left_out(terms: Terms) -> list[str]:
-    """The line of the notes that says why runs are left out, where some are."""
-    return [] if terms.only_these is None else [f"{ONLY_THESE}: {' '.join(terms.only_these.split())}"]
+    code, commits = code_of(environments, terms.code_url)
+    left_out = [] if terms.only_these is None else [f"{ONLY_THESE}: {' '.join(terms.only_these.split())}"]
+    return Submission(
+        schema=SUBMISSION_SCHEMA,
+        ruleset=terms.ruleset.id,
+        author=terms.author,
+        submitted=terms.submitted,
+        division=terms.division,
+        code=code,
+        price=terms.price,
+        tuning=terms.tuning,
+        notes="\n".join([*left_out, *remarks, *commits, *([terms.notes] if terms.notes else [])]),
+        **measured,
+    )
 
 
 def _refuse_mixed(records: Sequence[Record]) -> None:
     asked = f"an entry of {len(records)} runs"
     kinds = {(record.header.key, record.header.source.whole) for record in records}
     if len(kinds) > 1:
-        do = "make an entry of each: one group of runs is one entry"
-        raise IncomparableError(asked, f"they are of {len(kinds)} kinds", do)
+        do = "make one entry for each group of runs"
+        raise IncomparableError(asked, f"they are of {len(kinds)} different kinds", do)
     machines = {machine_of(record.header.environment) for record in records}
     if len(machines) > 1:
-        raise IncomparableError(asked, f"they were made on {len(machines)} machines", "make an entry of each machine")
+        raise IncomparableError(asked, f"they were made on {len(machines)} machines", "make one entry per machine")
     if wrong := one_kind([summarise(record) for record in records]):
-        do = "make an entry of runs on the same data, whose records are as they were written"
+        do = "make an entry of runs on the same data, with unchanged records"
         raise IncomparableError(asked, "; ".join(each.sentence for each in wrong), do)
     unended = [record.header.id for record in records if record.status not in ("done", "failed")]
     if unended:
-        found = f"{', '.join(unended)} did not come to an end"
-        raise UsageError(asked, found, "give the command that made them again: it finishes them")
+        found = f"{', '.join(unended)} did not finish"
+        raise UsageError(asked, found, "rerun the command that made them: it finishes them")
 
 
 def target_of(rules: Ruleset, task: str, stated: Target) -> Target:
-    """The ruleset's target for a task whose runs looked for ``stated``.
+    """The ruleset's target for a task whose runs had the target ``stated``.
 
     Raises ``UsageError`` if the rules do not have the task, or measure another quality than the runs did.
     """
@@ -235,12 +245,12 @@ def target_of(rules: Ruleset, task: str, stated: Target) -> Target:
         had = f"the runs measured {stated.metric} on the {stated.split} split"
         wanted = f"{rules.id} wants {target.metric} on the {target.split} split"
         do = "choose a --ruleset that measures the same; levelbench-1.0 has levelbench's own tasks"
-        raise UsageError(f"an entry of {task}", f"{had}, and {wanted}", do)
+        raise UsageError(f"an entry of {task}", f"{had}, but {wanted}", do)
     return target
 
 
 def run_of(record: Record, target: Target, clock: str, crossing: str) -> SubmittedRun:
-    """One run with its curve on ``clock`` and what its record says of it; whether it arrived is by ``crossing``.
+    """One run with its curve on ``clock`` and the facts of its record; ``crossing`` decides whether it arrived.
 
     Raises ``RecordError`` for a record that contradicts itself.
     """
@@ -266,7 +276,7 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
         test_quality={
             name: value
             for name, value in summary.quality.items()
-            # The final figures of other splits than the one that the target is looked for on.
+            # The final figures of all splits except the target's.
             if not name.startswith((target.split, f"{target.split}.")) and math.isfinite(value)
         },
         suspect=[text[:4000] for text in summary.suspect],
@@ -278,7 +288,7 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
 
 
 def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, Evaluation | None]:
-    """The evaluations up to the first that is not finite (a run that diverged), and the last of them."""
+    """The evaluations before the first that is not finite (a run that diverged), and the last of them."""
     kept: list[Evaluation] = []
     for evaluation in record.evaluations:
         if not math.isfinite(evaluation.quality.get(target.split, math.nan)):
@@ -302,7 +312,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _settings(record: Record) -> dict[str, Setting]:
-    """The recipe's settings, and whatever else of the specification tells it from another."""
+    """The recipe's settings, and whatever else distinguishes the specification from others."""
     specification = record.header.specification
     rest = {
         "recipe": specification.recipe,
@@ -319,13 +329,13 @@ def _settings(record: Record) -> dict[str, Setting]:
 
 
 _LONGEST_NAME = 100
-"""The most characters of a file's stem that a check takes."""
+"""The longest file stem that the check accepts."""
 
 
 def file_of(submission: Submission, keys: Iterable[str] = ()) -> str:
-    """Where an entry lies in a leaderboard: ``TASK/MODE/author_model_hardware_framework-KEYS.json``."""
+    """The path of an entry in a leaderboard: ``TASK/MODE/author_model_hardware_framework-KEYS.json``."""
     stem = stem_of(submission.author.name, submission.model, submission.hardware.description, submission.framework)
-    # The beginning of a digest identifies it, that of a word does not.
+    # A prefix identifies a digest, but not a word.
     ending = "".join(f"-{key if len(key) < 16 else key[:8]}" for key in keys)
     task = stem_of(submission.task)
     return f"{task}/{submission.mode}/{cut_at_word(stem, _LONGEST_NAME - len(ending))}{ending}.json"
@@ -336,7 +346,7 @@ _SHOWN = 5
 
 
 class Chosen(Struct, frozen=True):
-    """The runs of one entry, and those of its group in the store that are not among them (or never ended)."""
+    """The runs of one entry, and the runs of its group in the store that are not in it (or never finished)."""
 
     records: list[Record] = []
     missing: list[Record] = []
@@ -348,9 +358,9 @@ class Chosen(Struct, frozen=True):
 
 
 def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
-    """The groups among ``selected``, each with the runs that the store has of it beside them.
+    """The groups among ``selected``, each with the other runs of the group in the store.
 
-    Runs that were made only to train a network to infer with are left out, unless nothing else is selected.
+    Runs that were made only to train a network for inference are left out, unless nothing else is selected.
     """
     groups: dict[tuple[str, str, str], dict[str, Record]] = {}
     for record in selected:
@@ -361,7 +371,7 @@ def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
     found = []
     for group, members in groups.items():
         stored = {_id(each): each for each in store.records(f"[key={group[0]}]") if _group(each) == group}
-        # A run that was made only to train a network counts where it took the place of its seed among others.
+        # Such a run counts if no other run of the group has its seed, and others exist.
         seeds = {each.header.seed for each in (stored | members).values() if each.header.id not in aside}
         all_of_it = {
             path: each
@@ -381,15 +391,15 @@ def _group(record: Record) -> tuple[str, str, str]:
 
 
 def _id(record: Record) -> str:
-    """Copies of one record in two folders are one run."""
+    """An identity that copies of one record in two folders share."""
     return f"{record.header.id}-{record.header.seed}-{record.header.started}"
 
 
 def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
-    """``UsageError`` if runs of the group are left out, or never ended, without a reason."""
+    """``UsageError`` if runs of the group are left out, or never finished, without a reason."""
     if not chosen.records:
-        found = f"none of its {plural(len(chosen.missing), 'run')} came to an end"
-        do = "give the command that made them again: it finishes them"
+        found = f"none of its {plural(len(chosen.missing), 'run')} finished"
+        do = "rerun the command that made them: it finishes them"
         raise UsageError("an entry of a leaderboard", found, do)
     if because is not None:
         return
@@ -397,7 +407,7 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     heads = [each.header for each in (*chosen.records, *chosen.missing)]
     planned = [each.planned_runs for each in heads if not each.planned_effect]
     if said := removed(planned, [each.seed for each in heads]):
-        do = "make the others (levelbench run), or say --only-these --because TEXT"
+        do = "make the others (levelbench run), or give --only-these --because TEXT"
         raise UsageError(asked, said, do)
     if not chosen.missing:
         return
@@ -406,14 +416,14 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     are = f"{plural(len(names), 'run')} of the same group {'is' if len(names) == 1 else 'are'}"
     found = f"{are} left out: {', '.join(names[:_SHOWN])}{more}"
     task = chosen.records[0].header.specification.task
-    do = f"submit all ({task}[key={chosen.key[:8]}]), finish what was interrupted, or say --only-these --because TEXT"
+    do = f"submit all ({task}[key={chosen.key[:8]}]), finish interrupted runs, or give --only-these --because TEXT"
     raise UsageError(asked, found, do)
 
 
 def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
-    """How much of the same task and recipe the store holds in other settings: specifications, hours, and that in words.
+    """The tuning effort in the store: other specifications of the task and recipe, their hours, and a note about it.
 
-    Runs elsewhere are unknown, so this is the least that was tried.
+    Runs elsewhere are unknown, so this is a lower bound.
     """
     specification, key = records[0].header.specification, records[0].header.key
     what, aside = f"{specification.task}[recipe={specification.recipe}]", runs_for_inference(store.path)
@@ -429,7 +439,7 @@ def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
 
 
 def records_named(store: Store, words: Sequence[str]) -> list[Record]:
-    """The records that the words select, each once; an error if a word selects none, or one may be unreadable."""
+    """The records that the words select, each once; an error if a word selects none, or a record may be unreadable."""
     found: dict[Path, Record] = {}
     for word in words:
         for record in store.find(word):
@@ -444,7 +454,7 @@ INFERENCE_ENDING = ".jsonlines"
 def entries_of(
     words: Sequence[str], store: Store, terms: Terms, *, count_trials: bool = True
 ) -> list[tuple[str, Submission]]:
-    """Every entry with the file that it belongs into, relative to the leaderboard.
+    """Every entry with its file, relative to the leaderboard.
 
     Raises ``UsageError`` for a selection that is not a whole group (unless ``terms.only_these`` says why), for runs
     that cannot be an entry under the ruleset, and for words that select nothing.
@@ -453,14 +463,14 @@ def entries_of(
     selected = records_named(store, [word for word in words if not word.endswith(INFERENCE_ENDING)])
     groups = choose(selected, store)
     if selected and not groups:
-        raise UsageError("an entry of a leaderboard", "no run came to an end", "finish the runs first")
+        raise UsageError("an entry of a leaderboard", "no run finished", "finish the runs first")
     for chosen in groups:
         refuse_incomplete(chosen, terms.only_these)
     made = []
     for chosen in groups:
         own = terms
         if count_trials:
-            # What is stated, with the store's count where nothing is.
+            # Stated values, completed with the store's count.
             stated, counted = terms.tuning, tried(store, chosen.records)
             notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
             hours = counted.hours if stated.hours is None else stated.hours
@@ -473,19 +483,16 @@ def entries_of(
 
 
 def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tuple[str, Submission]]:
-    """One entry for each specification and machine among the records of inference in ``files``.
+    """One entry per specification and machine among the inference records in ``files``.
 
     Raises ``UsageError`` if the store has further processes of a measurement, unless the terms say why.
     """
-    from levelbench.competition.making_inference import make_inference
-    from levelbench.records.inference import InferenceRecord
-
     groups: dict[tuple[str, str], list[InferenceRecord]] = {}
     for path in files:
         record = InferenceRecord.read(path)
         groups.setdefault((record.header.key, machine_of(record.header.environment)), []).append(record)
     for (key, machine), records in groups.items() if terms.only_these is None else ():
-        # The best of several processes is no entry.
+        # Nobody may submit only the best of several processes.
         chosen = {record.header.id for record in records}
         missing = [
             str(each.path)
@@ -497,10 +504,121 @@ def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tup
             processes = plural(len(missing), "process", "processes")
             are = f"{processes} of the same measurement {'is' if len(missing) == 1 else 'are'}"
             found = f"{are} left out: {missing[0]}{more}"
-            do = "give their files too, or say --only-these --because TEXT"
+            do = "give their files too, or give --only-these --because TEXT"
             raise UsageError(f"an entry of {len(records)} records of inference", found, do)
     made = []
     for (key, _), records in groups.items():
         submission = make_inference(records, terms, store.path)
         made.append((file_of(submission, [submission.inference[0].scenario, key]), submission))
     return made
+
+
+def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path | None = None) -> Submission:
+    """The entry of ``records``, which must be of one specification on one machine.
+
+    ``store`` is searched for the same measurement with other seeds of the queries. Raises ``UsageError`` for a network
+    without a task, or whose task the ruleset does not have for inference, and ``IncomparableError`` for records of two
+    kinds or machines.
+    """
+    first = records[0]
+    specification, environment, rules = first.header.specification, first.header.environment, terms.ruleset
+    if len({(each.header.key, machine_of(each.header.environment)) for each in records}) > 1:
+        found = "they are of two specifications or machines"
+        raise IncomparableError(f"an entry of {len(records)} records of inference", found, "make one entry for each")
+    task = specification.model.task
+    known = task_rules(rules, task) if task else None
+    if known is None or known.inference is None:
+        found = f"{specification.title} is not a task that {rules.id} has for inference"
+        do = "measure a task's network, or choose another --ruleset"
+        raise UsageError("an entry of inference", found, do)
+    measured: list[Inference] = []
+    for each in sorted(records, key=lambda record: (record.header.seed, record.header.started, record.header.id)):
+        with suppress(RecordError):
+            measured.append(submitted([each]))
+    remarks = [f"{len(measured)} of {len(records)} processes finished."] * (len(measured) < len(records))
+    measured = measured or [submitted(records)]
+    # Measurements with other seeds of the queries: the entry may be the best of them.
+    others = other_seeds(store, specification) if store is not None else {}
+    if others:
+        more, seeds = plural(sum(others.values()), "more process", "more processes"), plural(len(others), "other seed")
+        remarks.append(f"The store has {more} of the same measurement, with {seeds} of the queries.")
+    facts = DatasetFacts(specification.data.name, {}, dict(first.facts.checksums), "", "", bool(first.facts.synthetic))
+    return _entry(
+        [each.header.environment for each in records],
+        terms,
+        remarks,
+        hardware=hardware_of(environment, specification.arm.device, terms.hardware),
+        task=known.task,
+        mode="inference",
+        model=terms.model or specification.model.recipe or specification.model.name,
+        framework=specification.arm.framework,
+        target=known.target,
+        inference=measured,
+        settings={**_inference_settings(specification), **terms.settings},
+        provenance=provenance_of(environment, version=first.header.version, data=facts),
+    )
+
+
+def _inference_settings(specification: InferenceSpecification) -> dict[str, Setting]:
+    """The recipe's settings, and how it was measured."""
+    model, arm, scenario = specification.model, specification.arm, specification.scenario
+    own: dict[str, Setting | None] = {
+        **model.settings,
+        "recipe": model.recipe,
+        "device": arm.device,
+        "mode": arm.mode or None,
+        "threads": arm.threads,
+        "preprocessing": specification.preprocessing,
+        "workers": scenario.workers,
+        "model_digest": model.digest or None,
+        "trained_by": model.run or None,
+        "trained_record": model.run_digest or None,
+    }
+    return {name: value for name, value in own.items() if value is not None}
+
+
+def submitted(records: Sequence[InferenceRecord]) -> Inference:
+    """The measurement whose score (the one that the verdict compares) is the lower median of the processes'.
+
+    Pass one record to submit that one. Raises ``RecordError`` if none finished with latencies.
+    """
+    scored = []
+    for each in records:
+        found = score(each, each.header.specification.scenario)
+        measured = each.outcome is not None and each.outcome.status == "measured"
+        if each.status == "done" and measured and found is not None:
+            scored.append((found, each.header.seed, each))
+    if not scored:
+        found_words = f"none of {len(records)} records of inference finished with latencies"
+        raise RecordError("an entry of inference", found_words, "rerun the same command: it finishes them")
+    ordered = sorted(scored, key=lambda one: one[:2])
+    return _measurement(ordered[(len(ordered) - 1) // 2][2])
+
+
+def _measurement(record: InferenceRecord) -> Inference:
+    driven, accuracy = record.driven, record.accuracy
+    assert driven is not None
+    specification = record.header.specification
+    scenario, latencies = specification.scenario, np.sort(record.latencies_s)
+    streams = scenario.name in ("single-stream", "multi-stream")
+    return Inference(
+        scenario=scenario.name,
+        queries=driven.queries,
+        samples=driven.samples,
+        duration_s=driven.duration_s,
+        mean_latency_s=float(latencies.mean()),
+        quantiles_s={f"{q:g}": nearest_rank(latencies, q) for q in QUANTILES},
+        estimate_s=stream_estimate(latencies, scenario.quantile).value if streams else None,
+        estimate_quantile=scenario.quantile if streams else None,
+        throughput_per_s=driven.throughput_per_s,
+        target_per_s=driven.target_per_s,
+        latency_bound_s=scenario.bound_s,
+        valid=driven.valid,
+        quality=accuracy.value if accuracy is not None else None,
+        quality_samples=accuracy.examples if accuracy is not None and accuracy.value is not None else None,
+        batch=scenario.batch,
+        includes=list(record.facts.includes),
+        audits={each.name: each.passed for each in record.audits},
+        record_id=record.header.id,
+        record_digest=hashlib.sha256(record.path.read_bytes()).hexdigest(),
+    )

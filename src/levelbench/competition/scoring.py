@@ -1,8 +1,8 @@
-"""What a ruleset makes of a submission: the crossing of each run, then one figure from all of them.
+"""Scores a submission under a ruleset: the crossing of each run, then one figure from all of them.
 
-A score is computed from the curves, never taken from what an entry says of itself. Each crossing rule asks for the
-first point at which some quality is at the target, so that quality is computed once and a time at another target is a
-look-up.
+A score is computed from the curves, never taken from the entry's own claims. Every crossing rule asks for the first
+point at which some derived quality is at the target, so that quality is computed once, and the time for another target
+is a lookup.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ from levelbench.measure.statistics import expected_time_with_restarts, wilson
 from levelbench.records.schema import Target
 
 LONGEST_S = 1e12
-"""Thirty thousand years: no figure beyond it is one, and sums of those within it are exact enough."""
+"""Thirty thousand years: no real time is longer, and sums of shorter ones are exact enough."""
 
 
 def column_of(run: SubmittedRun, submission: Submission, target: Target) -> list[float] | None:
-    """The qualities of ``run`` in the metric of ``target``; ``None`` where its curve has another, or is broken."""
+    """The qualities of ``run`` in the metric of ``target``; ``None`` if its curve lacks that metric or is broken."""
     curve = run.curve
     same = submission.target.metric == target.metric
     found = curve.quality if same else curve.others.get(target.metric)
     if found is None or len(found) != len(curve.time_s):
         return None
-    # The sum is not finite where a time is not a number, of which minimum and maximum need not tell.
+    # The sum catches NaN, which minimum and maximum may miss.
     possible = not found or (min(curve.time_s) >= -LONGEST_S and max(curve.time_s) <= LONGEST_S)
     return found if possible and math.isfinite(sum(curve.time_s)) else None
 
 
 def crossing_of(submission: Submission, rules: Ruleset) -> str:
-    """The rule that its runs are judged by: the ruleset's, but that a schedule of fixed length is at its end.
+    """The rule that judges its runs: the ruleset's, but schedules of fixed length are judged at their end.
 
-    Under ``confirmed`` such a schedule, which the entry calls ``final``, has one evaluation that counts.
+    Under ``confirmed`` such a schedule, which the entry calls ``final``, has a single evaluation that counts.
     """
     fixed = rules.crossing == "confirmed" and submission.crossing == "final"
     return "final" if fixed else rules.crossing
 
 
 class Climb(Struct, frozen=True, gc=False):
-    """A run as a rule of crossing sees it: from ``time_s[i]`` on, ``best[i]`` counts as reached.
+    """A run as a crossing rule sees it: from ``time_s[i]`` on, ``best[i]`` counts as reached.
 
-    Both increase strictly. ``best`` is the quality times ``sign`` (-1 where lower is better).
+    Both increase strictly. ``best`` is the quality times ``sign`` (-1 if lower is better).
     """
 
     sign: float
@@ -79,12 +79,12 @@ class Climb(Struct, frozen=True, gc=False):
     time_s: list[float]
 
     def time_at(self, threshold: float) -> float | None:
-        """When ``threshold`` counts as reached, exactly as ``find_crossing`` has it; ``None``: never."""
+        """When ``threshold`` counts as reached, exactly as in ``find_crossing``; ``None``: never."""
         at = bisect_left(self.best, self.sign * threshold)
         return float(self.time_s[at]) if at < len(self.best) else None
 
     def steps(self) -> list[tuple[float, float]]:
-        """``(quality, time)`` pairs, both strictly increasing towards better and later."""
+        """``(quality, time)`` pairs, with strictly better qualities and later times."""
         qualities = self.best if self.sign > 0 else map(neg, self.best)
         return list(zip(qualities, self.time_s, strict=True))
 
@@ -92,7 +92,7 @@ class Climb(Struct, frozen=True, gc=False):
 def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, direction: str) -> Climb:
     """The climb under ``first``, ``confirmed`` (two in a row), ``sustained`` or ``final``.
 
-    ``times_s`` has one value a quality. A quality that is not a number is never at any threshold.
+    ``times_s`` has one value per quality. A NaN quality never counts as reached.
     """
     sign = sign_of(direction)
     times = times_s
@@ -103,7 +103,7 @@ def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, di
         signed, times = signed[-1:], times[-1:]
     elif rule == "sustained":
         signed = list(accumulate(reversed(signed), min))[::-1]
-    # A single pass: of ten thousand entries each has hundreds of points.
+    # A single pass, since a board has ten thousand entries with hundreds of points each.
     before = -math.inf if rule == "confirmed" else math.inf
     highest, best, reached_s = -math.inf, [], []
     for quality, time in zip(signed, times, strict=True):
@@ -123,7 +123,7 @@ def first_arrival_s(curve: SubmittedCurve, target: Target) -> float | None:
 
 
 def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb | None]:
-    """Each run's climb in the metric of ``target``; ``None`` for one that failed, has another metric or is broken."""
+    """Each run's climb in the metric of ``target``; ``None`` for a run that failed, has another metric or is broken."""
     found: list[Climb | None] = []
     for run in submission.runs:
         column = column_of(run, submission, target) if run.status == "done" else None
@@ -132,9 +132,9 @@ def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb |
 
 
 def thinned(steps: Sequence[tuple[float, float]], most: int, target: Target) -> Sequence[tuple[float, float]]:
-    """At most ``most`` (3 or more) of the steps: the one at the target, the first, the last, evenly many of the others.
+    """At most ``most`` (3 or more) of the steps: the one at the target, the first, the last, and evenly spread others.
 
-    A step that is left out makes the time at the targets between it and the one before later, never earlier.
+    Dropping a step makes the time for targets between it and the one before later, never earlier.
     """
     if len(steps) <= most:
         return steps
@@ -148,25 +148,25 @@ def thinned(steps: Sequence[tuple[float, float]], most: int, target: Target) -> 
 
 @lru_cache(maxsize=1024)
 def _evenly(count: int, most: int) -> tuple[int, ...]:
-    """At most ``most`` - 1 of ``count`` indices in order, the first and the last among them."""
+    """At most ``most`` - 1 of ``count`` indices in order, including the first and the last."""
     return tuple(sorted({round(i * (count - 1) / (most - 2)) for i in range(most - 1)}))
 
 
 FEWEST = 3
-"""Fewer processes than these tell little of what the next one will measure."""
+"""Fewer processes say little about what the next one will measure."""
 
 _MILLION, _HOUR_S = 1e6, 3600.0
 _ANSWER_S = (1.0 / RATE_PER_S[1], 1.0 / RATE_PER_S[0])
-"""How long an answer takes where many are given at once."""
+"""How long an answer takes if many are given at once."""
 ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
-"""The scenarios in which a query has the whole system: the next one comes when it is answered."""
+"""The scenarios in which each query has the whole system to itself: the next one is sent after the answer."""
 _STREAMS = ("single-stream", "multi-stream")
-"""The scenarios that LoadGen's early stopping has an estimate for."""
+"""The scenarios with an early-stopping estimate in LoadGen."""
 _SLACK, _DEVIATIONS = 0.05, 4.0
-"""How far a server's answers a second may stay behind the rate that was asked: what ending a run takes, and chance."""
+"""How far a server's answers per second may stay below the target rate: the end of a run takes time, and chance."""
 
 
-_NOT_THIS = absent("its scenario is about another figure")
+_NOT_THIS = absent("its scenario is ranked by another figure")
 
 
 def _in_scenario(
@@ -177,9 +177,9 @@ def _in_scenario(
     scenario: RankedScenario,
     chosen: Sequence[Inference],
 ) -> EntryScore:
-    """Latency in seconds or answers a second, and US dollars per million answers, of the ``chosen`` measurements.
+    """Latency in seconds or answers per second, and US dollars per million answers, of the ``chosen`` measurements.
 
-    Of latency and throughput the one that the ``scenario`` is not about has no value.
+    Only the figure that ranks the ``scenario``, latency or throughput, has a value.
     """
     faults = [_fault(each, rules, target) for each in chosen]
     good = [each for each, fault in zip(chosen, faults, strict=True) if not fault]
@@ -208,26 +208,30 @@ _MISSING = {"latency": "no latency is stated", "throughput": "no throughput is s
 
 
 def _values(good: Sequence[Inference], scenario: RankedScenario) -> list[float]:
-    """What the scenario is about, of each measurement that states it."""
+    """The figure that ranks the scenario, for each measurement that states a possible one.
+
+    It is a latency, the target queries per second of a server, or the samples per second of a batch.
+    """
     if scenario.column == "latency":
         return _possible(map(_latency, good), LATENCY_S)
-    return _possible(map(_rate, good), RATE_PER_S)
+    return _possible(
+        [each.target_per_s if each.scenario == "server" else each.throughput_per_s for each in good], RATE_PER_S
+    )
 
 
 def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigure:
-    """The figure that the scenario is about."""
     values = _values(good, scenario)
     if not values:
         return absent(_MISSING[scenario.column])
     found = median_figure(values, "measurement")
     if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
-        # The rate was chosen beforehand: that all of them kept it is no spread of zero.
-        found = BoardFigure(found.value, how=f"asked of and kept by each of {len(values)} measurements")
+        # The rate was chosen beforehand, so equal rates are not a spread of zero.
+        found = BoardFigure(found.value, how=f"target rate, kept by each of {len(values)} measurements")
     return msgspec.structs.replace(found, how=f"{scenario.title}: {scenario.measure}, {found.how}")
 
 
 def refusal(found: Inference, rules: InferenceRules, target: Target) -> str:
-    """Why a measurement is not ranked in its scenario, as scoring has it; empty if it does."""
+    """Why scoring does not rank a measurement in its scenario; empty if it does."""
     fault = _fault(found, rules, target)
     return fault or ("" if _values([found], scenario_of(found, rules)) else _MISSING[scenario_of(found, rules).column])
 
@@ -240,21 +244,21 @@ def _fault(found: Inference, rules: InferenceRules, target: Target) -> str:
     if least is not None and found.quality is None:
         return "the quality of the same answers is not stated"
     if least is not None and found.quality is not None and sign * found.quality < sign * least:
-        return f"a quality of {found.quality:g}, where the rules keep {least:g}"
+        return f"a quality of {found.quality:g}, where the rules require {least:g}"
     if found.scenario == "dawnbench":
-        # As long as one pass takes: every sample once.
+        # It takes as long as one pass over all samples.
         return ""
-    # Offline asks one query of all samples.
+    # Offline sends all samples in one query.
     had, what = (found.samples, "samples") if found.scenario == "offline" else (found.queries, "queries")
     if had < rules.least(found.scenario):
-        return f"{had} {what}, where the rules want {rules.least(found.scenario)}"
+        return f"{had} {what}, where the rules require {rules.least(found.scenario)}"
     if found.duration_s < rules.least_duration_s:
-        return f"{found.duration_s:g} s, where the rules want {rules.least_duration_s:g} s"
+        return f"{found.duration_s:g} s, where the rules require {rules.least_duration_s:g} s"
     return _server_fault(found, rules) if found.scenario == "server" else ""
 
 
 def _server_fault(found: Inference, rules: InferenceRules) -> str:
-    """Why it is not known that the server kept its rate within the bound; empty if it is."""
+    """Why the server may not have kept its rate within the bound; empty if it did."""
     bound = found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s
     if found.target_per_s is None or bound is None:
         return "the rate is not stated" if found.target_per_s is None else "the latency bound is not stated"
@@ -266,9 +270,9 @@ def _server_fault(found: Inference, rules: InferenceRules) -> str:
     answered = found.throughput_per_s
     if answered is None:
         answered = found.queries / found.duration_s if found.duration_s > 0 else 0.0
-    # As many arrivals as come by chance vary by one in the root of their number.
+    # Random arrivals vary by the square root of their number.
     least = found.target_per_s * (1.0 - _SLACK - _DEVIATIONS / math.sqrt(max(found.queries, 1)))
-    return f"{answered:g} answers a second, asked {found.target_per_s:g}" if answered < least else ""
+    return f"{answered:g} answers a second, target {found.target_per_s:g}" if answered < least else ""
 
 
 def _flags(
@@ -289,7 +293,7 @@ def _flags(
 
 
 def _estimate(found: Inference) -> float | None:
-    """The early-stopping estimate, if it is of the scenario's own quantile."""
+    """The early-stopping estimate, if it is for the scenario's own quantile."""
     wanted = QUANTILES[found.scenario]
     return found.estimate_s if found.estimate_quantile in (None, wanted) else None
 
@@ -302,7 +306,7 @@ def _latency(found: Inference) -> float | None:
 
 
 def quantile_of(found: Inference, wanted: float | None) -> float | None:
-    """The stated latency at the quantile ``wanted``, however its name is written ("0.9", "0.90")."""
+    """The stated latency at the quantile ``wanted``, whether its name is written "0.9" or "0.90"."""
     for name, value in found.quantiles_s.items():
         with suppress(ValueError):
             if float(name) == wanted:
@@ -310,27 +314,22 @@ def quantile_of(found: Inference, wanted: float | None) -> float | None:
     return None
 
 
-def _rate(found: Inference) -> float | None:
-    """Queries a second that a server was asked and kept, samples a second of a batch."""
-    return found.target_per_s if found.scenario == "server" else found.throughput_per_s
-
-
 def _possible(values: Iterable[float | None], bounds: Bounds) -> list[float]:
-    """Those that are there and could be true at all."""
+    """The values that are stated and possible."""
     return [value for value in values if value is not None and is_within(value, bounds)]
 
 
 def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> BoardFigure:
-    """US dollars per million answers: price by answers an hour; without a price what the author states."""
+    """US dollars per million answers: the price by answers per hour, or the author's figure if there is no price."""
     price = submission.price
     if price is not None and price.on_demand is False and rules.on_demand_only:
-        return absent("the price is not an on-demand price, and the rules want one")
+        return absent("the price is not an on-demand price, and the rules require one")
     if price is None:
         stated = _possible((each.cost_usd for each in good), ANSWER_USD)
         if not stated:
             return absent("no price is stated")
         found = median_figure([cost * _MILLION for cost in stated], "measurement")
-        return msgspec.structs.replace(found, how=f"per million answers, as the author states it, {found.how}")
+        return msgspec.structs.replace(found, how=f"per million answers, as stated by the author, {found.how}")
     if not is_within(price.usd_per_hour, PRICE_USD):
         return absent("impossible price")
     seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
@@ -342,7 +341,7 @@ def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -
 
 
 def _seconds_an_answer(found: Inference) -> float | None:
-    """How long the system is taken by one answer: the mean latency where it works on one at a time."""
+    """How long one answer occupies the system: the mean latency if it works on one at a time."""
     if found.scenario in ("dawnbench", "single-stream") and found.mean_latency_s is not None:
         return found.mean_latency_s
     if found.throughput_per_s is not None and found.throughput_per_s > 0:
@@ -357,28 +356,28 @@ def aggregation_words(rules: Aggregation) -> str:
     if rules.rule == "olympic":
         words = (
             f"The mean of {rules.runs} runs without the {rules.drop} fastest and the {rules.drop} slowest; "
-            f"up to {rules.drop} that never arrive count as slowest."
+            f"up to {rules.drop} that never reach the target count as slowest."
         )
         if rules.windows is None:
             return words
         which = {"lower": "the faster", "upper": "the slower", "mean": "the mean"}[rules.windows]
         return (
-            f"{words} Of more runs the median over all windows of {rules.runs} in the order of their start counts, "
-            f"of two in the middle {which}."
+            f"{words} With more runs, the median over all windows of {rules.runs} in the order of their start counts; "
+            f"of two middle windows, {which}."
         )
     if rules.best_of > 1:
         return (
-            f"The median over the studies of the fastest of {rules.best_of} runs each, {rules.runs} runs or more; "
-            "a study that never arrives counts as never, and the interval is part of the ranking."
+            f"The median over studies of the fastest of {rules.best_of} runs each, {rules.runs} runs or more; "
+            "a study that never reaches the target counts as never, and the interval is part of the ranking."
         )
     return (
-        f"The median of all runs, {rules.runs} or more; those that never arrive count as never, "
-        "and the interval is part of the ranking: 95 %, of five runs the smallest to the largest (93.75 %)."
+        f"The median of all runs, {rules.runs} or more; those that never reach the target count as never, "
+        "and the interval is part of the ranking: 95 %, or for five runs the smallest to the largest (93.75 %)."
     )
 
 
 def target_of(submission: Submission, rules: Ruleset, threshold: float | None = None) -> Target | None:
-    """What the submission is scored against: the rules' target, at ``threshold`` if given; ``None``: no such task."""
+    """The target for scoring: that of the rules, at ``threshold`` if given; ``None``: the rules lack the task."""
     task = task_rules(rules, submission.task)
     if task is None:
         return None
@@ -394,11 +393,10 @@ def score(
 ) -> EntryScore:
     """The figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
 
-    A submission of training has no figure in the columns of inference, and the other way round; one whose task the
-    rules do not have has none at all. Of inference it is the score in the first scenario of the rules that it has, with
-    those in each other as ``further``. Nothing in a submission makes this raise; a threshold that is no number does
-    (``UsageError``). ``climbs`` are ``climbs_of`` the submission under the ruleset's crossing rule, from whoever has
-    them already.
+    A training submission has no figures in the columns of inference and vice versa; if the rules do not have its task,
+    it has none at all. For inference this is the score in the first scenario of the rules that it has, with the other
+    scenarios as ``further``. Nothing in a submission makes this raise; a NaN threshold does (``UsageError``).
+    ``climbs`` are ``climbs_of`` the submission under the ruleset's crossing rule, if the caller has them already.
     """
     if threshold is not None and math.isnan(threshold):
         raise UsageError("a target crossing", "the threshold is not a number", "give the quality to reach")
@@ -414,7 +412,7 @@ def score(
 
 
 def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[BoardFigure]:
-    """The time at each of ``thresholds``: what a ranking at another target is made of."""
+    """The time at each of ``thresholds``, for rankings at other targets."""
     target, climbs = target_of(submission, ruleset), None
     if target is not None and submission.mode == "training":
         climbs = climbs_of(submission, target, crossing_of(submission, ruleset))
@@ -431,7 +429,7 @@ def _training(
     if None in columns:
         flags.append("broken-curve" if submission.target.metric == target.metric else "other-metric")
     times = [None if climb is None else climb.time_at(target.threshold) for climb in climbs]
-    # How long those that did not arrive tried.
+    # How long the runs that missed the target tried.
     tried = zip(submission.runs, columns, times, strict=True)
     spent = [run.curve.time_s[-1] if column else 0.0 for run, column, time in tried if time is None]
     n, arrived = len(times), [time for time in times if time is not None]
@@ -462,9 +460,9 @@ def _training(
 def _inference(
     submission: Submission, ruleset: Ruleset, rules: InferenceRules, target: Target, threshold: float | None
 ) -> EntryScore:
-    """The score in each scenario that is ranked, as ``by_scenario`` has them; the first one, with the ``further``.
+    """The score in each ranked scenario, in the order of ``by_scenario``: the first one, the others as ``further``.
 
-    ``threshold`` replaces the quality that the rules keep.
+    ``threshold`` replaces the quality that the rules require.
     """
     groups, claims = by_scenario(submission.inference, rules), _claims(submission, ruleset, target)
     if not groups:
@@ -496,12 +494,11 @@ def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore
 
 
 def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure) -> BoardFigure:
-    """US dollars: the time at the price of the whole system."""
     price = submission.price
     if price is None:
         return absent("no price is stated")
     if price.on_demand is False and rules.cost.on_demand_only:
-        return absent("the price is not an on-demand price, and the rules want one")
+        return absent("the price is not an on-demand price, and the rules require one")
     if time.value is None:
         return absent(time.how)
     if not is_within(price.usd_per_hour, PRICE_USD):
@@ -510,7 +507,7 @@ def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure) ->
 
 
 def _claims(submission: Submission, rules: Ruleset, target: Target) -> list[str]:
-    """What an entry says of itself that the rules have otherwise."""
+    """Flags for what an entry states differently from the rules."""
     price = submission.price
     found = {
         "other-rules": submission.ruleset != rules.id,
@@ -540,7 +537,7 @@ def _flags_of_runs(submission: Submission, rules: Aggregation, reached: int, at_
 
 
 def _flags_of_curves(runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], target: Target) -> list[str]:
-    """What the rule of the first crossing cannot see: whether the quality stayed."""
+    """What the first-crossing rule cannot see: whether the quality stayed at the target."""
     sign = sign_of(target.direction)
     ends = falls = False
     for run, column in zip(runs, columns, strict=True):

@@ -1,4 +1,4 @@
-"""AlgoPerf's logs become submissions: its clock, its targets, every trial a run."""
+"""AlgoPerf's logs as submissions: its clock, its targets, one run per trial."""
 
 import json
 import math
@@ -69,7 +69,7 @@ def test_an_unknown_workload_without_meta_data_is_a_sentence(tmp_path):
     log(tmp_path / "a" / "study_0" / "mnist_jax" / "trial_1", [(1.0, 0.9)], meta=None)
     entries, problems = read_results(tmp_path)
     assert entries == []
-    assert "no meta data say its target" in problems[0]
+    assert "neither its meta data nor" in problems[0]
 
 
 def test_an_import_is_of_rules_that_ship(tmp_path):
@@ -94,7 +94,7 @@ def test_without_trials_it_is_of_the_rules_for_self_tuning(tmp_path):
     assert score(entry, ruleset(entry.ruleset)).time.value == 11.0
 
 
-def test_evaluations_without_a_number_are_left_out_and_said(tmp_path):
+def test_evaluations_without_a_number_are_left_out_and_reported(tmp_path):
     log(tmp_path / "a" / "study_0" / "mnist_jax" / "trial_1", [(1.0, 0.9), (2.0, "nan"), (3.0, ""), (4.0, 0.98)])
     (entry,), _ = read_results(tmp_path)
     assert entry.runs[0].curve.time_s == [1.0, 4.0]

@@ -1,4 +1,4 @@
-"""Whatever a file holds, a reader answers with a value or with an error that says what to do."""
+"""Whatever a file contains, a reader returns a value or raises an error that says what to do."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""LoadGen's logs: a hand-typed run, and those that the installed LoadGen writes."""
+"""LoadGen's logs: a hand-written run, and those of the installed LoadGen."""
 
 import json
 
@@ -120,7 +120,7 @@ def test_a_single_stream_run(tmp_path):
     assert found.duration_s == pytest.approx(119 / 133.04)
     assert (submission.submitted, submission.mode, submission.author.name) == ("2026-11-21", "inference", "me")
     assert submission.target.metric == "top1"
-    assert submission.origin.doubts == ["single-stream: no accuracy is stated that can be read"]
+    assert submission.origin.doubts == ["single-stream: there is no readable accuracy"]
     assert b"single-stream" in encode(submission)
 
 
@@ -130,7 +130,7 @@ def test_a_multi_stream_run_has_no_rate(tmp_path):
     (found,) = the_only(write(tmp_path, text, detail()), task="digits").inference
     assert (found.scenario, found.samples, found.batch) == ("multi-stream", 960, 8)
     assert (found.throughput_per_s, found.duration_s) == (None, 1.001)
-    # The estimate that is printed is of another quantile than the scenario's own.
+    # The printed estimate is for a quantile other than the scenario's own.
     assert (found.estimate_s, found.estimate_quantile) == (None, 0.99)
 
 
@@ -167,13 +167,13 @@ def test_an_offline_run_is_one_query_of_all_samples(tmp_path):
         ),
         (
             (summary(), detail(result_validity="INVALID")),
-            "summary and detail log do not agree whether the run is valid",
+            "summary and detail log disagree about whether the run is valid",
         ),
         ((summary(), detail(error_runtime="Ending early")), "LoadGen logged an error: Ending early"),
         ((summary("Interactive"), detail()), "the Interactive scenario is read as server"),
     ],
 )
-def test_what_is_doubtful_is_said(tmp_path, logs, doubt):
+def test_doubts_are_reported(tmp_path, logs, doubt):
     doubts = the_only(write(tmp_path, *logs), task="digits").origin.doubts
     assert any(f": {doubt}" in each for each in doubts), doubts
 
@@ -221,10 +221,10 @@ def test_the_scenarios_of_a_benchmark_are_one_submission(tree):
     assert submission.division == "closed"
 
 
-def test_accuracy_is_that_of_the_accuracy_run_and_this_is_said(tree):
+def test_accuracy_is_that_of_the_accuracy_run_and_this_is_reported(tree):
     submission = the_only(tree)
     assert [(each.quality, each.quality_samples) for each in submission.inference] == [(0.975, 40)] * 2
-    assert "offline: the accuracy is from another run than the one that was timed" in submission.origin.doubts
+    assert "offline: the accuracy is from a different run than the timing" in submission.origin.doubts
 
 
 def test_answers_that_are_missing_are_a_doubt(tree):
@@ -234,7 +234,7 @@ def test_answers_that_are_missing_are_a_doubt(tree):
 
 
 @pytest.mark.parametrize("words", ["", "f1=90.8", "accuracy=50%, good=3, total=2", "accuracy=0%, good=0, total=0"])
-def test_other_words_are_no_accuracy(words):
+def test_other_words_are_not_an_accuracy(words):
     assert parse_accuracy(words.encode()) is None
 
 
@@ -248,7 +248,7 @@ def test_a_summary_of_an_accuracy_run_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (summary("Batch"), "no scenario 'Batch'"),
+        (summary("Batch"), "unknown scenario 'Batch'"),
         (summary(mode="AccuracyOnly"), "mode 'AccuracyOnly'"),
         (summary(early=""), "the number of queries"),
         (summary("Offline", parameters=""), "the number of queries"),

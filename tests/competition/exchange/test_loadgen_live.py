@@ -1,4 +1,4 @@
-"""What the installed LoadGen writes is read as it was logged."""
+"""Logs of the installed LoadGen are read as they were written."""
 
 import array
 

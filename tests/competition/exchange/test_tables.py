@@ -1,4 +1,4 @@
-"""Entries as CSV and Parquet are read back as they were, whatever their text says."""
+"""Entries are read back unchanged from CSV and Parquet, whatever their texts contain."""
 
 import csv
 
@@ -75,7 +75,7 @@ def test_every_time_and_price_says_its_unit():
     for columns in exchange.COLUMNS.values():
         for name, (kind, said) in columns.items():
             if name.endswith(("_s", "_usd", "usd_per_hour", "_j")) and kind is float:
-                assert any(unit in said for unit in ("seconds", "US dollars", "joules", "a second")), name
+                assert any(unit in said for unit in ("seconds", "US dollars", "joules", "per second")), name
 
 
 def test_text_that_a_spreadsheet_would_run_is_quoted_and_read_back_as_it_was(tmp_path):
@@ -114,14 +114,14 @@ def test_parquet_is_read_back_equal_and_says_what_its_columns_hold(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b"\xff\xfe", b'entry,"'])
-def test_a_table_that_is_none_of_ours_is_an_error(tmp_path, data):
+def test_a_foreign_table_is_an_error(tmp_path, data):
     exchange.write_csv(exchange.tabulate([("a", submission())]), tmp_path)
     (tmp_path / "runs.csv").write_bytes(data)
     with pytest.raises(RecordError, match=r"runs\.csv"):
         exchange.read_csv(tmp_path)
 
 
-def test_a_parquet_whose_text_is_no_utf8_is_an_error(tmp_path):
+def test_a_parquet_whose_text_is_not_utf8_is_an_error(tmp_path):
     pytest.importorskip("pyarrow")
     found = exchange.tabulate([("a", submission(model="the-model"))])
     exchange.write_parquet(found, tmp_path)

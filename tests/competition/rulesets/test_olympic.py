@@ -1,4 +1,4 @@
-"""MLPerf's score of several runs, with failures and with more runs than are needed."""
+"""MLPerf's score of several runs, with failures and with more runs than required."""
 
 import pytest
 from hypothesis import given, settings
@@ -54,12 +54,12 @@ def test_windows_of_as_many_runs_as_there_are_is_the_plain_score():
 
 
 @pytest.mark.parametrize(("even", "score", "window"), [("lower", 2.0, 0), ("upper", 3.0, 1), ("mean", 2.5, None)])
-def test_which_of_two_middle_windows_counts_is_said(even, score, window):
+def test_the_parameter_decides_which_of_two_middle_windows_counts(even, score, window):
     found = window_median([1.0, 2.0, 3.0, 4.0], 3, even=even)
     assert (found.score_s, found.window) == (score, window)
 
 
-def test_without_a_word_it_is_the_slower_one_so_that_one_run_more_betters_no_score():
+def test_without_a_word_it_is_the_slower_one_so_that_one_run_more_improves_no_score():
     assert window_median([1.0, 2.0, 3.0, 4.0], 3) == window_median([1.0, 2.0, 3.0, 4.0], 3, even="upper")
     asked = [9.0, 8.0, 7.0]
     assert [window_median(asked + more, 3).score_s for more in ([], [1.0], [1.0, 1.0])] == [8.0, 8.0, 7.0]

@@ -54,7 +54,7 @@ def test_a_score_is_the_area_under_the_profile_by_hand():
     assert [profile(own, tau) for tau in (1, 2.4, 2.5, 4)] == [0.25, 0.25, 0.5, 0.75]
 
 
-def test_best_everywhere_is_one_and_nowhere_is_nought():
+def test_best_everywhere_is_one_and_nowhere_is_zero():
     assert scores({"a": {"x": 1, "y": 1}, "b": {"x": 5, "y": INF}}) == {"a": 1.0, "b": 0.0}
 
 

@@ -1,4 +1,4 @@
-"""Rulesets as data: those that ship say what the tasks say, and a file of one's own names the field that is wrong."""
+"""Rulesets as data: the shipped ones agree with the tasks, and errors in a user's file name the wrong field."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_unknown_id_names_the_nearest_and_opens_no_file(tmp_path):
         ruleset(str(tmp_path / "own.toml"))
 
 
-def test_a_task_that_the_rules_do_not_have_is_none():
+def test_a_task_that_the_rules_lack_is_none():
     assert task_rules(ruleset("dawnbench-1.0"), "digits") is None
 
 
@@ -108,7 +108,7 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ('clock = "wall"', 'clock = "sand"', "clock is 'sand'"),
         ("runs = 5", "runs = 0", "aggregation.runs is 0"),
         ("runs = 5", "runs = 2\ndrop = 1", "aggregation.drop is 1"),
-        ("runs = 5", 'runs = 5\nwindows = "upper"', "aggregation.windows is there: only olympic has them"),
+        ("runs = 5", 'runs = 5\nwindows = "upper"', "aggregation.windows is set: it needs the rule olympic"),
         ("runs = 5", "runs = 5\nbest_of = 2", "aggregation.best_of is 2"),
         ("runs = 5", 'runs = 5\nwindows = "middle"', "Invalid enum value 'middle'"),
         ("runs = 5", 'runs = "5"', "aggregation.runs"),
@@ -116,11 +116,11 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ('rule = "median"', 'rule = "mean"', "aggregation.rule"),
         ("threshold = 0.96", "threshold = 96.0", "tasks[0].target.threshold is 96"),
         ("threshold = 0.9504", "threshold = 95.04", "tasks[0].inference.threshold is 95.04"),
-        ('task = "spam"', 'task = "digits"', "is called 'digits', as another is"),
+        ('task = "spam"', 'task = "digits"', "has the name 'digits' of another task"),
         ('scenarios = ["single-stream",', 'scenarios = ["single_stream",', "tasks[0].inference.scenarios[0]"),
         ("least_queries = 662", "least_queries = -5", "tasks[0].inference.least_queries is -5"),
         ('date = "2026-11-21"', 'date = "yesterday"', "date is 'yesterday'"),
-        ('name = "open"', 'name = "closed"', "divisions has 'closed' twice"),
+        ('name = "open"', 'name = "closed"', "divisions lists 'closed' twice"),
         ('direction = "higher"', 'direction = "up"', "target.direction"),
         ("[aggregation]", "[aggregation", "not TOML"),
     ],
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_there_or_too_large_is_an_error(tmp_path):
         read_ruleset(tmp_path / "large.toml")
 
 
-def test_a_leaderboards_own_rules_stand_beside_those_that_ship(tmp_path):
+def test_a_leaderboards_own_rules_extend_the_shipped_ones(tmp_path):
     assert sorted(folder_rulesets(tmp_path)) == list(ruleset_ids())
     (tmp_path / "rulesets").mkdir()
     (tmp_path / "rulesets" / "own.toml").write_text(OWN)

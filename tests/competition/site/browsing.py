@@ -1,4 +1,4 @@
-"""A small site to open in a browser, and how a page is opened and read there."""
+"""A small site to open in a browser, and helpers to open and read its pages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from tests.competition.site.by_hand import entry, figure, submission
 from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts
 from levelbench.competition.site.boards import script
-from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.pages import index_page, task_page
+from levelbench.competition.site.pages import entry_page, index_page, task_page
 from levelbench.competition.site.parts import assets
 
 __all__ = ["CHROMIUM", "FOLLOW", "QUIET", "names", "small_site", "watched", "write_site"]

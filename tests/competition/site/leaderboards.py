@@ -1,4 +1,4 @@
-"""A folder of entries to build sites of, and what must hold of every site."""
+"""A folder of entries to build sites from, and what must hold for every site."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from levelbench.competition.entries import (
 )
 from levelbench.competition.leaderboard import SITE_MARKER
 from levelbench.competition.rulesets import ruleset, task_rules
-from levelbench.competition.site.place import LOCK, STAGING
+from levelbench.competition.site.build import LOCK, STAGING
 
 __all__ = ["DATA", "DAY", "DIGEST", "assert_whole", "files", "inference", "measure", "write"]
 

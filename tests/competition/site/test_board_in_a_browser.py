@@ -1,4 +1,4 @@
-"""A board's page in headless Chromium: what a reader does with its columns, filters, target and curves."""
+"""A board's page in headless Chromium: a reader uses its columns, filters, target and curves."""
 
 import pytest
 from tests.competition.site.browsing import names
@@ -110,7 +110,7 @@ def test_the_median_counts_runs_that_do_not_arrive_behind_all_others(board):
     assert page.evaluate(at, [[1, 2, None, None], 0.9]) == "never"
     assert page.evaluate(at, [[1, None, None], 0.9]) == "never"
     assert page.evaluate(at, [[5, None, 1], 0.9]) == 5
-    # The build has the same figure of the same runs.
+    # The build computes the same figure for the same runs.
     for times in ([1.0, 2.0, 3.0, None], [1.0, 2.0, None, None], [5.0, None, 1.0], [1.0, 2.0, 3.0, 4.0, None, None]):
         figure = aggregate(times, Aggregation("median", 1))
         assert page.evaluate(at, [times, 0.9]) == ("never" if figure.value is None else figure.value)
@@ -176,12 +176,12 @@ def test_a_column_of_inference_has_no_curves_and_names_its_latency(board):
     assert page.locator("#ranking thead").inner_text().split() == [
         "Rank", "▲", "Entry", "Latency", "Interval", "Division", "Hardware", "Framework", "Date", "Code", "Notes",
     ]  # fmt: skip
-    # No entry has three measurements: a filter that lets nothing through is not offered.
+    # No entry has three measurements, and a filter without matches is not offered.
     hidden = [page.locator(where).is_hidden() for where in ("#overlaid", ".field.runs", "#ranking input")]
     assert hidden == [True, True, True]
 
 
-def test_one_curve_too_many_is_refused_and_said(board):
+def test_one_curve_too_many_is_refused_and_reported(board):
     page = board()
     page.evaluate("window.levelbench.SERIES = 2")
     for name in ("alpha", "beta", "gamma"):

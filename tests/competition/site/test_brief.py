@@ -11,8 +11,8 @@ from tests.competition.site.by_hand import board, entry, submission
 from levelbench.competition.entries import Inference, SystemPrice, TuningEffort
 from levelbench.competition.figures import COLUMNS, BoardFigure
 from levelbench.competition.site import brief, brief_interval, figure_text
-from levelbench.competition.site.drawings import progress_drawing
-from levelbench.competition.site.entry_page import entry_page
+from levelbench.competition.site.pages import entry_page
+from levelbench.competition.site.parts import progress_drawing
 
 LONG = 24
 """The most characters of a figure without its interval: of a billion dollars, with its cents."""

@@ -1,4 +1,4 @@
-"""A site has what a leaderboard holds: its boards, its entries, and the reason of what is not shown."""
+"""A site has the content of a leaderboard: its boards, its entries, and why some are not shown."""
 
 import re
 from base64 import b64decode
@@ -48,7 +48,7 @@ def test_an_entry_with_errors_is_not_shown_with_what_to_do(folder, site):
     built = build(folder, site, today=DAY)
     assert built.entries == 3
     assert built.not_shown[0].reasons == [
-        "B118 submitted: it is 2031-01-01 and today is 2026-11-21. Write the day of submission."
+        "B118 submitted: it is 2031-01-01, but today is 2026-11-21. Write the day of submission."
     ]
     assert build(folder, site, today=date(2031, 1, 1)).entries == 4
 
@@ -82,12 +82,12 @@ def test_a_board_toml_that_cannot_be_read_is_an_error(folder, site):
 def test_a_folder_with_something_else_in_it_is_left_alone(folder, site):
     site.mkdir()
     (site / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"something else than a site of ours: thesis\.txt"):
+    with pytest.raises(UsageError, match=r"files that are not from a levelbench site: thesis\.txt"):
         build(folder, site, today=DAY)
     assert [path.name for path in site.iterdir()] == ["thesis.txt"]
 
 
-def test_what_a_repositorys_pages_need_may_lie_beside_and_stays(folder, site):
+def test_what_a_repositorys_pages_need_may_lie_there_and_stays(folder, site):
     site.mkdir()
     (site / "CNAME").write_text("example.org")
     (site / ".nojekyll").write_text("")

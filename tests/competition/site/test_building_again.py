@@ -1,4 +1,4 @@
-"""A site is built whole each time: what differs is written, and a build that is killed leaves no half of one."""
+"""A site is rebuilt as a whole: only changes are written, and a killed build leaves no half-built site."""
 
 import re
 from datetime import date
@@ -9,8 +9,7 @@ from tests.competition.site.leaderboards import DAY, DIGEST, assert_whole, files
 
 from levelbench.competition.entries import SubmittedCurve, SubmittedRun
 from levelbench.competition.site import build as building
-from levelbench.competition.site.build import CARRIED_BYTES, build
-from levelbench.competition.site.place import STAGING
+from levelbench.competition.site.build import CARRIED_BYTES, STAGING, build
 from levelbench.errors import StoreError
 
 
@@ -58,7 +57,7 @@ def test_a_page_that_somebody_changed_is_made_again(folder, site):
     assert page.read_bytes() == before
 
 
-def test_a_file_too_large_for_a_page_lies_beside_it_and_goes_with_it(folder, site):
+def test_a_file_too_large_for_a_page_lies_next_to_it_and_is_removed_with_it(folder, site):
     first = folder / "cifar10/training/first.json"
     first.write_bytes(first.read_bytes() + b" " * CARRIED_BYTES)
     build(folder, site, today=DAY)
@@ -91,7 +90,7 @@ def test_the_same_entry_twice_is_shown_once_until_the_first_is_gone(folder, site
     assert_whole(site)
 
 
-def test_curves_that_are_nearly_copies_are_told_beside_their_rank(folder, site):
+def test_curves_that_are_nearly_copies_are_reported_next_to_their_rank(folder, site):
     times, qualities = [1.0, 2.1, 3.3, 4.2, 5.9, 7.0], [0.5, 0.7, 0.81, 0.9, 0.945, 0.95]
     write(folder, "whole", runs=[SubmittedRun(SubmittedCurve(times, qualities))])
     write(folder, "young", runs=[SubmittedRun(SubmittedCurve([0.5 * each for each in times], qualities))])
@@ -133,7 +132,7 @@ def test_a_build_that_is_killed_leaves_a_whole_site_and_the_next_one_completes_i
     write(folder, "fourth", 7.0)
     (folder / "cifar10/training/third.json").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("levelbench.competition.site.place.shutil.rmtree", lambda *given, **options: None)
+        patch.setattr("levelbench.competition.site.build.shutil.rmtree", lambda *given, **options: None)
         if stage == "making":
             kill_after(patch, after // 6, building, "stage")
         else:
@@ -154,7 +153,7 @@ def test_an_entry_that_changes_while_the_site_is_built_is_an_error_and_leaves_it
     build(folder, site, today=DAY)
     before = files(site)
     monkeypatch.setattr(building, "_decide", changing(building._decide, lambda: write(folder, "second", 5.0)))
-    with pytest.raises(StoreError, match="it was changed meanwhile"):
+    with pytest.raises(StoreError, match="it changed during the build"):
         build(folder, site, today=DAY)
     assert files(site) == before
 
@@ -168,7 +167,7 @@ def changing(real, change):
 
 
 @pytest.mark.parametrize("where", ["leaderboard/stray.bin", "site/entries/stray.html", "site/leaderboard.csv"])
-def test_a_file_that_came_beside_the_others_is_seen_by_the_next_build(folder, site, where):
+def test_a_file_that_was_added_is_seen_by_the_next_build(folder, site, where):
     before = build(folder, site, today=DAY)
     whole = files(site)
     (site.parent / where).write_text("stray")

@@ -1,4 +1,4 @@
-"""The site's figures as SVG: what is drawn where, and that any data are drawn or left out."""
+"""The site's figures as SVG: what is drawn where; any data are drawn or left out."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.competition.site.drawings import (
+from levelbench.competition.site.parts import (
     curve_drawing,
     interval_bar,
     log_scale,
@@ -118,6 +118,6 @@ def test_every_evaluation_is_a_point_of_its_curve_to_a_tenth(gaps, qualities):
     assert len(points) == len(times)
     for (x, _), time in zip(points, times, strict=True):
         assert abs(x - (104 + 520 * time / times[-1])) < 0.051
-    # More is higher up.
+    # Larger values are higher up.
     for (_, one), (_, other), before, after in zip(points, points[1:], qualities, qualities[1:], strict=False):
         assert (one - other) * (after - before) >= 0

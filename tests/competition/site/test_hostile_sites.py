@@ -16,8 +16,7 @@ from levelbench.competition.entries import (
     SystemPrice,
 )
 from levelbench.competition.leaderboard import SITE_MARKER
-from levelbench.competition.site.build import build
-from levelbench.competition.site.place import LOCK, STAGING
+from levelbench.competition.site.build import LOCK, STAGING, build
 from levelbench.errors import DefinitionError, StoreError, UsageError
 
 FORGED_MARKER = '{"made_by":"levelbench board build","files":[]}'
@@ -163,7 +162,7 @@ def test_two_entries_of_one_day_with_one_record_are_both_shown_and_both_marked(f
     assert [each.file for each in built.near] == [f"cifar10/training/{name}.json" for name in ("left", "right")]
 
 
-def test_an_entry_that_is_not_shown_takes_nobodys_place(folder, site):
+def test_an_entry_that_is_not_shown_takes_no_place(folder, site):
     write(folder, "original", runs=runs_of("a"))
     write(folder, "a-thief", runs=runs_of("a"), submitted="2017-01-01", author=Author(" "))
     built = build(folder, site, today=DAY)

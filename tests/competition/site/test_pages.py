@@ -11,8 +11,7 @@ from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.site import Leader, NotShown, OriginFacts
-from levelbench.competition.site.entry_page import entry_page
-from levelbench.competition.site.pages import index_page, task_page
+from levelbench.competition.site.pages import entry_page, index_page, task_page
 from levelbench.competition.site.parts import asset, assets
 from levelbench.records.schema import Target
 
@@ -129,7 +128,7 @@ def test_two_divisions_follow_one_another_and_each_has_its_own_first(by_hand):
     assert re.findall(r'class="entry"><a href="entries/(\w+)', text) == ["plain", "late", "quick", "none"]
     assert re.findall(r'class="division" data-label="Division">(\w+)', text) == ["closed", "closed", "open", "closed"]
     assert "plain, plain author, closed division; 5 s: quick, quick author, open division" in text
-    assert "Each division has ranks of its own." in text
+    assert "Each division is ranked separately." in text
     assert len(re.findall(r"Time to accuracy, (?:closed|open) division: each point", text)) == 2
 
 
@@ -174,9 +173,9 @@ def test_the_index_has_each_record_and_what_is_not_shown(all_pages):
     assert "Not shown" in text
 
 
-def test_a_doubt_is_said_once_by_whoever_says_more(by_hand):
+def test_only_the_more_specific_doubt_is_shown(by_hand):
     flags = [FLAGS["single-run"], FLAGS["price-missing"], FLAGS["falls-back"]]
-    doubts = ["single-run: one run, so nothing is known", "price: none is stated", "format: a byte order mark"]
+    doubts = ["single-run: one run, so its spread is unknown", "price: it is not stated", "format: a byte order mark"]
     entry = by_hand.entry("a", flags=flags, origin=OriginFacts("dawnbench", "a.json", doubts))
     text = Reader(entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
     assert all(text.count(doubt) == 1 for doubt in doubts)
@@ -189,7 +188,7 @@ def test_an_author_who_states_a_cost_is_not_blamed_twice_for_the_price(by_hand):
     assert [FLAGS[flag] in text for flag in ("price-missing", "cost-stated")] == [False, True]
 
 
-def test_a_doubt_that_runs_share_is_said_once_below_them(by_hand):
+def test_a_doubt_that_runs_share_is_reported_once_below_them(by_hand):
     submission = by_hand.submission()
     runs = [msgspec.structs.replace(run, suspect=["a busy machine"]) for run in submission.runs]
     page = entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(runs=runs), [])
@@ -234,13 +233,13 @@ def test_a_column_without_a_record_says_so_where_the_record_over_time_would_be(b
     board = by_hand.board([by_hand.entry("a", figures=figures)], progress={"time": [("2024-05-01", 10.0, 0)]})
     page = task_page(board)
     assert re.findall(r'data-progress="(\w+)">(?!<figcaption)([^<]*)<', page) == [
-        ("cost", "Cost of training: no entry yet.")
+        ("cost", "Cost of training: no entries yet.")
     ]
-    assert "Time to accuracy: no entry yet." in task_page(by_hand.board([]))
+    assert "Time to accuracy: no entries yet." in task_page(by_hand.board([]))
 
 
 def test_every_page_says_whose_word_its_figures_are(all_pages):
     for page in all_pages("plain").values():
         footer = page[page.index("<footer>") :]
-        assert "times and costs of training are computed from the curves" in footer
-        assert "Latency, throughput and energy are their authors' own measurements" in footer
+        assert "times and costs of training are recomputed from their curves" in footer
+        assert "Latency, throughput and energy are the authors' own measurements" in footer

@@ -7,7 +7,7 @@ from tests.competition.site.browsing import FOLLOW, names, write_site
 
 from levelbench.competition.site import Leader, NotShown
 from levelbench.competition.site.boards import filled, joined_steps, steps_script
-from levelbench.competition.site.entry_page import entry_page
+from levelbench.competition.site.pages import entry_page
 
 pytest.importorskip("playwright.sync_api")
 
@@ -164,7 +164,7 @@ def hostile_site(tmp_path_factory, by_hand):
     )
     cards = [(board, [Leader("time", text, text, text, text)]) for text in PAYLOADS]
     missing = [NotShown(text, [text]) for text in PAYLOADS]
-    # What an attack may break out of is the same for all of them but an address: its start counts.
+    # All attacks break out of the same places, except addresses, whose beginning counts.
     attacks = [" ".join(PAYLOADS), *ADDRESSES]
     submissions = [(by_hand.hostile(text, f"e{at}"), by_hand.submission(text)) for at, text in enumerate(attacks)]
     return write_site(tmp_path_factory.mktemp("hostile"), board, submissions, cards, missing)
@@ -206,7 +206,7 @@ def test_an_attack_in_any_text_of_a_board_is_shown_as_text(visit, hostile_site):
     assert all(text in everything for text in PAYLOADS)
 
 
-def test_an_attack_in_the_address_is_no_markup(visit, hostile_site):
+def test_an_attack_in_the_address_is_not_markup(visit, hostile_site):
     text = "%3Cimg%20src%3Dx%20onerror%3Dwindow.xss%3D1%3E"
     parts = ("q", "column", "framework", "hardware", "sort", "target", "curves", "from")
     fragment = "&".join(f"{name}={text}" for name in parts)

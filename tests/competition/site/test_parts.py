@@ -1,4 +1,4 @@
-"""The pieces of the site's pages: what is escaped, what is a link, how qualities are said."""
+"""The pieces of the site's pages: escaping, links, and the text of qualities."""
 
 from html import escape
 

@@ -133,7 +133,7 @@ def test_a_figure_is_printed_as_its_rules_round_it(column, figure, rounding, tex
     ["javascript:alert(1)", "data:text/html,x", "//host/x", "http://", "https://u:p@host/", "ftp://host/",
      "https://a b/", "https://host/\n", "", None, "https://[broken"],
 )  # fmt: skip
-def test_what_is_no_plain_link_is_no_link(url):
+def test_only_plain_links_become_links(url):
     assert safe_url(url) is None
     assert an_entry(code=Code(url)).code_url is None
 

@@ -1,4 +1,4 @@
-"""Each scenario of inference has a ranking of its own, with its own figure, direction and condition."""
+"""Each inference scenario has a separate ranking with its own figure, direction and condition."""
 
 import csv
 import io
@@ -109,7 +109,7 @@ def test_the_boards_of_a_task_lead_to_each_other_and_each_entry_to_its_own(folde
     (entry,) = (site / "entries").glob("*offline-a*.html")
     assert 'href="../digits_levelbench-1.0_offline.html"' in entry.read_text()
     index = (site / "index.html").read_text()
-    assert "samples a second; answers keep top-1 accuracy at least 95.04 %" in index
+    assert "samples a second; answers with top-1 accuracy at least 95.04 %" in index
     assert re.search(r"<dt>Throughput</dt><dd class=\"value\">150/s</dd>", index)
 
 

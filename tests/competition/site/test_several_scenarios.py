@@ -1,4 +1,4 @@
-"""An entry that measured several scenarios is ranked in each of them, and is one entry with one page all the same."""
+"""An entry that measured several scenarios is ranked in each of them, but has only one page."""
 
 import csv
 import io
@@ -88,14 +88,14 @@ def test_it_counts_as_one_entry_with_one_page_that_leads_to_each_of_its_boards(f
     assert_whole(site)
 
 
-def test_what_is_doubtful_in_one_scenario_alone_is_said_of_that_one(folder, site):
+def test_a_doubt_about_one_scenario_is_reported_for_that_one_only(folder, site):
     build(folder, site, today=DAY)
     (doubts,) = re.findall(r"<h2>To keep in mind</h2><ul>(.*?)</ul>", page_of(site, "ada").read_text())
     single, few = "single run: nothing is known", "fewer than three processes"
     assert [text for text in re.findall(r"<li>(.*?)</li>", doubts) if single in text or few in text] == [
-        "Digits: single run: nothing is known of its spread",
-        "Digits, server within 15 ms: single run: nothing is known of its spread",
-        "Digits, offline: fewer than three processes: little is known of its spread",
+        "Digits: single run: nothing is known about its spread",
+        "Digits, server within 15 ms: single run: nothing is known about its spread",
+        "Digits, offline: fewer than three processes: little is known about its spread",
     ]
 
 
@@ -169,7 +169,7 @@ def test_of_too_many_boards_the_one_goes_that_leaves_no_entry_without_any(crowd,
     assert (built.entries, built.not_shown) == (2, [])
     assert built.boards == [f"digits_levelbench-1.0_server-{bound}ms.html" for bound in (20, 40)]
     page = page_of(site, "ada").read_text()
-    assert "The task has no board, for too many others, of Digits, server within 30 ms." in page
+    assert "Too many boards: the task has none of Digits, server within 30 ms." in page
     assert "server-30ms.html" not in page
     assert_whole(site)
     assert build(crowd, site, today=DAY).written == []

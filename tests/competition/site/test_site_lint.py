@@ -1,4 +1,4 @@
-"""What the linter says of each entry, on its page, in the table and in what is remembered."""
+"""The linter's remarks on each entry, on its page, in the table and in the payload."""
 
 import pickle
 from datetime import date

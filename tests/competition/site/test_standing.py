@@ -1,4 +1,4 @@
-"""A record says what it rests on: one run or several, their interval, and who shares the rank."""
+"""A record states what it rests on: one run or several, their interval, and who shares the rank."""
 
 import re
 

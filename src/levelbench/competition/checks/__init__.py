@@ -1,8 +1,8 @@
-"""The rules that an entry is held to: what a rule finds, and what it looks at.
+"""The checks of an entry: what a rule finds, and what it looks at.
 
-A finding says which file and field, what is there and what to do. An ``error`` keeps an entry off the board, a
+A finding names the file and field, what was found there and what to do. An ``error`` keeps an entry off the board, a
 ``warning`` is for its reviewer, a ``note`` is information. A rule is a function of a ``CheckedEntry`` and yields
-findings; it opens nothing and knows no other rule.
+findings; it opens no files and is independent of other rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 class FindingCode(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a code means, and what to do about it where that is always the same; ``imported``: about an import."""
+    """The meaning of a code, and its remedy if that is always the same; ``imported``: the remedy for an import."""
 
     means: str
     do: str = ""
@@ -43,11 +43,11 @@ _CODES = msgspec.convert(
     tomllib.loads(resources.files(__package__).joinpath("codes.toml").read_text("utf-8")), dict[str, FindingCode]
 )
 CODES: Mapping[str, str] = MappingProxyType({name: code.means for name, code in _CODES.items()})
-"""What each code means. Codes are never used again for something else."""
+"""The meaning of each code. Codes are never reused."""
 
 
 class EntryFinding(Struct, frozen=True, order=True):
-    """One thing that is wrong: ``file`` relative to the leaderboard, ``field`` as in ``runs[2].seed``."""
+    """One finding: ``file`` relative to the leaderboard, ``field`` as in ``runs[2].seed``."""
 
     code: str
     severity: Severity
@@ -58,7 +58,7 @@ class EntryFinding(Struct, frozen=True, order=True):
 
 
 def finding(severity: Severity, code: str, file: str, field: str, found: str, do: str = "") -> EntryFinding:
-    """A finding of that severity; ``do``: what to do, unless the code itself says it."""
+    """A finding of that severity; ``do`` is the remedy, by default the code's own."""
     return EntryFinding(code, severity, file, field, found, do or _CODES[code].do)
 
 
@@ -66,7 +66,7 @@ error, warning, note = partial(finding, "error"), partial(finding, "warning"), p
 
 
 def worst(findings: Iterable[EntryFinding]) -> Severity | None:
-    """The gravest severity among them; ``None`` if there is no finding."""
+    """The most serious severity among them; ``None`` if there are no findings."""
     return min((each.severity for each in findings), key=_ORDER.__getitem__, default=None)
 
 
@@ -76,21 +76,22 @@ def ordered(findings: Iterable[EntryFinding]) -> list[EntryFinding]:
 
 
 CEILING = "ceiling.flop_s"
-"""Measured floating-point operations a second of the whole system, in its fastest precision."""
+"""Measured floating-point operations per second of the whole system, in its fastest precision."""
 CEILING_OF = "ceiling.record"
-"""Which record of which precision that is from."""
+"""The record and precision of that measurement."""
 FLOPS = "flops_per_sample"
-"""Floating-point operations a sample, counting 2 a multiply-add: of a training step, or of an answer."""
+"""Floating-point operations per sample, a multiply-add counting as 2: of a training step, or of an answer."""
 STEP = 3.0
-"""A training step in forward passes: one forward, and one each for the derivatives by activations and by weights."""
+"""The cost of a training step in forward passes: one forward, one each for activation and weight gradients."""
 
 
 class MachineLimits(Struct, frozen=True):
-    """What is known of an entry beside what it states; ``None`` is unknown.
+    """What is known about an entry apart from its own statements; ``None`` is unknown.
 
-    ``flop_s`` are the operations a second that ``machine`` does at most. ``flops_per_sample`` is of ``network``, which
-    the entry's model is taken for, and ``samples_per_epoch`` of the task's training data. ``recipe`` holds the settings
-    of the task's own recipe that the entry names, as ``version`` of levelbench has it; empty: it has none of that name.
+    ``flop_s`` is the peak operations per second of ``machine``. ``flops_per_sample`` is the cost of ``network``, which
+    the entry's model is taken for, and ``samples_per_epoch`` the size of the task's training data. ``recipe`` holds the
+    settings of the task's recipe that the entry names, as in levelbench ``version``; empty: the task has no recipe of
+    that name.
     """
 
     flop_s: float | None = None
@@ -103,16 +104,16 @@ class MachineLimits(Struct, frozen=True):
 
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
-"""Whose files are read into entries, by the beginning of their format; rules of theirs have names that begin so too."""
+"""Systems whose files can be imported, by the beginning of the format; the names of their rules begin the same way."""
 _SHA_256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class CheckedEntry:
-    """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
+    """An entry with its context. ``file`` is relative to the leaderboard, empty if it is in none.
 
-    ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``
-    are the bytes that it was read from, where it was. ``limits`` says what is known of an entry's machine and network.
+    ``records`` maps SHA-256 to the names of available record files; ``None``: no comparison with records. ``raw`` are
+    the bytes that it was read from, if any. ``limits`` returns what is known about an entry's machine and network.
     """
 
     submission: Submission
@@ -125,45 +126,45 @@ class CheckedEntry:
 
     @cached_property
     def rules(self) -> Ruleset | None:
-        """The ruleset that the entry names, if it is known."""
+        """The ruleset that the entry names, if known."""
         return self.known.get(self.submission.ruleset)
 
     @cached_property
     def task(self) -> TaskRules | None:
-        """What that ruleset says of the entry's task."""
+        """The rules for the entry's task in that ruleset."""
         return task_rules(self.rules, self.submission.task) if self.rules else None
 
     @property
     def imported(self) -> bool:
         """Whether it was read from a file of the system whose rules these are, which says less than a record.
 
-        Under other rules an origin, which is the author's own word, excuses nothing.
+        Under other rules an origin, which is only the author's claim, excuses nothing.
         """
         origin = self.submission.origin
         system = origin.format.partition("-")[0] if origin is not None else ""
         return system in _SYSTEMS and self.rules is not None and self.rules.name.partition("-")[0] == system
 
     def advice(self, ours: str, other: str) -> str:
-        """What to do: ``ours`` names what levelbench has for it, which is no help where another system ran."""
+        """The remedy: ``ours`` names a tool of levelbench, which does not help if another system made the runs."""
         return ours if self.submission.origin is None else other
 
     @cached_property
     def crossing(self) -> str:
-        """The rule that the entry is judged by: its ruleset's, but that a schedule of fixed length is at its end."""
+        """The rule that judges the entry: its ruleset's, but a schedule of fixed length is judged at its end."""
         if self.rules is not None:
             return crossing_of(self.submission, self.rules)
         stated = self.submission.crossing
         return stated if stated is not None and stated in RULES else "first"
 
     @cached_property
-    def aside(self) -> MachineLimits | None:
-        """What is known beside what the entry states; ``None`` where nobody was asked."""
+    def known_facts(self) -> MachineLimits | None:
+        """What is known apart from the entry's own statements; ``None`` without ``limits``."""
         return None if self.limits is None else self.limits(self.submission)
 
     @cached_property
     def climbs(self) -> list[Climb | None]:
-        """Each run as the crossing rule sees it; ``None`` for one that failed or whose curve is broken."""
-        # Where the line into the first evaluation at the target ends is where the first crossing is.
+        """Each run as the crossing rule sees it; ``None`` for a run that failed or whose curve is broken."""
+        # The line into the first evaluation at the target ends at the first crossing.
         rule = "first" if self.crossing == "interpolated" else self.crossing
         return climbs_of(self.submission, self.submission.target, rule)
 
@@ -176,7 +177,7 @@ class CheckedEntry:
         return [None if climb is None else climb.time_at(threshold) for climb in self.climbs]
 
     def finding(self, severity: Severity, code: str, field: str, found: str, do: str = "") -> EntryFinding:
-        """A finding about this file, as ``finding`` has it; an import may have a remedy of its own."""
+        """A finding about this file; imports may have a remedy of their own."""
         remedy = self.advice(_CODES[code].do, _CODES[code].imported or _CODES[code].do)
         return finding(severity, code, self.file, field, found, do or remedy)
 
@@ -186,7 +187,7 @@ class CheckedEntry:
 
 
 def instant_of(text: str) -> datetime | None:
-    """The instant that ``text`` names with its day, time and zone; ``None`` for anything else."""
+    """The instant that ``text`` names with day, time and zone; ``None`` for anything else."""
     if len(text) <= len("2026-01-31") or day_of(text[:10]) is None:
         return None
     try:
@@ -197,18 +198,18 @@ def instant_of(text: str) -> datetime | None:
 
 
 def unlike_scale(target: Target, value: float) -> str:
-    """How a quality lies off the scale of ``target``, in words; empty where it lies on it."""
+    """How a quality lies off the scale of ``target``, in words; empty if it lies on the scale."""
     high = math.inf if target.high is None else target.high
     on_scale = math.isfinite(value) and target.low <= value <= high
     return "" if on_scale else f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
 
 
 def is_sha256(text: str) -> bool:
-    """Whether ``text`` is 64 hexadecimal digits in lower case."""
+    """Whether ``text`` is 64 lower-case hexadecimal digits."""
     return _SHA_256.fullmatch(text) is not None
 
 
 def shown(text: str, most: int = 60) -> str:
-    """``text`` in quotes, cut to ``most`` characters, with escapes for what cannot be seen."""
+    """``text`` in quotes, cut to ``most`` characters, with unprintable characters escaped."""
     cut = text if len(text) <= most else f"{text[: most - 3]}..."
     return repr(cut) if cut.isprintable() else ascii(cut)

@@ -1,26 +1,39 @@
-"""Rules about what an entry is: its rules, task and division, its file, its dates and author, and the text in it.
+"""Rules about what an entry is and where it comes from.
 
-Names are compared by their skeletons, in which width, case, spaces and letters of other scripts that look like Latin
-ones are gone (after Unicode Technical Standard 39).
+They cover its ruleset, task, division, file, dates, author and texts; its price, code, data, software, tuning, origin
+and records.
+
+Names are compared by their skeletons, which ignore width, case, spaces and letters of other scripts that look like
+Latin ones (after Unicode Technical Standard 39).
+
+Naming the digest of a record does not prove the rest of an entry; so if records are available, each run is rebuilt as
+``board submit`` makes it and compared field by field.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import PurePosixPath
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
-from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, shown
-from levelbench.competition.entries import Setting, day_of
+from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, is_sha256, shown
+from levelbench.competition.entries import Inference, Setting, Submission, SubmittedRun, day_of, is_address
+from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
+from levelbench.competition.scoring import score
+from levelbench.errors import LevelbenchError
 from levelbench.report.numbers import plural
 
 UNSEEN = re.compile(
     "[\u034f\u17b4\u17b5\u180b-\u180f\u2065\u2800\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters that show nothing, or as good as nothing, and steer no text."""
+"""Characters that show (almost) nothing and do not affect other text."""
 _WORD = re.compile(r"[^\W\d_]+")
 _ALIKE = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0432\u043a\u043c\u043d\u0442"
@@ -29,12 +42,12 @@ _ALIKE = str.maketrans(
     "l1|0",
     "aeopcyxijshdqwbkmhtaeikvoptuxigounijhaacekmotvwzsaociiiio",
 )
-"""In small letters; a capital I, a small l and a one are one letter, and so are an O and a nought."""
+"""In lower case; capital I, small l and one count as one letter, and so do O and zero."""
 _LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 
 
 def skeleton(name: str) -> str:
-    """What is left of ``name`` without how it is written: equal for names that one takes for each other."""
+    """``name`` without details of how it is written: equal for names that a reader would confuse."""
     seen = "".join(
         each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")
     )
@@ -43,7 +56,7 @@ def skeleton(name: str) -> str:
 
 
 def has_mixed_scripts(name: str) -> bool:
-    """Whether a word of ``name`` has Latin letters beside those of a script that looks like Latin."""
+    """Whether a word of ``name`` mixes Latin letters with those of a script that looks like Latin."""
     if name.isascii():
         return False
     for word in _WORD.findall(name):
@@ -55,17 +68,17 @@ def has_mixed_scripts(name: str) -> bool:
 
 _DAY_S = 86_400.0
 _BEGIN = 2000
-"""No leaderboard of this kind is of a year before it: such a day would hold the first record for ever."""
+"""No such leaderboard existed before this year: an earlier day would hold the first record for ever."""
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 ONLY_THESE = "Only some runs were submitted"
-"""How the notes of an entry begin that leaves runs of its group out."""
+"""The beginning of an entry's notes that leave out runs of its group."""
 
 
 def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """The ruleset and task are known, and target, mode, division, clock and crossing are theirs."""
+    """The ruleset and task are known, and target, mode, division, clock and crossing agree with them."""
     submission, rules = entry.submission, entry.rules
     if rules is None:
-        found = f"it is {shown(submission.ruleset)}; there are {', '.join(sorted(entry.known))}"
+        found = f"it is {shown(submission.ruleset)}; known are {', '.join(sorted(entry.known))}"
         yield entry.error("B110", "ruleset", found, "name one of these, or add its file to the folder rulesets")
         return
     kinds = (("training", "runs", "run", "its runs"), ("inference", "inference", "measurement", "one"))
@@ -87,7 +100,7 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
     elif submission.target != task.target:
         stated, wanted = map(msgspec.structs.asdict, (submission.target, task.target))
         wrong = [
-            f"{name} {_value(value)} in place of {_value(wanted[name])}"
+            f"{name} {_value(value)} instead of {_value(wanted[name])}"
             for name, value in stated.items()
             if value != wanted[name]
         ]
@@ -110,17 +123,17 @@ def _clock(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.error("B124", "clock", found, f"submit the times on the clock {rules.clock}")
     if submission.crossing not in (None, entry.crossing):
         found = f"it is {shown(submission.crossing or '')}; that of {rules.id} is {rules.crossing}"
-        yield entry.warning("B125", "crossing", found, f"times are computed again, by {entry.crossing}")
+        yield entry.warning("B125", "crossing", found, f"times are recomputed by {entry.crossing}")
 
 
 def place(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """The file lies in ``<task>/<mode>/`` and has a name that is an address."""
+    """The file lies in ``<task>/<mode>/`` and its name needs no escaping in a URL."""
     if not entry.file:
         return
     path, submission = PurePosixPath(entry.file), entry.submission
     names = {submission.task, *((entry.task.task, *entry.task.aliases) if entry.task else ())}
     if len(path.parts) != 3 or path.parts[0] not in names or path.parts[1] != submission.mode:
-        where = "/".join(path.parts[:-1]) or "the leaderboard's own folder"
+        where = "/".join(path.parts[:-1]) or "the leaderboard's top folder"
         do = f"move it to {shown(submission.task)[1:-1]}/{submission.mode}/"
         yield entry.error("B114", "", f"it lies in {shown(where)}", do)
     if _STEM.fullmatch(path.stem) is None or len(path.stem) > 100:
@@ -128,15 +141,15 @@ def place(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Days are ISO days, none is in the future, and an entry is no older than its runs and rules."""
+    """Days are ISO days and not in the future, and an entry is not older than its runs and rules."""
     text = entry.submission.submitted
     submitted = day_of(text)
     if submitted is None:
         yield entry.error("B117", "submitted", f"it is {shown(text)}", "write the day as in 2026-01-31")
         return
     if (submitted - entry.today).days > 1:
-        # A day's grace: somewhere it is tomorrow already.
-        yield entry.error("B118", "submitted", f"it is {text} and today is {entry.today}")
+        # One day of grace: it may already be tomorrow elsewhere.
+        yield entry.error("B118", "submitted", f"it is {text}, but today is {entry.today}")
     if submitted.year < _BEGIN:
         yield entry.error("B120", "submitted", f"it is {text}", "write the day of submission")
         return
@@ -150,25 +163,25 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             continue
         started = instant.date()
         if (started - submitted).days > 1:
-            found = f"the run started on {started} and the entry is of {submitted}"
+            found = f"the run started on {started}, but the entry is dated {submitted}"
             yield entry.error("B119", field, found, "correct the day of submission")
         elif run.curve.time_s and (started - submitted).days + run.curve.time_s[-1] / _DAY_S > 2:
-            # As above a day's grace, after the end of the day itself.
+            # One day of grace, as above, after the end of the day itself.
             took = f"took {run.curve.time_s[-1] / _DAY_S:.3g} days"
-            found = f"the run started on {started}, {took}, and the entry is of {submitted}"
+            found = f"the run started on {started} and {took}, but the entry is dated {submitted}"
             yield entry.error("B119", field, found, "correct the times or the day of submission")
-    unsaid = sum(run.started is None for run in entry.submission.runs)
-    if unsaid and not entry.imported:
-        yield entry.warning("B128", "runs.started", f"{unsaid} of {len(entry.submission.runs)} runs do not state it")
+    unstated = sum(run.started is None for run in entry.submission.runs)
+    if unstated and not entry.imported:
+        yield entry.warning("B128", "runs.started", f"{unstated} of {len(entry.submission.runs)} runs do not state it")
     since = day_of(entry.rules.date) if entry.rules and not entry.imported else None
     if since is not None and submitted < since:
-        found = f"it is {submitted} and {entry.submission.ruleset} is of {since}"
-        do = "see whether the day is true: rules may be applied to older runs, and a day may be made up"
+        found = f"it is {submitted}, but {entry.submission.ruleset} is dated {since}"
+        do = "check the day: rules may be applied to older runs, but a day may be invented"
         yield entry.warning("B120", "submitted", found, do)
 
 
 def author(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Who submits can be named and reached; names are not blank; runs that were left out are told."""
+    """The author can be named and reached; names are not blank; left-out runs are reported."""
     submission = entry.submission
     named = {
         "author.name": submission.author.name,
@@ -197,10 +210,10 @@ _MARKUP = re.compile(
     r"|\bon[a-z]{3,40}\s{0,8}=\s{0,8}[\"'(a-z]",
     re.IGNORECASE,
 )
-_SUSPECT = (b"<", b"=", b"\x7f", b"\\", b"javascript", b"text/html")
-"""One of these is in all that hides, steers or looks like markup and is ASCII; quick to look for."""
+_TELLTALE = (b"<", b"=", b"\x7f", b"\\", b"javascript", b"text/html")
+"""Any ASCII text that hides, steers or looks like markup contains one of these; a fast search."""
 _SEVERAL_LINES = ("notes", "tuning.notes", "error", "suspect", "doubts")
-"""Fields, by the end of their name, in which a line may end."""
+"""Fields, by the end of their name, that may have several lines."""
 
 
 def texts(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -229,11 +242,11 @@ def texts(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def _is_plain(raw: bytes) -> bool:
-    """Whether the JSON of an entry needs no closer look: most have nothing but visible ASCII, and no markup."""
+    """Whether the JSON of an entry needs no closer look: most are visible ASCII without markup."""
     if not raw.isascii():
         return False
     lower = raw.lower()
-    return not any(each in lower for each in _SUSPECT)
+    return not any(each in lower for each in _TELLTALE)
 
 
 def _judged(entry: CheckedEntry, value: object, at: str) -> Iterator[EntryFinding]:
@@ -260,35 +273,35 @@ def _judged_text(entry: CheckedEntry, text: str, at: str) -> Iterator[EntryFindi
         yield entry.warning("B221", at, f"{shown(markup[0])} in {shown(text)}")
 
 
-BESIDE = frozenset(
+NOT_IN_RECIPES = frozenset(
     {
         *("budget_s", "budget_samples", "budget_j", "plateau"),
         *("ranks", "scheme", "communicator", "scaling", "lr_scale", "engine", "engine.options"),
     }
 )
-"""Settings of an entry that no recipe has: what ended its runs early, and how several processes trained."""
+"""Settings that no recipe has: what ended runs early, and how several processes trained."""
 _SCHEME = "scheme."
-"""How the names of a scheme's own settings begin."""
+"""The prefix of a scheme's own settings."""
 
 
 def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """No setting of a closed entry differs from the task's own recipe, but those that its division may change."""
+    """A closed entry's settings equal those of the task's recipe, except for those its division may change."""
     rules, submission = entry.rules, entry.submission
     division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
-    if division is None or not division.may_change or entry.aside is None or entry.aside.recipe is None:
+    if division is None or not division.may_change or entry.known_facts is None or entry.known_facts.recipe is None:
         return
-    other = entry.aside.version != submission.provenance.version
+    other = entry.known_facts.version != submission.provenance.version
     differs = entry.warning if other else entry.error
     stated = submission.settings.get("recipe")
-    if entry.aside.recipe:
-        yield from _settings(entry, entry.aside.recipe, frozenset(division.may_change), differs)
+    if entry.known_facts.recipe:
+        yield from _settings(entry, entry.known_facts.recipe, frozenset(division.may_change), differs)
     elif stated is not None:
         yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes")
     elif submission.origin is None:
         yield differs("B169", "settings.recipe", "it is not stated", "state the task's recipe that ran")
     elif not entry.imported:
-        # Another system's file names no recipe of ours; under its own rules none is asked for.
-        yield entry.warning("B169", "settings.recipe", "it is not stated", "see whether the task's own recipe ran")
+        # Another system's file cannot name a recipe of ours, so its own rules do not require one.
+        yield entry.warning("B169", "settings.recipe", "it is not stated", "check whether the task's own recipe ran")
 
 
 def _settings(
@@ -300,11 +313,263 @@ def _settings(
             continue
         field, has = f"settings.{name}", f"the task's recipe has {shown(str(value))}"
         if name in own:
-            yield differs("B169", field, f"it is {shown(str(own[name]))}, and {has}")
+            yield differs("B169", field, f"it is {shown(str(own[name]))}, but {has}")
         else:
-            yield entry.warning("B169", field, f"it is not stated, and {has}", "state all settings of the recipe")
+            yield entry.warning("B169", field, f"it is not stated, but {has}", "state all settings of the recipe")
     for name, value in own.items():
-        beside = name in BESIDE or name.startswith(_SCHEME)
-        if beside and not {name, name.partition(".")[0]} & {*wanted, *may_change} and (name, value) != ("ranks", 1):
-            found = f"it is {shown(str(value))}, and the task's recipe has none"
+        extra = name in NOT_IN_RECIPES or name.startswith(_SCHEME)
+        if extra and not {name, name.partition(".")[0]} & {*wanted, *may_change} and (name, value) != ("ranks", 1):
+            found = f"it is {shown(str(value))}, but the task's recipe has none"
             yield differs("B169", f"settings.{shown(name)[1:-1]}", found)
+
+
+_FLOOR_USD = 0.001
+"""Several times less than the smallest machine for rent costs."""
+_YEAR = 366
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_PINNED = re.compile(r"(?<![0-9a-f])[0-9a-f]{7,64}(?![0-9a-f])|/(?:releases/tag|tags?|tree/v?\d|archive)[/.\d]")
+
+
+def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """A price is positive, on demand, and states where and when it was read."""
+    stated, rules = entry.submission.price, entry.rules
+    if stated is None:
+        scores: list[EntryScore] = []
+        if rules is not None and any(each.cost_usd is not None for each in entry.submission.inference):
+            # It may be ranked by the cost of an answer that its author states, which needs no price.
+            scores += score(entry.submission, rules).in_scenarios()
+        if all(each.inference_cost.value is None for each in scores):
+            yield entry.note("B160", "price", "it is not stated")
+        return
+    possible = is_within(stated.usd_per_hour, PRICE_USD)
+    if not possible:
+        found = f"{stated.usd_per_hour:g} US dollars an hour"
+        yield entry.error("B164", "price.usd_per_hour", found, f"give {PRICE_WORDS}, of the whole system")
+    required = rules is not None and rules.cost.source_required
+    say = entry.error if required else entry.note
+    if not stated.source:
+        yield say("B161", "price.source", "it is not stated")
+    elif not is_address(stated.source):
+        yield entry.warning("B161", "price.source", f"it is {shown(stated.source)}")
+    if possible and stated.usd_per_hour < _FLOOR_USD:
+        yield entry.warning("B166", "price.usd_per_hour", f"{stated.usd_per_hour:g} US dollars an hour")
+    day = day_of(stated.read_on or "")
+    if stated.read_on is None:
+        if required:
+            yield entry.warning("B162", "price.read_on", "it is not stated", "give the day: prices change")
+    elif day is None:
+        yield entry.error("B162", "price.read_on", f"it is {shown(stated.read_on)}", "write the day as in 2026-01-31")
+    elif (day - entry.today).days > 1:
+        found = f"it is {stated.read_on}, but today is {entry.today}"
+        yield entry.error("B162", "price.read_on", found, "correct the day")
+    elif (since := day_of(entry.submission.submitted)) is not None and abs((day - since).days) > _YEAR:
+        yield entry.warning("B165", "price.read_on", f"it was read on {stated.read_on}, but the entry is dated {since}")
+    if rules is not None and rules.cost.on_demand_only:
+        if stated.on_demand is False:
+            do = f"give the on-demand price: {rules.id} accepts no other"
+            yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
+        elif stated.on_demand is None and required:
+            yield entry.warning("B163", "price.on_demand", "it is not stated", "state that the price is on demand")
+
+
+def code(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """The code can be found in the version that ran, without unpublished changes."""
+    stated = entry.submission.code
+    if not stated.url:
+        yield entry.warning("B170", "code.url", "it is not stated")
+    elif not is_address(stated.url):
+        yield entry.error("B172", "code.url", f"it is {shown(stated.url)}")
+    elif not stated.commit and _PINNED.search(stated.url) is None:
+        yield entry.warning("B171", "code.url", f"{shown(stated.url)}, without a commit")
+    if stated.commit and _COMMIT.fullmatch(stated.commit) is None:
+        yield entry.warning("B174", "code.commit", f"it is {shown(stated.commit)}")
+    if stated.dirty:
+        yield entry.warning("B173", "code.dirty", "the working tree had changes")
+
+
+def data(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """The data is real and identified by its checksums; the software is named."""
+    stated = entry.submission.provenance
+    if stated.synthetic:
+        yield entry.error("B177", "provenance.synthetic", "synthetic data")
+    for name, digest in stated.checksums.items():
+        if not is_sha256(digest):
+            field = f"provenance.checksums.{shown(name)[1:-1]}"
+            yield entry.error("B176", field, f"it is {shown(digest)}")
+    if entry.imported:
+        return
+    if not stated.checksums and entry.submission.mode == "training":
+        yield entry.warning("B175", "provenance.checksums", "there are none")
+    if not stated.software:
+        yield entry.note("B180", "provenance.software", "there is none")
+
+
+def _recorded(submission: Submission) -> Iterator[tuple[str, SubmittedRun | Inference]]:
+    """Everything that is made from a record, by field."""
+    yield from ((f"runs[{at}]", run) for at, run in enumerate(submission.runs))
+    yield from ((f"inference[{at}]", each) for at, each in enumerate(submission.inference))
+
+
+def records(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Every run and measurement names its record, and the record is among the available ones, if any."""
+    for place, stated in _recorded(entry.submission):
+        field, digest = f"{place}.record_digest", stated.record_digest
+        if digest is None:
+            if not entry.imported:
+                yield entry.warning("B178", field, "it is not stated")
+        elif not is_sha256(digest):
+            yield entry.error("B176", field, f"it is {shown(digest)}")
+        elif entry.records is not None and digest not in entry.records:
+            found = f"no record has the digest {digest[:12]}..."
+            yield entry.error("B179", field, found, "provide the unchanged record, or make the entry again")
+
+
+def origin(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """An entry from another system's file uses that system's rules; a foreign origin is reported."""
+    stated, submission = entry.submission.origin, entry.submission
+    if stated is None:
+        return
+    found = f"imported from {shown(stated.file)} ({shown(stated.format)[1:-1]}), according to the author"
+    if entry.imported:
+        yield entry.note("B127", "origin", found, "compare it with that file")
+    elif stated.format == "loadgen" and submission.mode == "inference":
+        # LoadGen has scenarios but no tasks: its measurements may use any rules, which then all apply.
+        yield entry.warning("B127", "origin", found, "compare it with LoadGen's logs")
+    else:
+        do = f"make the entry from records: {submission.ruleset} does not belong to that system"
+        yield entry.error("B127", "origin", found, do)
+
+
+def tuning(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """The tuning effort is stated, and is not negative."""
+    stated = entry.submission.tuning
+    unstated = stated.trials is None and stated.hours is None and stated.usd is None
+    if unstated and not entry.imported and entry.submission.mode == "training":
+        yield entry.warning("B181", "tuning", "it is not stated")
+    for name, value in (("hours", stated.hours), ("usd", stated.usd)):
+        if value is not None and not (value >= 0 and math.isfinite(value)):
+            yield entry.error("B182", f"tuning.{name}", f"{value:g}")
+
+
+_CLOSE = 1e-9
+"""The relative difference that is allowed, since another machine may round the last digit differently."""
+_SHOWN = 5
+_AUTHORS_OWN = frozenset({"cost_usd", "time_to_target_s", "curve_digest"})
+"""What the author may state freely, or what another rule compares with the curve."""
+
+
+def recorded(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Each run and measurement agrees with its record, and no record of their group is missing."""
+    records = entry.records
+    if records is None:
+        return
+    for field, stated in _recorded(entry.submission):
+        if stated.record_digest is not None and stated.record_digest in records:
+            yield from _compared(entry, stated, Path(records[stated.record_digest]), field)
+    yield from _labels(entry, records)
+    yield from _left_out(entry, records)
+
+
+def _labels(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+    """Task, framework and settings agree with the first run's record; an entry may have further settings."""
+    digest = next((run.record_digest for run in entry.submission.runs if run.record_digest in records), None)
+    head = _head(records[digest]) if digest is not None else None
+    if head is None or head.labels is None:
+        return
+    submission = entry.submission
+    task = entry.task.task if entry.task else submission.task
+    stated: dict[str, Any] = {"task": task, "framework": submission.framework}
+    stated |= {f"settings.{name}": value for name, value in submission.settings.items()}
+    for name, value in head.labels.items():
+        if not _is_same(value, stated.get(name)):
+            found = f"{shown(str(stated.get(name)))} in the entry, {shown(str(value))} in its record"
+            yield entry.error("B183", name, found)
+
+
+def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
+    from levelbench.competition.making import run_of, submitted
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.reader import read_record
+
+    clock = entry.rules.clock if entry.rules is not None else entry.submission.clock or "wall"
+    target = entry.task.target if entry.task is not None else entry.submission.target
+    made: SubmittedRun | Inference
+    try:
+        if isinstance(stated, SubmittedRun):
+            made = run_of(read_record(path), target, clock, entry.crossing)
+        else:
+            made = submitted([InferenceRecord.read(path)])
+    except LevelbenchError as problem:
+        yield entry.error("B179", f"{at}.record_digest", problem.found, "provide the unchanged record")
+        return
+    for name in stated.__struct_fields__:
+        was, is_now = getattr(made, name), getattr(stated, name)
+        # An entry may leave out optional fields, but what it states must agree with the record.
+        if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
+            continue
+        yield entry.error("B183", f"{at}.{name}", f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record")
+
+
+def _is_same(was: object, is_now: object) -> bool:
+    if isinstance(was, Struct) and isinstance(is_now, Struct):
+        names = was.__struct_fields__
+        return all(_is_same(getattr(was, name), getattr(is_now, name)) for name in names)
+    if isinstance(was, Mapping) and isinstance(is_now, Mapping):
+        return was.keys() == is_now.keys() and all(_is_same(was[name], is_now[name]) for name in was)
+    if isinstance(was, list) and isinstance(is_now, list):
+        return len(was) == len(is_now) and all(map(_is_same, was, is_now))
+    if isinstance(was, float) and isinstance(is_now, int | float):
+        return abs(was - is_now) <= _CLOSE * max(abs(was), 1e-3)
+    return bool(was == is_now)
+
+
+class _Head(NamedTuple):
+    """What identifies a run: its id and seed, its group of replicates, and its labels."""
+
+    id: str
+    seed: int
+    group: tuple[str, ...]
+    labels: dict[str, Any] | None = None
+
+
+def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+    """Records with the entry's specification, source and machine that the entry lacks."""
+    submission = entry.submission
+    stated = {each.record_digest for _, each in _recorded(submission)}
+    heads = {digest: _head(records[digest]) for digest in stated if digest is not None and digest in records}
+    groups = {head.group for head in heads.values() if head is not None}
+    if not groups:
+        return
+    have = {(head.id, head.seed) for head in heads.values() if head is not None}
+    missing = []
+    for digest, path in records.items():
+        head = _head(path) if digest not in stated else None
+        # Copies of one record in two folders are one run.
+        if head is not None and head.group in groups and (head.id, head.seed) not in have:
+            missing.append(f"{head.id} (seed {head.seed})")
+    if missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        found = f"{len(missing)} with the same specification, source and machine: {', '.join(missing[:_SHOWN])}{more}"
+        field = "runs" if submission.runs else "inference"
+        yield entry.warning("B184", field, found)
+
+
+@lru_cache(maxsize=100_000)
+def _head(path: str) -> _Head | None:
+    """The identity of a record; ``None`` for a file that cannot be read as one."""
+    from levelbench.measure.environment import machine_of
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.reader import read_record
+    from levelbench.records.schema import Header
+
+    try:
+        header: Any = InferenceRecord.read(path).header if path.endswith(".jsonlines") else read_record(path).header
+    except LevelbenchError:
+        return None
+    machine = machine_of(header.environment)
+    if not isinstance(header, Header):
+        return _Head(header.id, header.seed, (header.key, "", machine))
+    specification = header.specification
+    labels: dict[str, Any] = {"task": specification.task, "framework": specification.framework}
+    labels |= {f"settings.{name}": value for name, value in specification.settings.items()}
+    return _Head(header.id, header.seed, (header.key, header.source.whole, machine), labels)

@@ -1,4 +1,4 @@
-"""Rules about measurements of inference: enough of them, consistent with each other, and at the quality kept."""
+"""Rules about inference measurements: enough of them, consistent with each other, and at the required quality."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from levelbench.competition.scoring import ONE_BY_ONE, quantile_of, refusal
 from levelbench.measure.crossing import sign_of
 
 _SLACK = 0.05
-"""What rounding and the moments between queries may explain."""
+"""Tolerance for rounding and for the time between queries."""
 _ROUNDING = 1e-6
 _HALF = 0.5
-"""Least share of the time that queries one after another take: what feeds them must not be what was measured."""
+"""The smallest share of the time that consecutive queries may take: the measurement must not be of what feeds them."""
 _TAIL = 10.0
-"""So many times the quantile that ranks it a mean may be: beyond, a few slow queries took nearly all of the time."""
+"""The mean may be this many times the ranked quantile; beyond that, a few slow queries took nearly all of the time."""
 
 
 def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Every measurement, by every rule about one; and those beyond as many scenarios as an entry is ranked in."""
+    """Every rule about a single measurement, and the limit on the number of ranked scenarios."""
     rules, measured = entry.task.inference if entry.task is not None else None, entry.submission.inference
     for number, each in enumerate(measured):
         at = f"inference[{number}]"
@@ -45,18 +45,18 @@ def inference(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from found
         if rules is None or each.scenario not in ("server", "offline") or any(one.severity == "error" for one in found):
             continue
-        # A rate that no ranking takes, for a reason that no other rule has told.
+        # A rate that is not ranked for a reason that no other rule has reported.
         if reason := refusal(each, rules, entry.submission.target):
             do = "measure at a rate that is kept, and state it" if each.scenario == "server" else "state the throughput"
-            yield entry.warning("B216", at, f"{reason}; no ranking takes it", do)
+            yield entry.warning("B216", at, f"{reason}; it is not ranked", do)
     if rules is None or len(measured) <= MOST_SCENARIOS:
         return
     left = sum(each.scenario in rules.scenarios for each in measured)
     left -= sum(map(len, by_scenario(measured, rules).values()))
     if left:
-        found_words = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
+        found_words = f"{left} have scenarios, bounds or query sizes beyond the first {MOST_SCENARIOS}"
         do = "submit them as a separate entry"
-        yield entry.warning("B216", "inference", f"{found_words}; no ranking takes them", do)
+        yield entry.warning("B216", "inference", f"{found_words}; they are not ranked", do)
 
 
 def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -73,7 +73,7 @@ def _allowed(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
         if each.batch not in (None, 1):
             yield entry.error("B211", f"{at}.batch", f"it is {each.batch}")
     else:
-        # Offline asks one query of all samples.
+        # Offline sends all samples in one query.
         had, what = (each.samples, "samples") if each.scenario == "offline" else (each.queries, "queries")
         wanted = rules.least(each.scenario)
     if had < wanted:
@@ -95,7 +95,9 @@ def _server(entry: CheckedEntry, each: Inference, rules: InferenceRules, at: str
     bound = rules.latency_bound_s if rules.latency_bound_s is not None else each.latency_bound_s
     if each.target_per_s is None or bound is None:
         missing = "target_per_s" if each.target_per_s is None else "latency_bound_s"
-        yield entry.error("B209", f"{at}.{missing}", "it is not stated", "state rate and bound of the server scenario")
+        yield entry.error(
+            "B209", f"{at}.{missing}", "it is not stated", "state the rate and bound of the server scenario"
+        )
         return
     at_bound = each.quantiles_s.get("0.99")
     if at_bound is not None and at_bound > bound and each.valid:
@@ -117,31 +119,30 @@ def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFin
     elif rules is not None and rules.threshold is not None:
         sign = sign_of(target.direction)
         if sign * each.quality < sign * rules.threshold:
-            found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
+            found = f"{each.quality:.10g}; {entry.submission.ruleset} requires {rules.threshold:.10g}"
             yield entry.error("B204", f"{at}.quality", found, "measure a network that reaches that quality")
-    had, all_of_it = each.quality_samples, entry.task.samples if entry.task else None
-    if had is not None and all_of_it is not None and had < all_of_it:
-        found = f"{had} answers; {entry.submission.ruleset} has {all_of_it}"
-        yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of the answers to all of them")
+    had, required = each.quality_samples, entry.task.samples if entry.task else None
+    if had is not None and required is not None and had < required:
+        found = f"{had} answers; {entry.submission.ruleset} has {required}"
+        yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of all answers")
 
 
 def _audits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    """What audits found; an import has none, for other systems keep them elsewhere."""
+    """The results of audits; an import has none, since other systems keep them elsewhere."""
     failed = [name for name, passed in each.audits.items() if passed is False]
     for name in failed:
         yield entry.error("B214", f"{at}.audits", f"the audit {shown(name)} failed")
     unclear = [shown(name) for name, passed in each.audits.items() if passed is None]
     if unclear:
-        found = f"{', '.join(unclear)} could not tell"
+        found = f"{', '.join(unclear)} could not decide"
         ours = "measure with more samples: levelbench infer ... --audit"
         yield entry.note("B215", f"{at}.audits", found, entry.advice(ours, "see what its audits say"))
     elif not each.audits and not entry.imported:
-        do = entry.advice("measure with levelbench infer ... --audit", "see whether LoadGen's own audits were made")
+        do = entry.advice("measure with levelbench infer ... --audit", "check whether LoadGen's own audits were run")
         yield entry.note("B215", f"{at}.audits", "there is none", do)
 
 
 def _possible(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
-    """Every time and every rate could be true at all."""
     times = {
         "duration_s": each.duration_s,
         "mean_latency_s": each.mean_latency_s,
@@ -153,7 +154,7 @@ def _possible(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFi
     for stated, bounds, unit in ((times, LATENCY_S, "seconds"), (rates, RATE_PER_S, "answers a second")):
         for name, value in stated.items():
             if value is not None and not is_within(value, bounds):
-                yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", f"give what was measured, in {unit}")
+                yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", f"give the measured value in {unit}")
 
 
 def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -179,53 +180,53 @@ def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryF
     yield from _mean(entry, each, points, at)
     if each.estimate_s is None:
         return
-    # An early-stopping estimate is conservative: it lies at or above the quantile of the same latencies.
+    # An early-stopping estimate is conservative: it is at or above the quantile of the same latencies.
     wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
-    beside = quantile_of(each, wanted)
-    if beside is None:
-        found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "an estimate of no quantile"
+    stated = quantile_of(each, wanted)
+    if stated is None:
+        found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "its quantile is not stated"
         yield entry.error("B213", f"{at}.quantiles_s", found, "state that quantile of the same latencies")
-    elif each.estimate_s < beside * (1 - _ROUNDING):
-        found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {beside:g} s"
+    elif each.estimate_s < stated * (1 - _ROUNDING):
+        found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {stated:g} s"
         yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
 
 
 def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:
-    """The mean is at most the maximum, and at least what the quantiles alone already amount to.
+    """The mean is at most the maximum and at least what the quantiles alone imply.
 
-    Nor is the latency that ranks it far below the time that a query took on the average.
+    Also, the ranked latency is not far below the average time per query.
     """
     mean = each.mean_latency_s
     if mean is not None and points:
         floor = before = 0.0
         for rank, value in points:
-            # Of all latencies, 1 - rank are at least this large.
+            # A share of 1 - rank of the latencies is at least this large.
             floor += (1 - rank) * (value - before)
             before = value
-        # The quantile 0 is the smallest latency: what is added for it holds for every one.
+        # Quantile 0 is the smallest latency, so its share holds for all of them.
         ceiling = points[-1][1] if points[-1][0] == 1 else math.inf
         if mean < floor * (1 - _SLACK) or mean > ceiling * (1 + _SLACK):
             limit = f"at least {floor:g} s" if mean < floor else f"at most {ceiling:g} s"
             yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
     wanted = QUANTILES.get(each.scenario)
-    beside = quantile_of(each, wanted)
-    if each.scenario not in ONE_BY_ONE or beside is None or not each.queries:
+    stated = quantile_of(each, wanted)
+    if each.scenario not in ONE_BY_ONE or stated is None or not each.queries:
         return
     mean = each.duration_s / each.queries if mean is None else mean
-    if mean > _TAIL * beside:
-        found = f"the quantile {wanted:g} is {beside:g} s, and a query took {mean:g} s on the average"
-        yield entry.warning("B203", f"{at}.quantiles_s", found, "see which queries took so long, and why")
+    if mean > _TAIL * stated:
+        found = f"the quantile {wanted:g} is {stated:g} s, but a query took {mean:g} s on average"
+        yield entry.warning("B203", f"{at}.quantiles_s", found, "check which queries took so long, and why")
 
 
 def _fits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
     spent = (each.mean_latency_s or 0.0) * each.queries
     if each.scenario in ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
-        found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
+        found = f"{each.queries} consecutive queries of {each.mean_latency_s:g} s in {each.duration_s:g} s"
         yield entry.error("B207", f"{at}.duration_s", found)
     elif each.scenario in ONE_BY_ONE and 0 < spent < each.duration_s * _HALF:
-        found = f"{each.queries} queries of {each.mean_latency_s:g} s are {spent:g} s of the {each.duration_s:g} s"
+        found = f"{each.queries} queries of {each.mean_latency_s:g} s take {spent:g} s of the {each.duration_s:g} s"
         say = entry.warning if spent > each.duration_s * _HALF**4 else entry.error
-        yield say("B207", f"{at}.mean_latency_s", found, "see what took the rest of the time, or correct the latency")
+        yield say("B207", f"{at}.mean_latency_s", found, "find what took the rest of the time, or correct the latency")
     rate = each.throughput_per_s
     if rate is None or not each.samples:
         return
@@ -241,9 +242,9 @@ def _cost(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFindin
     if each.cost_usd is None:
         return
     if not is_within(each.cost_usd, ANSWER_USD):
-        yield entry.error("B206", f"{at}.cost_usd", f"{each.cost_usd:g}", "give US dollars an answer, or leave it out")
+        yield entry.error("B206", f"{at}.cost_usd", f"{each.cost_usd:g}", "give US dollars per answer, or leave it out")
     elif price is not None and each.mean_latency_s is not None and each.scenario in ("single-stream", "dawnbench"):
         due = price.usd_per_hour / 3600 * each.mean_latency_s
         if abs(each.cost_usd - due) > _SLACK * due:
-            found = f"{each.cost_usd:.4g}; {price.usd_per_hour:g} an hour for {each.mean_latency_s:g} s is {due:.4g}"
+            found = f"{each.cost_usd:.4g}; {price.usd_per_hour:g} per hour for {each.mean_latency_s:g} s is {due:.4g}"
             yield entry.warning("B206", f"{at}.cost_usd", found, "leave it out: it is computed")

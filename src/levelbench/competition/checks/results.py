@@ -1,4 +1,4 @@
-"""Rules about what was measured: curves, claims, replicates, phases, other numbers, and what a machine can do."""
+"""Rules about measurements: curves, claims, replicates, phases, other numbers, and what a machine can do."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from levelbench.measure.policies import policy
 from levelbench.report.numbers import plural
 
 _DRIFT = 0.05
-"""By how much the samples of an epoch may vary over a curve before they contradict each other."""
+"""The relative variation of samples per epoch over a curve that is not yet a contradiction."""
 
 
 def curves(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Every curve, by every rule about one curve, and its digest."""
+    """Every curve by every rule about a single curve, and its digest."""
     for number, run in enumerate(entry.submission.runs):
         yield from _columns(entry, run, f"runs[{number}].curve")
         at = f"runs[{number}].curve_digest"
@@ -57,9 +57,9 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         return
     if not curve.time_s:
         if run.status == "done":
-            yield entry.error("B134", at, "a run that is done without an evaluation")
+            yield entry.error("B134", at, "the run is done but has no evaluation")
         return
-    # A sum is finite if all are, but that it may overflow: only then is each looked at.
+    # A finite sum proves that all are finite; since it may overflow, each is then checked.
     infinite = [
         name for name, values in stated.items() if not (math.isfinite(sum(values)) or all(map(math.isfinite, values)))
     ]
@@ -103,18 +103,18 @@ _CLOSE_S = 1e-3
 _CENTURY_S = 3.2e9
 _LEAST_S, _MOST_S = RUN_S
 _MOST_W = 1e9
-"""A gigawatt, which is a power station."""
+"""A gigawatt, the output of a power station."""
 _NO_CHANCE = 4
-"""So many evaluations of two runs of one entry, each with its own seed, are not equal by chance."""
+"""This many evaluations of two runs with different seeds are not equal by chance."""
 _LEAST_W = 1e-6
-"""A watch takes a microwatt."""
+"""A watch draws a microwatt."""
 _LEAST_BYTES, _MOST_BYTES = 1e3, 1e18
 _PHASES = 0.01
-"""The timeline's promise: phases sum to the time within 1 %."""
+"""The timeline guarantees that phases sum to the time within 1 %."""
 
 
 def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """What each run says of itself is what its curve says, where it is known by which rules."""
+    """Each run's claims agree with its curve, if the rules are known."""
     if entry.rules is None:
         return
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
@@ -146,7 +146,7 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     n, k = len(runs), sum(time is not None for time in entry.times)
     missed = f"{k} of {plural(n, 'run')} reached {entry.submission.target.threshold:g} ({entry.crossing})"
     rule, scored = rules.aggregation.rule, aggregate(entry.times, rules.aggregation)
-    # Under windows what counts is how many missed in the one in the middle.
+    # With windows, the number of misses in the middle window counts.
     plain = rules.aggregation.windows is None or n <= rules.aggregation.runs
     if k == 0:
         yield entry.error("B140", "runs", missed, "submit an entry that reaches the target")
@@ -162,72 +162,72 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def _after_and_before(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """A run that missed tried for as long as the slowest that arrived, else it may have been stopped.
+    """A run that missed must have tried as long as the slowest that arrived; otherwise it may have been stopped.
 
-    Under the rule ``first`` also whether one that arrived fell back.
+    Under the rule ``first``, also reports whether a run that arrived fell back.
     """
     target, slowest = entry.submission.target, max((time for time in entry.times if time is not None), default=0.0)
     sign = sign_of(target.direction)
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         tried = run.curve.time_s[-1] if run.curve.time_s else slowest
         if time_s is None and run.status == "done" and tried < slowest:
-            found = f"it missed the target and ends at {tried:.6g} s; the slowest that arrived took {slowest:.6g} s"
+            found = f"it missed the target and ends at {tried:.6g} s; the slowest run that arrived took {slowest:.6g} s"
             yield entry.warning("B144", f"runs[{at}].curve.time_s", found)
         if time_s is not None and entry.crossing == "first":
             since = run.curve.quality[run.curve.time_s.index(time_s) :]
             below = sum(sign * quality < sign * target.threshold for quality in since)
             if below:
-                found = f"{below} of {len(since) - 1} later evaluations lie below {target.threshold:g}"
+                found = f"{below} of {len(since) - 1} later evaluations miss {target.threshold:g} again"
                 yield entry.note("B138", f"runs[{at}].curve.quality", found)
 
 
 def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Runs that are judged at their end alone end where their schedule does, which is one place for all."""
+    """Runs that are judged only at their end stop where their schedule does, which is the same place for all."""
     if entry.rules is not None and entry.rules.crossing != "final":
-        found = f"judged at its last evaluation: {entry.rules.id} confirms a target in two in a row otherwise"
+        found = f"judged at its last evaluation; otherwise {entry.rules.id} requires two evaluations in a row"
         yield entry.warning("B145", "crossing", found)
     for name in ("epoch", "samples"):
         columns = [getattr(run.curve, name) for run in entry.submission.runs if run.status == "done"]
         ends = {column[-1] for column in columns if column}
         if len(ends) > 1:
-            what = f"{len(ends)} ends, from {name} {min(ends):.10g} to {max(ends):.10g}"
-            do = "submit under the crossing rule confirmed, or runs of one length"
+            what = f"{len(ends)} different ends, from {name} {min(ends):.10g} to {max(ends):.10g}"
+            do = "submit under the crossing rule confirmed, or submit runs of one length"
             yield entry.error("B146", f"runs.curve.{name}", what, do)
             return
     if not any(run.curve.epoch or run.curve.samples for run in entry.submission.runs):
-        unsaid = "neither epochs nor samples say where the schedule ends"
+        found = "neither epochs nor samples say where the schedule ends"
         do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
-        yield entry.warning("B146", "runs.curve", unsaid, do)
+        yield entry.warning("B146", "runs.curve", found, do)
 
 
 def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """As many runs as the rules want, each with a seed of its own, none of them twice."""
+    """As many runs as the rules require, each with its own seed, none twice."""
     rules, runs = entry.rules, entry.submission.runs
     if rules is not None and runs:
         wanted = rules.aggregation
         if len(runs) < wanted.runs:
-            found = f"{plural(len(runs), 'run')}; {rules.id} asks for {wanted.runs}"
+            found = f"{plural(len(runs), 'run')}; {rules.id} requires {wanted.runs}"
             yield entry.error("B150", "runs", found)
         elif len(runs) > wanted.runs and wanted.exact_runs:
-            yield entry.error("B151", "runs", f"{len(runs)} runs; {rules.id} wants {wanted.runs}")
+            yield entry.error("B151", "runs", f"{len(runs)} runs; {rules.id} requires {wanted.runs}")
         elif len(runs) > wanted.runs and wanted.windows:
             yield from _in_order(entry)
-        # The fastest of a study counts, so its trials stand together, named STUDY/TRIAL, and no study has two blocks,
-        # nor none a name: else whoever sends the entry could choose what is one.
+        # The fastest run of a study counts, so its trials must be adjacent and named STUDY/TRIAL, and a study may
+        # neither have two blocks nor lack a name: otherwise the submitter could choose what is a study.
         studies = [(run.record_id or "").rpartition("/")[0] for run in runs] if wanted.best_of > 1 else []
         blocks = [studies[first : first + wanted.best_of] for first in range(0, len(studies), wanted.best_of)]
         seen = {""}
         for at, block in enumerate(blocks):
             if block[0] in seen or block != [block[0]] * wanted.best_of:
                 found = f"{entry.submission.ruleset} takes the fastest of each {wanted.best_of} runs of a study"
-                do = f"give {wanted.best_of} runs of each study after another, record_id STUDY/TRIAL"
+                do = f"list {wanted.best_of} runs of each study in a row, with record_id STUDY/TRIAL"
                 yield entry.error("B149", f"runs[{at * wanted.best_of}].record_id", found, do)
                 break
             seen.add(block[0])
     seeds = Counter(run.seed for run in runs if run.seed is not None)
     for seed, times in seeds.items():
         if times > 1:
-            yield entry.error("B152", "runs", f"seed {seed} is there {times} times")
+            yield entry.error("B152", "runs", f"{times} runs have seed {seed}")
     if len(runs) > 1 and not entry.imported:
         for at, run in enumerate(runs):
             if run.seed is None:
@@ -241,18 +241,18 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
             first = before.setdefault(("quality", tuple(run.curve.quality)), at)
             if first != at:
-                found = f"the same qualities as runs[{first}], at other times"
-                yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
-    doubtful = [run.suspect[0] for run in runs if run.suspect]
-    if doubtful:
-        yield entry.note("B155", "runs", f"{len(doubtful)} of {len(runs)}, the first: {shown(doubtful[0], 200)}")
+                found = f"the same qualities as runs[{first}], at different times"
+                yield entry.warning("B154", f"runs[{at}].curve.quality", found, "check whether its seed has any effect")
+    doubts = [run.suspect[0] for run in runs if run.suspect]
+    if doubts:
+        yield entry.note("B155", "runs", f"{len(doubts)} of {len(runs)}, the first: {shown(doubts[0], 200)}")
 
 
 def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Whoever could choose the order of the runs could choose the window in the middle."""
+    """Whoever could choose the order of the runs could choose the middle window."""
     starts = [run.started for run in entry.submission.runs]
     if None in starts:
-        found = f"{starts.count(None)} of {len(starts)} runs do not state it, and their order decides the score"
+        found = f"{starts.count(None)} of {len(starts)} runs do not state it, but their order decides the score"
         yield entry.error("B149", "runs.started", found)
         return
     instants = [instant_of(start) for start in starts if start is not None]
@@ -260,18 +260,18 @@ def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
     late = next((at for at, (one, other) in enumerate(pairwise(known), 1) if other <= one), None)
     if late is not None and len(known) == len(instants):
         same = known[late] == known[late - 1]
-        found = "it started when the run before it did" if same else "it started before the run before it"
+        found = "it started at the same time as the previous run" if same else "it started before the previous run"
         yield entry.error("B149", f"runs[{late}].started", found)
 
 
 def _first_like(parts: Mapping[str, object], at: int, seen: dict[tuple[str, object], int]) -> tuple[str, int] | None:
-    """The first of ``parts`` that something before has as well, and where; adds them all to ``seen``."""
+    """The first of ``parts`` that an earlier one has as well, and where; adds them all to ``seen``."""
     before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
     return next(((name, first) for name, first in before.items() if first != at), None)
 
 
 def measurements(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """No measurement of inference is there twice, whatever its records are called."""
+    """No inference measurement occurs twice, whatever its records are called."""
     seen: dict[tuple[str, object], int] = {}
     for at, each in enumerate(entry.submission.inference):
         figures = (each.scenario, each.queries, each.duration_s, each.mean_latency_s, each.estimate_s)
@@ -282,7 +282,7 @@ def measurements(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """The phases of a run sum to its time and to what the clock left out, which is what the clock may leave out."""
+    """The phases of a run sum to its time plus what the clock left out, and the clock may leave that out."""
     if entry.rules is not None and entry.rules.clock == "wall" and not entry.imported:
         without = [at for at, run in enumerate(entry.submission.runs) if run.curve.time_s and not run.phases_s]
         if without:
@@ -298,7 +298,7 @@ def phases(entry: CheckedEntry) -> Iterator[EntryFinding]:
         if not possible:
             yield entry.error("B156", f"runs[{at}].phases_s", "a phase is negative or infinite")
         elif abs(whole - clocked) > _PHASES * max(whole, clocked) + _CLOSE_S:
-            found = f"phases sum to {whole:.6g} s; the time and what is left out of it to {clocked:.6g} s"
+            found = f"phases sum to {whole:.6g} s; the time plus what is left out to {clocked:.6g} s"
             yield entry.error("B156", f"runs[{at}].phases_s", found, "submit the run as it was recorded")
         elif entry.rules is not None:
             yield from _left_out(entry, run, at)
@@ -316,14 +316,14 @@ def _left_out(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[Entry
 
 
 def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Energy, memory and qualities beside the curve could be true, and energy says how it was measured."""
+    """Energy, memory and qualities apart from the curve are possible, and energy states how it was measured."""
     target = entry.submission.target
     for at, run in enumerate(entry.submission.runs):
         memory = run.peak_memory_bytes
         if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
             yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes")
         for name, value in run.test_quality.items():
-            # A name with a dot is of another metric, whose scale nobody states.
+            # A name with a dot is another metric, whose scale is unknown.
             found = unlike_scale(target, value)
             if found and ("." not in name or not math.isfinite(value)):
                 field = f"runs[{at}].test_quality.{shown(name)[1:-1]}"
@@ -339,19 +339,20 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 _OVER = 0.1
-"""A ceiling that was measured is not the last word: by this much it may be passed."""
+"""A measured ceiling is not exact: it may be exceeded by this share."""
 _FAST = 4.0
-"""So many times fewer multiplications than counted a fast convolution needs, F(4x4, 3x3) of Lavin & Gray 2016."""
+"""A fast convolution needs this many times fewer multiplications than counted: F(4x4, 3x3) of Lavin & Gray 2016."""
 
 
 def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """No run and no measurement needs more operations a second than the machine's ceiling."""
-    submission, known = entry.submission, entry.aside or MachineLimits()
-    # The lower of what the entry states and what is known, for nobody is faster than either.
+    """No run or measurement needs more operations per second than the machine's ceiling."""
+    submission, known = entry.submission, entry.known_facts or MachineLimits()
+    # The lower of the stated and the known limit, since nobody exceeds either.
     stated = _number(submission.provenance.environment.get(CEILING))
     limits = [] if stated is None else [(stated, "the machine's ceiling")]
     limits += [] if known.flop_s is None else [(known.flop_s, f"the peak of {known.machine}")]
-    # Whoever states less than the network is known to cost is held to both, to the known figure with a warning at most.
+    # An entry that states a lower cost than the network is known to have is checked with both; with the known cost the
+    # result is at most a warning.
     flops_stated = _number(submission.settings.get(FLOPS))
     works = [] if flops_stated is None else [(flops_stated, "")]
     if known.flops_per_sample is not None and (flops_stated is None or known.flops_per_sample > flops_stated):
@@ -370,21 +371,21 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
-    """``network`` is what the operations are known of, empty where they are stated."""
+    """``network``: the source of the known cost; empty if the cost is stated."""
     flop_s, machine = limit
     if rate <= flop_s * (1 + _OVER):
         return None
     of = f" of {network}" if network else ""
     found = f"{rate:.3g} operations a second{of}; {machine} is {flop_s:.3g}"
     if rate <= flop_s * _FAST * (1 + _OVER):
-        return entry.warning("B190", field, found, "see whether a fast convolution explains it")
+        return entry.warning("B190", field, found, "check whether a fast convolution explains it")
     if network:
-        return entry.warning("B190", field, found, f"see whether its network is {network}, or correct the times")
+        return entry.warning("B190", field, found, f"check whether its network is {network}, or correct the times")
     return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
 
 
 def _of_answers(each: Inference, at: str) -> dict[str, float]:
-    """Samples a second over the whole time, and in the fastest query where one query has the whole system."""
+    """Samples per second over the whole time, and in the fastest query if queries have the system to themselves."""
     rates = {f"{at}.duration_s": each.samples / each.duration_s} if each.duration_s > 0 else {}
     stated = {
         "quantiles_s": min(each.quantiles_s.values(), default=None),
@@ -392,7 +393,7 @@ def _of_answers(each: Inference, at: str) -> dict[str, float]:
         "mean_latency_s": each.mean_latency_s,
     }
     if each.scenario in ONE_BY_ONE:
-        # A query has one sample at least, whatever is said of their number.
+        # A query has at least one sample, whatever number is stated.
         samples = max(1.0, each.samples / each.queries) if each.queries else 1.0
         rates |= {
             f"{at}.{name}": samples / time_s
@@ -403,7 +404,7 @@ def _of_answers(each: Inference, at: str) -> dict[str, float]:
 
 
 def _samples_a_second(curve: SubmittedCurve, per_epoch: int | None) -> float:
-    """The highest mean rate from the beginning to any of the evaluations; 0 where it is not known."""
+    """The highest mean rate from the start to any evaluation; 0 if unknown."""
     samples: list[int] | list[float] = curve.samples or []
     if not samples and per_epoch is not None:
         samples = [epoch * per_epoch for epoch in curve.epoch or ()]
@@ -414,7 +415,7 @@ def _samples_a_second(curve: SubmittedCurve, per_epoch: int | None) -> float:
 
 
 def _number(value: object) -> float | None:
-    """A positive, finite number, also written as text; ``None`` for anything else."""
+    """A positive, finite number, possibly written as text; ``None`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

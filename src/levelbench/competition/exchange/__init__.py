@@ -1,10 +1,10 @@
-"""Exchange with other systems: files read under limits, entries placed in a leaderboard, and all of them as tables.
+"""Exchange with other systems: reading files under limits, placing entries in a leaderboard, and tables of entries.
 
-Each format has a module, which reads it into submissions and writes it from them.
+Each format has a module that reads it into submissions and writes it from them.
 
 The four tables (CSV or Parquet, written and read back) have the columns below and nothing computed, so that a
-spreadsheet, pandas or DuckDB scores for itself. An empty cell of CSV means "not stated". Text that a spreadsheet would
-run as a formula gets an apostrophe before it, as does text that begins with one, and reading takes it away again.
+spreadsheet, pandas or DuckDB computes scores itself. An empty CSV cell means "not stated". Text that a spreadsheet
+would run as a formula, or that begins with an apostrophe, gets an apostrophe in front; reading removes it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from levelbench.errors import MissingError, RecordError, StoreError, UsageError
 
 
 def read_bytes(path: Path, most: int, root: Path | None = None, asked: str = "") -> bytes:
-    """The bytes of a regular file of at most ``most`` bytes. ``RecordError`` for a larger or another one."""
+    """The bytes of a regular file of at most ``most`` bytes; ``RecordError`` for a larger file or anything else."""
     asked = asked or f"reading {path}"
     try:
         if root is not None and not path.resolve().is_relative_to(root.resolve()):
@@ -39,17 +39,17 @@ def read_bytes(path: Path, most: int, root: Path | None = None, asked: str = "")
         found = getattr(error, "strerror", None) or str(error)
         raise StoreError(asked, found, "make the file readable") from error
     if len(data) > most:
-        raise RecordError(asked, f"it is larger than {most:,} bytes", "give a file of the format's size")
+        raise RecordError(asked, f"it is larger than {most:,} bytes", "give a smaller file")
     return data
 
 
 def text_of(value: object, most: int = 200) -> str | None:
-    """``value`` as text of at most ``most`` characters; ``None`` for what is no text, or blank."""
+    """``value`` as text of at most ``most`` characters; ``None`` if it is not text, or blank."""
     return value.strip()[:most] or None if isinstance(value, str) else None
 
 
 def value_at(entry: Submission, place: str) -> Any:
-    """What an entry has at a dotted name such as ``author.email``; ``None`` where a part on the way is not stated."""
+    """An entry's value at a dotted name such as ``author.email``; ``None`` if a part on the way is not stated."""
     found: Any = entry
     for part in place.split("."):
         found = getattr(found, part, None)
@@ -57,32 +57,35 @@ def value_at(entry: Submission, place: str) -> Any:
 
 
 def unplaced(part: Struct | None, name: str, placed: Sequence[str] = ()) -> Iterator[str]:
-    """What a part of an entry states beside what is ``placed`` in another format, each by its field below ``name``."""
+    """The stated fields of a part of an entry that another format has no place for, each by its name below ``name``."""
     for each in part.__struct_fields__ if part is not None else ():
         if each not in placed and getattr(part, each) not in (None, [], {}):
             yield f"{name}.{each}"
 
 
-def place_in(root: Path, path: Path) -> str:
-    """Where ``path`` lies in ``root``, as text: names that are no Unicode, which file systems allow, as escapes."""
-    where = path.relative_to(root) if path.is_relative_to(root) else path
-    return where.as_posix().encode("utf-8", "backslashreplace").decode()
-
-
 _LONGEST = 80
-"""The most characters of a file's name."""
+"""The longest file name."""
 
 
 class Placed(NamedTuple):
-    """The files that an import wrote, and how many lay there already as they are."""
+    """The files that an import wrote, and the number of identical ones that already existed."""
 
     written: list[Path]
     unchanged: int
 
 
 def places(submissions: Sequence[Submission]) -> list[str]:
-    """The id of each: ``task/mode/stem``. Entries that would share one get a part of their digest as well."""
-    stems = [f"{_slug(each.task)}/{each.mode}/{_stem(each)}" for each in submissions]
+    """The id of each entry: ``task/mode/stem``. Entries that would share an id also get a part of their digest."""
+
+    def stem_of(entry: Submission) -> str:
+        origin = entry.origin
+        if origin is not None and origin.format == "dawnbench":
+            return _slug(Path(origin.file).stem)
+        if origin is not None and _slug(origin.file) != "unnamed":
+            return _slug(origin.file.removesuffix(".txt"))
+        return _slug(f"{entry.author.name}_{entry.model}_{entry.hardware.description}_{entry.framework}")
+
+    stems = [f"{_slug(each.task)}/{each.mode}/{stem_of(each)}" for each in submissions]
     folded = [each.lower() for each in stems]
     return [
         f"{stem}-{submission_digest(each)[:8]}" if folded.count(stem.lower()) > 1 else stem
@@ -90,25 +93,16 @@ def places(submissions: Sequence[Submission]) -> list[str]:
     ]
 
 
-def _stem(entry: Submission) -> str:
-    origin = entry.origin
-    if origin is not None and origin.format == "dawnbench":
-        return _slug(Path(origin.file).stem)
-    if origin is not None and _slug(origin.file) != "unnamed":
-        return _slug(origin.file.removesuffix(".txt"))
-    return _slug(f"{entry.author.name}_{entry.model}_{entry.hardware.description}_{entry.framework}")
-
-
 def _slug(text: str) -> str:
-    """``text`` as a file's name: never a path, never hidden, never empty."""
+    """``text`` as a file name: never a path, never hidden, never empty."""
     return cut_at_word(re.sub(r"[^A-Za-z0-9._+-]+", "-", text), _LONGEST) or "unnamed"
 
 
 def place(submissions: Sequence[Submission], folder: Path, *, force: bool = False) -> Placed:
     """Write each submission to its place under ``folder``.
 
-    Raises ``UsageError``, before anything is written, where another submission has one of the places; ``force``
-    replaces it.
+    Raises ``UsageError``, before anything is written, if one of the places holds another submission, unless ``force``
+    is given.
     """
     wanted = [
         (folder / f"{name}.json", encode(each)) for name, each in zip(places(submissions), submissions, strict=True)
@@ -116,15 +110,15 @@ def place(submissions: Sequence[Submission], folder: Path, *, force: bool = Fals
     there = {path: read_bytes(path, FILE_LIMIT, folder) for path, _ in wanted if path.exists()}
     other = [path for path, data in wanted if path in there and there[path] != data]
     if other and not force:
-        many = "1 entry lies there and differs" if len(other) == 1 else f"{len(other)} entries lie there and differ"
-        found = f"{many}, {other[0].relative_to(folder)} the first"
+        many = "1 entry exists and differs" if len(other) == 1 else f"{len(other)} entries exist and differ"
+        found = f"{many}, the first is {other[0].relative_to(folder)}"
         raise UsageError(f"importing into {folder}", found, "choose another folder, or give --force to replace them")
     new = [(path, data) for path, data in wanted if there.get(path) != data]
     return Placed([write_whole(path, data) for path, data in new], len(wanted) - len(new))
 
 
 def entry_paths(where: Path) -> Iterator[tuple[str, Path]]:
-    """Id and path of each entry of a leaderboard's folder, sorted; of a single file, its own stem and path."""
+    """Id and path of each entry in a leaderboard's folder, sorted; for a single file its stem and path."""
     if not where.is_dir():
         yield where.stem, where
         return
@@ -160,7 +154,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[type, str]]] = {
         "crossing": (str, "the author's rule"),
         "code_url": (str, ""),
         "code_commit": (str, ""),
-        "usd_per_hour": (float, "US dollars an hour of the whole system"),
+        "usd_per_hour": (float, "US dollars per hour of the whole system"),
         "price_source": (str, ""),
         "price_read_on": (str, "day, ISO 8601"),
         "runs": (int, ""),
@@ -175,8 +169,8 @@ COLUMNS: Mapping[str, Mapping[str, tuple[type, str]]] = {
         "status": (str, ""),
         "seed": (int, ""),
         "points": (int, "evaluations"),
-        "reached": (bool, "as the author states it"),
-        "time_to_target_s": (float, "seconds, as the author states it"),
+        "reached": (bool, "as stated by the author"),
+        "time_to_target_s": (float, "seconds, as stated by the author"),
         "energy_j": (float, "joules"),
         "peak_memory_bytes": (float, ""),
         "curve_digest": (str, "SHA-256"),
@@ -202,16 +196,16 @@ COLUMNS: Mapping[str, Mapping[str, tuple[type, str]]] = {
         "mean_latency_s": (float, "seconds"),
         "quantiles_s": (str, "JSON: seconds by quantile"),
         "estimate_s": (float, "seconds, of the early-stopping rule"),
-        "estimate_quantile": (float, "which quantile the estimate is of"),
-        "throughput_per_s": (float, "samples a second"),
-        "target_per_s": (float, "queries a second that scenario server was asked"),
+        "estimate_quantile": (float, "the quantile of the estimate"),
+        "throughput_per_s": (float, "samples per second"),
+        "target_per_s": (float, "target queries per second of scenario server"),
         "latency_bound_s": (float, "seconds, of scenario server"),
         "valid": (bool, "by the scenario's own rules"),
         "quality": (float, ""),
-        "cost_usd": (float, "US dollars of one answer, as the author states it"),
+        "cost_usd": (float, "US dollars per answer, as stated by the author"),
     },
 }
-"""Each table's columns: their type and what they hold, with the unit."""
+"""The columns of each table: type and meaning, with the unit."""
 
 TABLES = tuple(COLUMNS)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
@@ -219,7 +213,7 @@ _LARGEST_CSV = 1 << 30
 
 
 def tabulate(entries: Iterable[tuple[str, Submission]]) -> Tables:
-    """The four tables of entries, each with the id that it has in its leaderboard."""
+    """The four tables of entries, each entry with its id in the leaderboard."""
     tables: Tables = {name: [] for name in TABLES}
     for name, entry in entries:
         cells = {column: value_at(entry, _PLACES.get(column, column)) for column in COLUMNS["entries"]}
@@ -246,7 +240,7 @@ def tabulate(entries: Iterable[tuple[str, Submission]]) -> Tables:
 
 
 def _typed(value: object, kind: type) -> Cell:
-    """The value as its column has it; an empty text is one that is not stated."""
+    """The value in its column's type; an empty text counts as not stated."""
     if value is None or value == "":
         return None
     cell: Cell = kind(value)
@@ -260,11 +254,11 @@ _PLACES = {
     **{"code_url": "code.url", "code_commit": "code.commit", "usd_per_hour": "price.usd_per_hour"},
     **{"price_source": "price.source", "price_read_on": "price.read_on", "origin": "origin.format"},
 }
-"""Where an entry has a column of the table of entries, if not under the column's own name."""
+"""The dotted name in an entry of each column of the table of entries whose name differs."""
 
 
 def write_csv(tables: Tables, folder: Path) -> list[Path]:
-    """Each table as ``NAME.csv`` in ``folder``: RFC 4180, UTF-8, a header first."""
+    """Each table as ``NAME.csv`` in ``folder``: RFC 4180, UTF-8, with a header."""
     paths = []
     for name in TABLES:
         out = io.StringIO(newline="")
@@ -284,7 +278,7 @@ def _written(value: Cell) -> str:
 
 
 def read_csv(folder: Path) -> Tables:
-    """The tables that :func:`write_csv` wrote. ``RecordError`` for files that are not such tables."""
+    """The tables that :func:`write_csv` wrote; ``RecordError`` for other files."""
     tables: Tables = {}
     for name in TABLES:
         path = folder / f"{name}.csv"
@@ -295,7 +289,7 @@ def read_csv(folder: Path) -> Tables:
             with path.open(encoding="utf-8", newline="") as file:
                 header, *rows = csv.reader(file, strict=True)
             if header != list(COLUMNS[name]):
-                raise RecordError(asked, "its header is another", "give a table that board export wrote")
+                raise RecordError(asked, "it has another header", "give a table that board export wrote")
             kinds = [kind for kind, _ in COLUMNS[name].values()]
             tables[name] = [
                 dict(zip(header, [_read(c, k) for c, k in zip(row, kinds, strict=True)], strict=True)) for row in rows
@@ -319,7 +313,7 @@ def _read(cell: str, kind: type) -> Cell:
 
 
 def write_parquet(tables: Tables, folder: Path) -> list[Path]:
-    """Each table as ``NAME.parquet`` in ``folder``; what a column holds is in its metadata. ``MissingError``."""
+    """Each table as ``NAME.parquet`` in ``folder``, with the columns' meaning in the metadata. ``MissingError``."""
     pyarrow, parquet = _pyarrow()
     paths = []
     for name in TABLES:
@@ -336,7 +330,7 @@ def write_parquet(tables: Tables, folder: Path) -> list[Path]:
 
 
 def read_parquet(folder: Path) -> Tables:
-    """The tables that :func:`write_parquet` wrote. ``RecordError`` for files that are not such tables."""
+    """The tables that :func:`write_parquet` wrote; ``RecordError`` for other files."""
     pyarrow, parquet = _pyarrow()
     tables: Tables = {}
     for name in TABLES:

@@ -1,7 +1,7 @@
-"""AlgoPerf's workloads: which validation metric is to reach which value within how many seconds.
+"""AlgoPerf's logs as submissions: each workload has a validation metric, a target for it and a time budget.
 
-A log's own meta data say it for the version that ran; the ruleset of version 0.6 stands in where there
-are none. Source: the rules of mlcommons/algorithmic-efficiency, version 0.6.
+A log's own meta data state them for the version that ran; without meta data the ruleset of version 0.6 applies. Source:
+the rules of mlcommons/algorithmic-efficiency, version 0.6.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from levelbench.competition.entries import (
     SubmittedRun,
     TuningEffort,
     curve_digest,
+    name_in,
 )
-from levelbench.competition.exchange import place_in, read_bytes, text_of
+from levelbench.competition.exchange import read_bytes, text_of
 from levelbench.competition.rulesets import ruleset
 from levelbench.competition.rulesets.scores import workload_time
 from levelbench.errors import LevelbenchError, RecordError
@@ -38,9 +39,9 @@ from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target
 
 RULES, SELF_TUNING = "algoperf-0.6", "algoperf-self-tuning-0.6"
-"""The rulesets of entries, with trials to tune and without."""
+"""The rulesets of entries with tuning trials, and without."""
 PREFIX = "algoperf-"
-"""What a workload's name begins with where it is a task."""
+"""What the name of a workload's task begins with."""
 
 _LOWER = frozenset({"ce_loss", "error_rate", "ctc_loss", "wer", "l1_loss", "loss", "ppl"})
 _HIGHER = frozenset({"mean_average_precision", "ssim", "accuracy", "bleu"})
@@ -57,14 +58,14 @@ _BUDGETS_S: Mapping[str, float] = {
     "ogbg": 12011,
     "wmt": 43336,
 }
-"""Seconds at most in version 0.6."""
+"""The longest time in seconds, version 0.6."""
 
 
 def _workload(name: str, meta: Mapping[str, object]) -> tuple[Target, float | None]:
-    """What is to be reached on the validation split, and within how many seconds where that is stated.
+    """The target on the validation split, and the time budget in seconds, if stated.
 
-    By what ``meta`` (a log's meta data) say of it, else by version 0.6, whose ImageNet targets are given as the
-    accuracies that its logs hold. ``RecordError`` where neither has it.
+    They come from ``meta`` (a log's meta data), else from version 0.6, whose ImageNet targets are given as the
+    accuracies that its logs hold. ``RecordError`` if neither has the workload.
     """
     metric, threshold = meta.get("workload.target_metric_name"), _finite(meta.get("workload.validation_target_value"))
     if isinstance(metric, str) and metric in _LOWER | _HIGHER and threshold is not None:
@@ -75,11 +76,11 @@ def _workload(name: str, meta: Mapping[str, object]) -> tuple[Target, float | No
     if name in known:
         return known[name], _BUDGETS_S.get(name)
     do = f"keep its meta_data file, or give one of {', '.join(known)}"
-    raise RecordError(f"reading the workload {name}", "no meta data say its target, and no table has it", do)
+    raise RecordError(f"reading the workload {name}", "neither its meta data nor version 0.6 has its target", do)
 
 
 def _finite(value: object) -> float | None:
-    """The number, if it is one and finite."""
+    """The value as a float, if it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e300 and math.isfinite(value) else None
@@ -100,7 +101,7 @@ _META = re.compile(r"meta_data_\d{1,6}\.json")
 
 
 class _Trial(NamedTuple):
-    """Where a trial's files lie, and what its path says of it."""
+    """The path of a trial's file, and what it says about the trial."""
 
     path: Path
     submission: str
@@ -110,18 +111,18 @@ class _Trial(NamedTuple):
 
 
 def read_results(root: Path) -> tuple[list[Submission], list[str]]:
-    """A submission for each algorithm and workload whose logs lie under ``root``, and a sentence for each broken file.
+    """A submission for each algorithm and workload with logs under ``root``, and a sentence for each broken file.
 
-    Raises ``RecordError`` where no ``eval_measurements.csv`` lies under ``root``.
+    Raises ``RecordError`` if there is no ``eval_measurements.csv`` under ``root``.
     """
     groups: dict[tuple[str, str, str], list[_Trial]] = defaultdict(list)
     problems = []
     for path in _found(root):
         trial = _placed(path)
         if trial is None:
-            where = place_in(root, path)
+            where = name_in(path, root)
             problems.append(
-                f"{where}: its folder is not called WORKLOAD_jax or WORKLOAD_pytorch; keep the layout of the logs"
+                f"{where}: its folder is not named WORKLOAD_jax or WORKLOAD_pytorch; keep the layout of the logs"
             )
         else:
             groups[trial.submission, trial.workload, trial.framework].append(trial)
@@ -130,7 +131,7 @@ def read_results(root: Path) -> tuple[list[Submission], list[str]]:
         try:
             submissions.append(_submission(trials, root, problems))
         except LevelbenchError as error:
-            problems.append(f"{place_in(root, trials[0].path)}: {error.found}; {error.do}")
+            problems.append(f"{name_in(trials[0].path, root)}: {error.found}; {error.do}")
     return submissions, problems
 
 
@@ -146,7 +147,7 @@ def _found(root: Path) -> list[Path]:
             raise RecordError(f"reading {root}", f"more than {_MOST_FILES:,} trials", "read one submission at a time")
     if not found:
         do = "give the folder of a submission's logs"
-        raise RecordError(f"reading {root}", f"no {_EVALUATIONS} lies there", do)
+        raise RecordError(f"reading {root}", f"it has no {_EVALUATIONS}", do)
     return found
 
 
@@ -165,7 +166,7 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
     meta = _meta(first.path.parent, root, problems)
     target, budget_s = _workload(first.workload, meta)
     doubts: list[str] = []
-    # What the meta data say of the software and of the targets that were to be reached.
+    # The meta data about software and targets.
     names = ("os_platform", "python_version", "git_branch", "gpu_driver")
     wanted = [key for key in meta if key in names or key.startswith("workload.")][: _MOST_FIELDS // 2]
     runs, fields = [], {key: value for key in wanted if _is_setting(value := meta[key])}
@@ -173,7 +174,7 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
         try:
             runs.append(_run(trial, target, root, doubts, problems))
         except LevelbenchError as error:
-            problems.append(f"{place_in(root, trial.path)}: {error.found}; {error.do}")
+            problems.append(f"{name_in(trial.path, root)}: {error.found}; {error.do}")
             continue
         named = _json(trial.path.with_name("hparams.json"), root, problems)
         settings = {f"{trial.name}.{key}": each for key, each in named.items() if _is_setting(each)}
@@ -181,12 +182,12 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
             fields.update(settings)
     if not runs:
         raise RecordError(f"reading {first.path}", "none of its trials can be read", "see the messages of its files")
-    doubts += ["author: the logs name none", "date: the logs name none; the day is that of the newest file"]
+    doubts += ["author: not in the logs", "date: not in the logs; the day is that of the newest file"]
     studies = {trial.name.partition("/")[0] for trial in trials}
     newest = max(trial.path.stat().st_mtime for trial in trials)
     return Submission(
         schema=SUBMISSION_SCHEMA,
-        # Whoever tunes has several trials in a study, of which some may be broken.
+        # With tuning, a study has several trials, of which some may be broken.
         ruleset=SELF_TUNING if len(studies) == len(trials) else RULES,
         task=f"{PREFIX}{first.workload}"[:200],
         mode="training",
@@ -211,7 +212,7 @@ def _run(trial: _Trial, target: Target, root: Path, doubts: list[str], problems:
     metric = f"validation/{target.metric}"
     for name in (_TIME, metric):
         if name not in rows:
-            raise RecordError(f"reading {trial.path}", f"there is no column {name!r}", "give a whole log")
+            raise RecordError(f"reading {trial.path}", f"it has no column {name!r}", "give a complete log")
     kept = [at for at, pair in enumerate(zip(rows[_TIME], rows[metric], strict=True)) if all(map(math.isfinite, pair))]
     if len(kept) < len(rows[_TIME]):
         doubts.append(f"curve: {len(rows[_TIME]) - len(kept)} evaluations of {trial.name} have no finite value")
@@ -240,7 +241,7 @@ def _run(trial: _Trial, target: Target, root: Path, doubts: list[str], problems:
 
 
 def _rows(path: Path, root: Path) -> dict[str, list[float]]:
-    """The columns by name; an empty cell is NaN."""
+    """The columns by name; empty cells are NaN."""
     asked = f"reading {path}"
     try:
         text = read_bytes(path, _LARGEST_CSV, root).decode("utf-8-sig")
@@ -248,7 +249,7 @@ def _rows(path: Path, root: Path) -> dict[str, list[float]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise RecordError(asked, f"it is not CSV ({error})", "give the log as it was written") from error
     if len(rows) > _MOST_ROWS or len(set(header)) < len(header):
-        found = "a column is there twice" if len(rows) <= _MOST_ROWS else f"it has more than {_MOST_ROWS:,} rows"
+        found = "a column occurs twice" if len(rows) <= _MOST_ROWS else f"it has more than {_MOST_ROWS:,} rows"
         raise RecordError(asked, found, "give the log as it was written")
     columns: dict[str, list[float]] = {name: [] for name in header}
     for at, row in enumerate(rows, 2):
@@ -261,7 +262,7 @@ def _rows(path: Path, root: Path) -> dict[str, list[float]]:
 
 
 def _number(cell: str) -> float:
-    """The figure of a cell; NaN for an empty one and for text, which columns that are not read may hold."""
+    """The number in a cell; NaN for an empty cell, and for text, which unused columns may hold."""
     try:
         return float(cell) if len(cell) <= 80 else math.nan
     except ValueError:
@@ -269,7 +270,6 @@ def _number(cell: str) -> float:
 
 
 def _meta(folder: Path, root: Path, problems: list[str]) -> dict[str, object]:
-    """The meta data of the trial's last start."""
     found = [each for each in folder.iterdir() if _META.fullmatch(each.name)]
     last = max(found, key=lambda each: (len(each.name), each.name), default=None)
     return {} if last is None else _json(last, root, problems)
@@ -282,7 +282,7 @@ def _json(path: Path, root: Path, problems: list[str]) -> dict[str, object]:
         found = json.loads(read_bytes(path, _LARGEST_JSON, root))
         json.dumps(found, ensure_ascii=False).encode()
     except (LevelbenchError, ValueError, RecursionError) as error:
-        problems.append(f"{place_in(root, path)}: it cannot be read ({error}); the rest is"[:500])
+        problems.append(f"{name_in(path, root)}: it cannot be read ({error}); the rest was read"[:500])
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -304,10 +304,10 @@ def _hardware(meta: dict[str, object]) -> Hardware:
 def target_times(
     submissions: Iterable[Submission], *, best: Literal["time", "evaluation"] = "time"
 ) -> dict[str, dict[str, float]]:
-    """Seconds to the target by algorithm and workload, for ``rulesets.profiles``: infinite where it was missed.
+    """Seconds to the target by algorithm and workload, for performance profiles: infinite if the target was missed.
 
-    Of a study's trials the one of least ``time`` counts; the published scores took the one of the earliest
-    ``evaluation`` instead, which is another where evaluations are not equally far apart.
+    The trial of a study with the least ``time`` counts; the published scores took the one with the earliest
+    ``evaluation`` instead, which differs if evaluations are not evenly spaced.
     """
     times: dict[str, dict[str, float]] = defaultdict(dict)
     for each in submissions:
@@ -325,7 +325,7 @@ def target_times(
 
 
 def common_times(submissions: Iterable[Submission]) -> dict[str, dict[str, float]]:
-    """:func:`target_times` of the workloads that all algorithms took part in; empty if there is no such workload."""
+    """The :func:`target_times` of the workloads that all algorithms ran; empty if there are none."""
     times = target_times(submissions)
     names = set.intersection(*(set(own) for own in times.values())) if times else set()
     return {each: {name: own[name] for name in sorted(names)} for each, own in times.items()} if names else {}

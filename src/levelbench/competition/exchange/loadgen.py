@@ -1,7 +1,7 @@
 """LoadGen's logs of MLPerf Inference: summary, detail and answers, read and made into submissions and rankings.
 
-The summary is text for people and rounds, the detail log has the same figures as events; both are read, what they do
-not agree about is a doubt, and no figure is computed that they do not imply.
+The summary is text for people, with rounded numbers; the detail log has the same figures as events. Both are read, a
+disagreement is a doubt, and figures that they do not imply are not computed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.schema import Target
 
 SUMMARY_LIMIT = 4 * 1024 * 1024
-"""The largest summary in bytes that is read."""
+"""The largest summary that is read, in bytes."""
 
 _NUMBER = r"([-+]?\d{1,30}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?)"
 _PERCENTILE = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)(?:th)? percentile latency \(ns\)")
@@ -39,10 +39,10 @@ _LINE = re.compile(r"^\s*(?:\* )?([^:\n]{1,100}?)\s*: ?(.*)$")
 
 
 class LoadGenSummary(Struct, frozen=True):
-    """One summary. ``scenario`` and ``mode`` are LoadGen's words; latencies are in seconds, by quantile.
+    """One summary. ``scenario`` and ``mode`` are LoadGen's names; latencies are in seconds, by quantile.
 
     ``headline_quantile`` is the scenario's own; ``estimates_s`` are early-stopping estimates by quantile. ``figures``
-    and ``parameters`` hold the other numbers by the name that the summary gives them. ``None`` was not printed.
+    and ``parameters`` hold the other numbers by their names in the summary. ``None`` was not printed.
     """
 
     scenario: str
@@ -91,7 +91,7 @@ def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The parts between rules of equals signs, by their titles; of a title that comes twice, the first."""
+    """The parts between lines of equals signs, by title; for repeated titles, the first part."""
     parts = re.split(r"^=+\s*$", text, flags=re.MULTILINE)
     found: dict[str, str] = {}
     for title, body in zip(parts[1::2], parts[2::2], strict=False):
@@ -104,7 +104,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
-    """Those of the pairs that are finite numbers."""
+    """The pairs whose values are finite numbers."""
     numbers = {name: float(raw) for name, raw in pairs if re.fullmatch(_NUMBER, raw, re.ASCII)}
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
@@ -113,7 +113,7 @@ _TIMES = "%m-%d-%Y %H:%M:%S.%f"
 
 
 class Detail(Struct, frozen=True):
-    """One detail log: the last number of every key, and the errors that LoadGen logged, each once, ten at most.
+    """One detail log: the last number of every key, and the distinct errors that LoadGen logged, at most ten.
 
     ``duration_s`` is from ``power_begin`` to ``power_end``, to the millisecond; ``day`` is the ISO day of the test.
     ``valid`` is LoadGen's own verdict.
@@ -128,7 +128,7 @@ class Detail(Struct, frozen=True):
 
 
 def parse_detail(content: bytes, asked: str) -> Detail:
-    """The log in a file's bytes; ``RecordError`` for a broken line, with its number, or a file without an event."""
+    """The log in a file's bytes; ``RecordError`` for a broken line, with its number, or a file without events."""
     events = parse_log(io.BytesIO(content), "", asked).events
     last = {event.key: event.value for event in events}
     numbers = {key: number for key, value in last.items() if (number := number_of(value)) is not None}
@@ -147,7 +147,7 @@ def parse_detail(content: bytes, asked: str) -> Detail:
 
 
 def _between(begin: object, end: object) -> float | None:
-    """Seconds between two of LoadGen's wall-clock texts; ``None`` unless both are there and in order."""
+    """Seconds between two of LoadGen's wall-clock texts; ``None`` unless both exist and are in order."""
     try:
         seconds = (datetime.strptime(str(end), _TIMES) - datetime.strptime(str(begin), _TIMES)).total_seconds()
     except ValueError:
@@ -159,7 +159,7 @@ _ACCURACY = re.compile(rb"accuracy=\s*(\d{1,3}(?:\.\d{1,15})?)\s*%,\s*good=\s*(\
 
 
 class LoggedAnswer(Struct, frozen=True):
-    """One answer: the query's number, which sample it was, and its bytes as hexadecimal digits."""
+    """One answer: the query's number, the sample, and the answer's bytes in hexadecimal."""
 
     seq_id: Count
     qsl_idx: Count
@@ -176,14 +176,14 @@ def parse_answers(content: bytes, asked: str) -> list[LoggedAnswer]:
     try:
         return _DECODER.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        do = "give a whole mlperf_log_accuracy.json: a run that was stopped leaves half of one"
+        do = "give a complete mlperf_log_accuracy.json: an interrupted run leaves half of one"
         raise RecordError(asked, f"it is not a list of answers ({error})", do) from error
 
 
 def parse_accuracy(content: bytes) -> tuple[float, int] | None:
-    """Share of right answers and number of samples in an ``accuracy.txt`` of the classification scripts.
+    """The share of right answers and the number of samples in an ``accuracy.txt`` of the classification scripts.
 
-    ``None`` for other scripts' words: there are as many as benchmarks.
+    ``None`` for the output of other scripts, which differs with every benchmark.
     """
     match = _ACCURACY.search(content[: 1 << 20])
     if match is None or int(match[3]) == 0 or int(match[2]) > int(match[3]):
@@ -200,19 +200,19 @@ _SCENARIOS: dict[str, Scenario] = {
     "Offline": "offline",
 }
 _AGREE = 0.01
-"""The summary rounds rates; rounding does not explain a difference beyond this share."""
+"""The summary rounds rates; rounding does not explain a larger relative difference."""
 
 
 def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> tuple[Inference, list[str]]:
-    """The measurement that a summary and, if it is there, the detail log of one run tell, and what is doubtful.
+    """The measurement in a summary and, if available, the detail log of the same run, and the doubts about it.
 
-    Raises ``RecordError`` (about ``asked``) for a run whose scenario is none of ours, that was no performance run, or
-    of which neither log gives the number of queries.
+    Raises ``RecordError`` (about ``asked``) for an unknown scenario, for a run that was not a performance run, and if
+    neither log has the number of queries.
     """
     scenario = _SCENARIOS.get(summary.scenario)
     do = "give the logs of a performance run"
     if scenario is None:
-        raise RecordError(asked, f"there is no scenario {summary.scenario!r}", "use " + ", ".join(_SCENARIOS))
+        raise RecordError(asked, f"unknown scenario {summary.scenario!r}", "use " + ", ".join(_SCENARIOS))
     if summary.mode not in ("PerformanceOnly", "SubmissionRun", "FindPeakPerformance"):
         raise RecordError(asked, f"it is a run of mode {summary.mode!r}", do)
     logged = detail.figures if detail is not None else {}
@@ -247,7 +247,7 @@ def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> 
 
 
 def _rate(summary: LoadGenSummary, scenario: Scenario) -> float | None:
-    """Samples a second as LoadGen counts them, ``None`` where it prints none (MultiStream)."""
+    """Samples per second as LoadGen counts them, ``None`` if it prints none (MultiStream)."""
     names = {
         "single-stream": ("QPS w/ loadgen overhead",),
         "multi-stream": (),
@@ -260,7 +260,7 @@ def _rate(summary: LoadGenSummary, scenario: Scenario) -> float | None:
 def _duration(
     summary: LoadGenSummary, detail: Detail | None, scenario: Scenario, queries: int, per_query: int, rate: float | None
 ) -> tuple[float, str | None]:
-    """Seconds of the run, and what is doubtful about them."""
+    """The duration of the run in seconds, and a doubt about it, if any."""
     if scenario == "offline" and rate is not None:
         return queries * per_query / rate, None
     if rate is not None and queries > 1:
@@ -268,25 +268,25 @@ def _duration(
     if detail is not None and detail.duration_s is not None:
         return detail.duration_s, None
     mean_s = summary.figures.get("Mean latency (ns)", 0.0) / 1e9
-    return queries * mean_s, "the length of the run is not logged: it is queries times mean latency, a lower bound"
+    return queries * mean_s, "the duration is not logged: queries times mean latency, a lower bound, replaces it"
 
 
 def _doubts(summary: LoadGenSummary, detail: Detail | None) -> list[str]:
     found = (
-        [] if summary.valid else ["LoadGen calls the run INVALID" if summary.valid is False else "no verdict is given"]
+        [] if summary.valid else ["LoadGen calls the run INVALID" if summary.valid is False else "there is no verdict"]
     )
     found += [
         f"not satisfied: {name.removesuffix(' satisfied')}" for name, holds in summary.checks.items() if not holds
     ]
     if summary.scenario == "Interactive":
-        found.append("the Interactive scenario is read as server: its bounds on tokens are not")
+        found.append("the Interactive scenario is read as server, without its token bounds")
     if detail is None:
         return [*found, "there is no detail log: the summary's figures cannot be checked against it"]
     mean_ns, logged = summary.figures.get("Mean latency (ns)"), detail.figures.get("result_mean_latency_ns")
     if mean_ns is not None and logged is not None and abs(mean_ns - logged) > _AGREE * max(abs(logged), 1.0):
         found.append(f"the summary says a mean latency of {mean_ns:g} ns, the detail log {logged:g} ns")
     if detail.valid != summary.valid:
-        found.append("summary and detail log do not agree whether the run is valid")
+        found.append("summary and detail log disagree about whether the run is valid")
     return found + [f"LoadGen logged an error: {text}" for text in detail.errors]
 
 
@@ -297,7 +297,7 @@ _RULESET = "levelbench-1.0"
 
 
 class Stated(NamedTuple):
-    """What logs outside of a results tree do not say; ``None``: as the tree says."""
+    """Facts that logs outside of a results tree lack; ``None``: as in the tree."""
 
     task: str | None = None
     author: str | None = None
@@ -309,14 +309,14 @@ class Stated(NamedTuple):
 def read_results(path: str | Path, **stated: str | None) -> tuple[list[Submission], list[str]]:
     """The submissions below ``path`` (a folder, or a tar archive of one), and the problems: what could not be read.
 
-    ``stated`` are the fields of :class:`Stated`, for logs outside of a results tree, which say none. The target is that
-    of levelbench-1.0 for the task; without one there is none, and that is a doubt. Audit runs (``TEST01``, ...) are not
-    read. Raises ``RecordError`` where there is no such path, or no summary of a performance run below it.
+    ``stated`` are the fields of :class:`Stated`, for logs outside of a results tree, which lack them. The target is
+    that of levelbench-1.0 for the task; a missing target is a doubt. Audit runs (``TEST01``, ...) are not read. Raises
+    ``RecordError`` if the path does not exist, or has no summary of a performance run below it.
     """
     path = Path(path)
     asked = f"reading the LoadGen results in {path}"
     tree = read_tree(path if path.is_dir() or path.suffix != ".txt" else path.parent, _FILES, asked)
-    # Audits, and runs that measured accuracy alone, have summaries too.
+    # Audits and accuracy runs have summaries too.
     folders = [
         name.parent
         for name in tree
@@ -330,7 +330,7 @@ def read_results(path: str | Path, **stated: str | None) -> tuple[list[Submissio
     groups: dict[PurePosixPath, list[tuple[Inference, list[str], Detail | None]]] = {}
     for folder in folders:
         try:
-            # The folder of the benchmark in a results tree; the folder itself outside of one.
+            # In a results tree the folder of the benchmark, otherwise the folder itself.
             above, below = around_results(folder)
             entry = PurePosixPath(*above, "results", *below[:2]) if len(below) > 2 else folder
             groups.setdefault(entry, []).append(_read_run(tree, folder))
@@ -356,17 +356,17 @@ def _read_run(tree: Tree, folder: PurePosixPath) -> tuple[Inference, list[str], 
 
 
 def _quality(tree: Tree, folder: PurePosixPath) -> tuple[float | None, int | None, list[str]]:
-    """The share of right answers that the submitter's script printed, of how many samples, and what is doubtful."""
+    """The share of right answers printed by the submitter's script, the number of samples, and doubts about them."""
     said = parse_accuracy(tree[folder / "accuracy.txt"]) if folder / "accuracy.txt" in tree else None
     if said is None:
-        return None, None, ["no accuracy is stated that can be read"]
+        return None, None, ["there is no readable accuracy"]
     doubts = []
     if folder / _ANSWERS in tree:
         answers = parse_answers(tree[folder / _ANSWERS], f"reading {folder / _ANSWERS}")
         distinct = len({answer.qsl_idx for answer in answers})
         if distinct != len(answers) or distinct != said[1]:
             doubts.append(f"{len(answers)} answers of {distinct} samples are logged, and accuracy.txt counts {said[1]}")
-    return said[0], said[1], [*doubts, "the accuracy is from another run than the one that was timed"]
+    return said[0], said[1], [*doubts, "the accuracy is from a different run than the timing"]
 
 
 def _submission(
@@ -387,7 +387,7 @@ def _submission(
     rules = task_rules(ruleset(_RULESET), name)
     doubts = [each for _, said, _ in runs for each in said] + ([doubt] if doubt else [])
     if rules is None:
-        doubts.append(f"{_RULESET} has no task {name!r}: its target is not known, and 0 stands in its place")
+        doubts.append(f"{_RULESET} has no task {name!r}: its target is unknown, and 0 replaces it")
     details = [each for _, _, each in runs if each is not None]
     days = sorted(each.day for each in details if each.day is not None)
     versions = {each.version for each in details if each.version is not None}
@@ -414,7 +414,7 @@ def _submission(
 
 
 class ScenarioMetric(NamedTuple):
-    """What a scenario is ranked by: a latency in seconds, the lower the better, or samples a second, the higher."""
+    """The figure that ranks a scenario: a latency in seconds (lower is better), or samples per second (higher is)."""
 
     name: str
     unit: str
@@ -430,37 +430,25 @@ METRICS = {
 }
 
 
-class RankedResult(NamedTuple):
-    """One line: ``value`` in the unit of the scenario's metric."""
-
-    rank: int
-    value: float
-    entry: Submission
-
-
-class LeftOut(NamedTuple):
-    """An entry whose measurement is in no ranking, and why."""
-
-    entry: Submission
-    reason: str
-
-
 class Ranking(NamedTuple):
-    """The measurements of one task in one scenario, the best first, and those that are left out."""
+    """The measurements of one task in one scenario, best first, and those that are left out.
+
+    ``rows`` are rank, value in the unit of the scenario's metric, and entry; ``left_out`` are entries with the reason.
+    """
 
     task: str
     scenario: str
-    rows: list[RankedResult]
-    left_out: list[LeftOut]
+    rows: list[tuple[int, float, Submission]]
+    left_out: list[tuple[Submission, str]]
 
 
 def _value_of(measured: Inference) -> float | str:
-    """The scenario's own figure, or why a run that LoadGen does not call VALID or that has none is not ranked.
+    """The scenario's own figure, or why the run is not ranked: not VALID for LoadGen, or without that figure.
 
-    No other figure stands in for a missing one: a mean is not a percentile.
+    No other figure replaces a missing one: a mean is not a percentile.
     """
     if measured.valid is not True:
-        return "LoadGen calls it INVALID" if measured.valid is False else "no verdict of LoadGen's is there"
+        return "LoadGen calls it INVALID" if measured.valid is False else "LoadGen's verdict is missing"
     wanted = METRICS[measured.scenario].quantile
     if wanted is None:
         return "its rate is not stated" if measured.throughput_per_s is None else measured.throughput_per_s
@@ -470,7 +458,7 @@ def _value_of(measured: Inference) -> float | str:
 
 
 def rankings(entries: Iterable[Submission], top: int | None = None) -> list[Ranking]:
-    """A ranking for each task and scenario that occurs, at most ``top`` rows each; equal figures share a rank."""
+    """A ranking for each task and scenario that occurs, with at most ``top`` rows; equal figures share a rank."""
     groups: dict[tuple[str, int], list[tuple[float | str, Submission]]] = {}
     order = list(METRICS)
     for entry in entries:
@@ -484,7 +472,7 @@ def rankings(entries: Iterable[Submission], top: int | None = None) -> list[Rank
         valued = [(value, entry) for value, entry in members if not isinstance(value, str)]
         valued.sort(key=lambda pair: (sign * pair[0], pair[1].origin.file if pair[1].origin else ""))
         values = [value for value, _ in valued]
-        rows = [RankedResult(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
-        left_out = [LeftOut(entry, reason) for reason, entry in members if isinstance(reason, str)]
+        rows = [(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
+        left_out = [(entry, reason) for reason, entry in members if isinstance(reason, str)]
         found.append(Ranking(task, order[at], rows, left_out))
     return found

@@ -1,7 +1,7 @@
-"""The rules under which entries are compared: what a version fixes, and the versions that ship or lie in a folder.
+"""The rules under which entries are compared: what each version fixes, and the versions that ship or lie in a folder.
 
-Thresholds differ between a README and a test of the same competition, and between its years. So they are data, one TOML
-file a version, and an entry is always scored under a version that is named.
+Thresholds differ between the README and the tests of one competition, and from year to year. So they are data, one TOML
+file per version, and an entry is always scored under a named version.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
     """How runs become one figure.
 
     ``first-run``: the crossing of the only run (DAWNBench). ``olympic``: the fastest ``drop`` and slowest ``drop`` of
-    ``runs`` are left out and the rest averaged; up to ``drop`` failures count as slowest (MLPerf). ``median``: the
-    median over all runs, those that never arrived counted as never, with an interval (ours).
+    ``runs`` are dropped and the rest averaged; up to ``drop`` failures count as slowest (MLPerf). ``median``: the
+    median over all runs, where a run that missed the target counts as never, with an interval (ours).
     """
 
     rule: Literal["first-run", "olympic", "median"]
     runs: int
-    """How many runs an entry needs."""
+    """The number of runs that an entry needs."""
     drop: int = 0
     exact_runs: bool = False
-    """Whether more runs than ``runs`` are refused."""
+    """Whether more than ``runs`` runs are refused."""
     windows: Literal["lower", "upper", "mean"] | None = None
-    """Olympic, with more runs than ``runs``: the median over all windows of ``runs`` runs in the order of their start.
+    """Olympic with more runs than ``runs``: the median over all windows of ``runs`` runs in the order of their start.
 
-    Which of the two in the middle counts where the number of windows is even: the ``lower`` score (the faster), the
-    ``upper`` or their ``mean``. ``None``: there are no windows, and all runs are in the one mean.
+    With an even number of windows, one of the two in the middle counts: the ``lower`` score (the faster), the
+    ``upper``, or their ``mean``. ``None``: no windows; all runs go into one mean.
     """
     best_of: int = 1
-    """Median: of so many runs after another (the trials of one study) the fastest counts (AlgoPerf); 1: every run."""
+    """Median: the fastest of so many consecutive runs (a study) counts (AlgoPerf); 1: every run."""
 
 
 class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a price must be: on-demand only, with a source and a day; ``rounding`` is how the board prints seconds."""
+    """Requirements on a price: on-demand only, with source and day; ``rounding`` is how the board prints seconds."""
 
     on_demand_only: bool = True
     source_required: bool = False
@@ -55,14 +55,14 @@ class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Division(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a recipe of this division may change; an empty list says anything."""
+    """The settings that a recipe of this division may change; an empty list means any."""
 
     name: Literal["closed", "open"]
     may_change: list[str] = field(default_factory=list)
 
 
 class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
-    """Scenarios allowed, the quality an entry must keep, and least queries or seconds (0: no such rule)."""
+    """The allowed scenarios, the quality an entry must keep, and minimum queries or seconds (0: no such rule)."""
 
     scenarios: list[Scenario]
     threshold: float | None = None
@@ -70,28 +70,28 @@ class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
     least_duration_s: float = 0.0
     latency_bound_s: float | None = None
     queries: dict[Scenario, int] = field(default_factory=dict)
-    """Least queries of a scenario (offline: samples), in place of ``least_queries``."""
+    """The minimum queries of a scenario (offline: samples), overriding ``least_queries``."""
 
     def least(self, scenario: Scenario) -> int:
-        """Least queries (offline: samples) of a measurement under ``scenario``."""
+        """The minimum queries (offline: samples) of a measurement under ``scenario``."""
         return self.queries.get(scenario, self.least_queries)
 
 
 class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
-    """One task under these rules: its target, its data and the mapping of other systems' names for it."""
+    """One task under these rules: its target, its data and other systems' names for it."""
 
     task: str
     target: Target
     inference: InferenceRules | None = None
     samples: int | None = None
-    """How many samples are answered in inference (those of the test split), where that is fixed."""
+    """The number of samples answered in inference (those of the test split), if fixed."""
     aliases: list[str] = field(default_factory=list)
     unit: str = ""
     """What the quality is called in print ("top-1 accuracy"); empty: the metric's own name."""
 
 
 class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
-    """One version of one competition's rules; ``id`` is ``name-version``."""
+    """One version of a competition's rules; ``id`` is ``name-version``."""
 
     id: str
     name: str
@@ -109,20 +109,20 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
 
 _ENDING = ".toml"
 _LARGEST_BYTES = 1 << 20
-_DO = "correct the file; docs/rulesets.md has every field"
+_DO = "correct the file; docs/rulesets.md lists every field"
 
 
 @cache
 def ruleset_ids() -> tuple[str, ...]:
-    """The ids of the rulesets that ship, in order."""
+    """The ids of the shipped rulesets, in order."""
     names = (each.name for each in resources.files(__package__).joinpath("data").iterdir())
     return tuple(sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING)))
 
 
 def ruleset(id: str) -> Ruleset:
-    """The ruleset of that id among those that ship; ``UnknownNameError`` if there is none.
+    """The shipped ruleset of that id; ``UnknownNameError`` if there is none.
 
-    No file of a user's own is opened: an id may stand in somebody else's submission.
+    It never opens a user's file, because the id may come from a stranger's submission.
     """
     if id not in ruleset_ids():
         raise UnknownNameError("ruleset", id, ruleset_ids())
@@ -130,12 +130,12 @@ def ruleset(id: str) -> Ruleset:
 
 
 def rulesets() -> list[Ruleset]:
-    """All rulesets that ship, by id."""
+    """All shipped rulesets, by id."""
     return [_shipped(id) for id in ruleset_ids()]
 
 
 def task_rules(rules: Ruleset, task: str) -> TaskRules | None:
-    """What the rules say of the task of that name or alias; ``None`` where they do not have it."""
+    """The rules for the task of that name or alias; ``None`` if there are none."""
     exact = (each for each in rules.tasks if each.task == task)
     return next(exact, None) or next((each for each in rules.tasks if task in each.aliases), None)
 
@@ -147,10 +147,10 @@ def _shipped(id: str) -> Ruleset:
 
 
 def read_ruleset(path: str | Path) -> Ruleset:
-    """The ruleset in a file of the user's own.
+    """The ruleset in a user's own file.
 
-    Raises ``StoreError`` for a file that cannot be read and ``DefinitionError``, which names the field, for one that is
-    no ruleset or calls itself by the id of one that ships.
+    Raises ``StoreError`` for a file that cannot be read, and ``DefinitionError``, which names the field, for one that
+    is not a ruleset or uses the id of a shipped one.
     """
     path = Path(path)
     asked = f"reading the ruleset {path}"
@@ -164,11 +164,11 @@ def read_ruleset(path: str | Path) -> Ruleset:
 
 
 def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | None = None) -> dict[str, Ruleset]:
-    """The rulesets that entries of a leaderboard may name, by id: those that ship, and its own ``rulesets/*.toml``.
+    """The rulesets that entries of a leaderboard may name, by id: the shipped ones and its ``rulesets/*.toml``.
 
-    Others may have sent them: no link is followed, and what is no regular file is an error (``StoreError``), as two
-    files of one id are (``DefinitionError``). With ``refused`` such a file is passed over, and its error put there
-    under its path in the leaderboard: whoever needs none of its rules is not stopped by it.
+    The files may come from strangers: links are not followed, and anything but a regular file is an error
+    (``StoreError``), as are two files with the same id (``DefinitionError``). With ``refused``, such a file is skipped
+    and its error stored there under its path in the leaderboard: entries that do not need its rules are unaffected.
     """
     found = {each.id: each for each in rulesets()}
     place = Path(folder, "rulesets")
@@ -179,7 +179,7 @@ def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | No
             try:
                 raw = read_bytes(path, limit=_LARGEST_BYTES)
             except UnreadableError as error:
-                raise StoreError(asked, error.found, "put a ruleset's own file in its place") from error
+                raise StoreError(asked, error.found, "put the ruleset file itself there") from error
             rules = _owned(_parsed(raw, asked), asked)
             if rules.id in own:
                 raise DefinitionError(asked, f"{own[rules.id]} has its id {rules.id!r} too", "remove one, or rename it")
@@ -194,10 +194,10 @@ def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | No
 
 
 def _owned(rules: Ruleset, asked: str) -> Ruleset:
-    """``rules``, unless they call themselves by an id that ships."""
+    """``rules``, unless they use the id of a shipped ruleset."""
     if rules.id in ruleset_ids() and rules != _shipped(rules.id):
         found = f"id is {rules.id!r}, which levelbench ships with other content"
-        raise DefinitionError(asked, found, "call it otherwise")
+        raise DefinitionError(asked, found, "choose another id")
     return rules
 
 
@@ -215,7 +215,7 @@ def _parsed(raw: bytes, asked: str) -> Ruleset:
 
 
 def _without_infinity(value: object) -> object:
-    """``high = inf`` is how TOML, which has no null, says that a scale has no end."""
+    """``high = inf`` is how TOML, which lacks null, says that a scale is unbounded."""
     if isinstance(value, dict):
         return {name: _without_infinity(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -224,30 +224,30 @@ def _without_infinity(value: object) -> object:
 
 
 def _faults(rules: Ruleset) -> list[str]:
-    """What types cannot say: each with the field that it is about."""
+    """Faults that types cannot express, each with its field."""
     found = []
     if rules.id != f"{rules.name}-{rules.version}":
         found.append(f"id is {rules.id!r}, not name-version ({rules.name}-{rules.version})")
     if rules.clock not in POLICIES:
-        found.append(f"clock is {rules.clock!r}; there are {', '.join(POLICIES)}")
+        found.append(f"clock is {rules.clock!r}; known are {', '.join(POLICIES)}")
     if day_of(rules.date) is None:
         found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
     named = [each.name for each in rules.divisions]
-    found += [f"divisions has {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
+    found += [f"divisions lists {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
     if rules.aggregation.runs < 1:
-        found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs a run")
+        found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs at least one run")
     if not 0 <= 2 * rules.aggregation.drop < rules.aggregation.runs:
-        found.append(f"aggregation.drop is {rules.aggregation.drop}: nothing is left of {rules.aggregation.runs} runs")
+        found.append(f"aggregation.drop is {rules.aggregation.drop}: none of {rules.aggregation.runs} runs is left")
     if rules.aggregation.windows is not None and (rules.aggregation.rule != "olympic" or rules.aggregation.exact_runs):
-        found.append("aggregation.windows is there: only olympic has them, and only where more runs are allowed")
+        found.append("aggregation.windows is set: it needs the rule olympic and exact_runs = false")
     best_of = rules.aggregation.best_of
     if best_of < 1 or (best_of > 1 and rules.aggregation.rule != "median") or rules.aggregation.runs % best_of:
-        found.append(f"aggregation.best_of is {best_of}: only median has it, and it divides the number of runs")
+        found.append(f"aggregation.best_of is {best_of}: only median has it, and it must divide the number of runs")
     names: set[str] = set()
     for at, each in enumerate(rules.tasks):
         for name in {each.task, *each.aliases}:
             if name in names:
-                found.append(f"tasks[{at}] is called {name!r}, as another is")
+                found.append(f"tasks[{at}] has the name {name!r} of another task")
             names.add(name)
         found += [f"tasks[{at}].{fault}" for fault in _task_faults(each)]
     return found
@@ -263,11 +263,11 @@ def _task_faults(rules: TaskRules) -> list[str]:
     if kept is not None and not target.low <= kept <= high:
         found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
     if rules.samples is not None and rules.samples < 1:
-        found.append(f"samples is {rules.samples}: an evaluation has one at least")
+        found.append(f"samples is {rules.samples}: an evaluation has at least one")
     if inference is None:
         return found
     if not inference.scenarios:
-        found.append("inference.scenarios is empty: name one, or leave inference out")
+        found.append("inference.scenarios is empty: name one, or remove inference")
     least = {"least_queries": inference.least_queries, "least_duration_s": inference.least_duration_s}
     least |= {f"queries.{name}": count for name, count in inference.queries.items()}
     found += [f"inference.{name} is {value:g}, below 0" for name, value in least.items() if not value >= 0]

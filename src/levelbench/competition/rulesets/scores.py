@@ -1,10 +1,10 @@
 """The scores of MLPerf (Olympic means, medians over windows of runs, reference convergence) and AlgoPerf (profiles).
 
-MLPerf's reference convergence points (RCP) say whether a submission converged faster than its batch size can explain.
-A time to accuracy can be won by machines or by training on less, and only the first is wanted. So the epochs that a
-submission needed are compared with those of reference runs at its batch size, and a mean below what a one-sided t test
-at 5 % allows is refused (``m_min = mu + t(0.05) s sqrt(1/n_ref + 1/n_sub)``; the official code finds the same figure by
-bisection to 1e-4).
+MLPerf's reference convergence points (RCP) say whether a submission converged faster than its batch size can explain. A
+time to accuracy can be won with better machines or by training less, and only the former is wanted. So the epochs that
+a submission needed are compared with those of reference runs at its batch size, and a mean below what a one-sided t
+test at 5 % allows is refused (``m_min = mu + t(0.05) s sqrt(1/n_ref + 1/n_sub)``; the official code finds the same
+value by bisection to 1e-4).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SCALING_LIMIT = 64 * 1024
 
 
 class OlympicScore(Struct, frozen=True):
-    """The score of a result in seconds, ``None`` if it is invalid; which runs it is the mean of, by their index.
+    """The score of a result in seconds, ``None`` if it is invalid, and the indices of the runs in its mean.
 
-    ``failed`` runs did not converge.
+    ``failed`` is the number of runs that did not converge.
     """
 
     score_s: float | None
@@ -42,9 +42,9 @@ class OlympicScore(Struct, frozen=True):
 class WindowScore(Struct, frozen=True):
     """The score over all windows of consecutive runs: the median's, ``None`` if the median window is invalid.
 
-    ``scores_s`` are those of the windows by their first run, ``None`` for an invalid one. ``middle`` are the first runs
-    of the one or two windows in the middle, the faster one first. ``window`` is the first run of the window that the
-    median is, ``None`` where it lies between two.
+    ``scores_s`` are the scores of the windows by their first run, ``None`` for an invalid one. ``middle`` are the first
+    runs of the one or two middle windows, the faster one first. ``window`` is the first run of the median window,
+    ``None`` if the median lies between two.
     """
 
     score_s: float | None
@@ -54,10 +54,11 @@ class WindowScore(Struct, frozen=True):
 
 
 def olympic_score(times_s: Sequence[float | None], *, drop: int = 1) -> OlympicScore:
-    """The score of one result: ``drop`` fastest and slowest runs are left out, the others averaged.
+    """The score of one result: the ``drop`` fastest and slowest runs are dropped, the others averaged.
 
-    ``None`` is a run that did not converge; with d of them and the sorted times x of the others this is the mean of
-    ``x[drop : len(x) - (drop - d)]``. More than ``drop``, or nothing left, is invalid. ``drop`` is 1, and 4 for unet3d.
+    ``None`` is a run that did not converge; with d of them and the sorted times x of the others, the score is the mean
+    of ``x[drop : len(x) - (drop - d)]``. If more than ``drop`` failed, or no run is left, it is invalid. ``drop`` is 1,
+    and 4 for unet3d.
     """
     mean = olympic_mean(times_s, drop)
     times = [math.inf if time is None else float(time) for time in times_s]
@@ -66,13 +67,13 @@ def olympic_score(times_s: Sequence[float | None], *, drop: int = 1) -> OlympicS
 
 
 def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, even: Even = "upper") -> WindowScore:
-    """The score of more runs than ``runs``, in an order that their result cannot have chosen (launch time).
+    """The score of more than ``runs`` runs, in an order that their results cannot have influenced (launch time).
 
-    Every window of ``runs`` consecutive runs is scored, an invalid one counts as slower than any, and the median
-    window's score is the result. The rules do not say which of the two middle windows is meant when their number is
-    even: ``upper`` (the default) is the slower one, since it is a set of runs that was measured, and one run more than
-    asked can then not better a score that stands (two more can: 9, 8, 7 s score 8 s, and 9, 8, 7, 1, 1 s score 7 s);
-    ``lower`` is the faster one; ``mean`` their mean, which no set of runs scored.
+    Every window of ``runs`` consecutive runs is scored, an invalid window counts as slower than any, and the score of
+    the median window is the result. The rules do not say which of the two middle windows counts if their number is
+    even: ``upper`` (the default) is the slower one, because it is a set of runs that was measured, and one run more
+    than required then cannot improve a score (two more can: 9, 8, 7 s score 8 s, and 9, 8, 7, 1, 1 s score 7 s);
+    ``lower`` is the faster one; ``mean`` is their mean, which no set of runs scored.
     """
     if not 1 <= runs <= len(times_s):
         raise ValueError(f"windows of {runs} runs among {len(times_s)}")
@@ -89,7 +90,7 @@ def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, 
 
 
 def scaling_of(content: bytes, asked: str) -> float:
-    """The factor in the text of a ``scaling.json``: at least 1."""
+    """The factor in the content of a ``scaling.json``: at least 1."""
     do = 'write {"scaling_factor": F} with F at least 1'
     if len(content) > _SCALING_LIMIT:
         raise RecordError(asked, f"it is larger than {_SCALING_LIMIT} bytes", do)
@@ -104,19 +105,19 @@ def scaling_of(content: bytes, asked: str) -> float:
 
 
 Times = Mapping[str, Mapping[str, float]]
-"""Seconds by submission and workload; infinite where the target was missed."""
+"""Seconds by submission and workload; infinite if the target was missed."""
 
 LARGEST_RATIO = 4.0
-"""Where the profile ends: a workload on which a submission takes four times the best counts as missed."""
+"""The end of the profile: a workload that takes a submission four times the best time counts as missed."""
 GRID_POINTS = 100
-"""On how many points the published scores integrate the profile."""
+"""The number of points on which the published scores integrate the profile."""
 
 
 def workload_time(studies: Sequence[Sequence[float]]) -> float:
     """Seconds of one submission on one workload: the median over studies of the best trial in each.
 
-    Of an even number of studies it is the mean of the two in the middle, infinite where one of them is. Self-tuning
-    submissions have one trial a study. ``UsageError`` for a study without a trial, or none.
+    For an even number of studies it is the mean of the two in the middle, infinite if one of them is. Self-tuning
+    submissions have one trial per study. ``UsageError`` if there is no study, or one without a trial.
     """
     if not studies or any(not trials for trials in studies):
         raise UsageError("a time on a workload", "a study has no trials", "give every trial of every study")
@@ -124,9 +125,9 @@ def workload_time(studies: Sequence[Sequence[float]]) -> float:
 
 
 def ratios(times: Times) -> dict[str, dict[str, float]]:
-    """Each time over the best of all submissions on that workload; infinite for a miss. Ratios of one are the best.
+    """Each time divided by the best of all submissions on that workload; infinite for a miss, 1 for the best.
 
-    ``UsageError`` where submissions do not name the same workloads, or a time is no positive number.
+    ``UsageError`` if submissions name different workloads, or a time is not a positive number.
     """
     workloads = _workloads(times)
     best = {name: min((times[each][name] for each in times), default=math.inf) for name in workloads}
@@ -141,7 +142,7 @@ def _workloads(times: Times) -> list[str]:
     for each, own in times.items():
         if own.keys() != first.keys() or not own:
             do = "give every submission a time for every workload, infinite where it missed"
-            raise UsageError("a performance profile", f"{each} has other workloads than the first, or none", do)
+            raise UsageError("a performance profile", f"{each} has different workloads than the first, or none", do)
         wrong = [name for name, time_s in own.items() if not time_s > 0]
         if wrong:
             raise UsageError("a performance profile", f"{each} took {own[wrong[0]]} s on {wrong[0]}", "give a time")
@@ -149,12 +150,12 @@ def _workloads(times: Times) -> list[str]:
 
 
 def profile(own: Mapping[str, float], tau: float) -> float:
-    """The share of workloads whose ratio is ``tau`` or less."""
+    """The share of workloads with a ratio of at most ``tau``."""
     return sum(ratio <= tau for ratio in own.values()) / len(own)
 
 
 def exact_score(own: Mapping[str, float]) -> float:
-    """The area under the profile from 1 to ``LARGEST_RATIO`` over its width: 1 is best everywhere, 0 nowhere within it.
+    """The area under the profile from 1 to ``LARGEST_RATIO`` over its width: 1 if best everywhere, 0 if always a miss.
 
     In closed form, as the profile is a step function: the mean of ``max(0, (largest - ratio) / (largest - 1))``.
     """
@@ -162,9 +163,9 @@ def exact_score(own: Mapping[str, float]) -> float:
 
 
 def grid_score(own: Mapping[str, float]) -> float:
-    """The same area by the trapezoidal rule on ``GRID_POINTS`` points, which is how published scores are computed.
+    """The same area by the trapezoidal rule on ``GRID_POINTS`` points, as the published scores are computed.
 
-    It differs from :func:`exact_score` by at most half a step of the grid: 0.5 / (points - 1).
+    It differs from :func:`exact_score` by at most half a grid step: 0.5 / (points - 1).
     """
     width = (LARGEST_RATIO - 1) / (GRID_POINTS - 1)
     heights = [profile(own, 1 + at * width) for at in range(GRID_POINTS)]
@@ -172,11 +173,11 @@ def grid_score(own: Mapping[str, float]) -> float:
 
 
 def with_held_out(base: Times, held_out: Mapping[str, tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Base times under version 0.5's rules of held-out workloads: infinite wherever those rules say missed.
+    """Base times under version 0.5's rules for held-out workloads: infinite wherever those rules declare a miss.
 
     ``held_out`` maps each variant to its base workload and the seconds by submission. In order: a variant counts as
-    missed where its base was; any time beyond four times the best of its workload is a miss; a base workload is missed
-    where one of its variants is. Scores are then taken of the base times alone, whose best is found again.
+    missed if its base was; any time beyond four times the best of its workload is a miss; a base workload is missed if
+    one of its variants is. Scores are then computed from the base times alone, with their best determined again.
     """
     times = {each: dict(own) for each, own in base.items()}
     variants = [
@@ -191,7 +192,7 @@ def with_held_out(base: Times, held_out: Mapping[str, tuple[str, Mapping[str, fl
 
 
 def _cut(own: Mapping[str, float], times: dict[str, dict[str, float]], name: str) -> None:
-    """Make workload ``name`` a miss for every submission that took too long, or for ever, by ``own``."""
+    """Mark workload ``name`` as missed for every submission whose time in ``own`` is too long or infinite."""
     best = min(own.values(), default=math.inf)
     for each, time_s in own.items():
         if math.isinf(time_s) or time_s > LARGEST_RATIO * best:
@@ -199,21 +200,21 @@ def _cut(own: Mapping[str, float], times: dict[str, dict[str, float]], name: str
 
 
 def scores(times: Times, *, how: Literal["exact", "grid"] = "exact") -> dict[str, float]:
-    """Every submission's score, best first. It depends on who else takes part: the best time is the unit."""
+    """Every submission's score, best first. It depends on the other participants: the best time is the unit."""
     compute = exact_score if how == "exact" else grid_score
     found = {each: compute(own) for each, own in ratios(times).items()}
     return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def geometric_speedup(a: Mapping[str, float], b: Mapping[str, float], budgets_s: Mapping[str, float]) -> float:
-    """How many times faster ``a`` is than ``b``: the geometric mean over workloads of ``b``'s time over ``a``'s.
+    """How many times faster ``a`` is than ``b``: the geometric mean over workloads of ``b``'s time divided by ``a``'s.
 
-    A miss counts as the workload's budget and one second, as in the published comparison. ``UsageError`` for times
-    of different workloads or a budget that is not there.
+    A miss counts as the workload's budget plus one second, as in the published comparison. ``UsageError`` for times of
+    different workloads or a missing budget.
     """
     if not a or a.keys() != b.keys() or not a.keys() <= budgets_s.keys():
         do = "give both a time, and a budget, for the same workloads"
-        raise UsageError("a speedup", "times and budgets are of different workloads", do)
+        raise UsageError("a speedup", "times and budgets have different workloads", do)
     logs = []
     for name, own in a.items():
         mine, theirs = (budgets_s[name] + 1 if math.isinf(each) else each for each in (own, b[name]))
@@ -222,12 +223,12 @@ def geometric_speedup(a: Mapping[str, float], b: Mapping[str, float], budgets_s:
 
 
 class Convention(Struct, frozen=True):
-    """How the spread of reference runs is taken; the official code has changed it, so it is a parameter.
+    """How the spread of the reference runs is computed; the official code has changed it, so it is a parameter.
 
-    ``deviation``: the standard deviation of the ``full`` list, or of the ``olympic`` one, from which the ``drop``
-    fastest and slowest are left out, as from the mean. ``ddof`` is subtracted from the count of values in the variance.
-    ``submission_drop`` is how many runs on each side the test takes off a submission's count: the official code always
-    says 1, also where the score drops 4.
+    ``deviation``: the standard deviation of the ``full`` list, or of the ``olympic`` one, without the ``drop`` fastest
+    and slowest, as for the mean. ``ddof`` is subtracted from the number of values in the variance. ``submission_drop``
+    is how many runs on each side the test subtracts from a submission's count: the official code always uses 1, even
+    where the score drops 4.
     """
 
     deviation: Literal["full", "olympic"] = "full"
@@ -237,9 +238,9 @@ class Convention(Struct, frozen=True):
 
 
 CURRENT = Convention()
-"""As the official code has it since 31 July 2024: the population standard deviation of the full list."""
+"""The official code since 31 July 2024: the population standard deviation of the full list."""
 RULES_EXAMPLE = Convention(deviation="olympic")
-"""As the worked example in the rules has it, and the code had until then: of the list without its ends."""
+"""The worked example in the rules, and the code until then: of the list without its ends."""
 
 
 class ReferencePoint(Struct, frozen=True):
@@ -250,9 +251,9 @@ class ReferencePoint(Struct, frozen=True):
     drop: int = 1
 
     def at(self, runs: int, convention: Convention = CURRENT) -> ConvergenceReference:
-        """What a submission of ``runs`` runs at this batch size is compared with.
+        """The reference for a submission of ``runs`` runs at this batch size.
 
-        Raises ``ValueError`` for values that are not finite and above zero, or too few to drop ``drop`` on each side.
+        Raises ``ValueError`` for values that are not finite and positive, or too few to drop ``drop`` on each side.
         """
         ordered = sorted(positive(self.values, 2 * self.drop + 1 + convention.ddof).tolist())
         kept = ordered[self.drop : len(ordered) - self.drop]
@@ -262,10 +263,10 @@ class ReferencePoint(Struct, frozen=True):
 
 
 class ConvergenceReference(Struct, frozen=True):
-    """What a submission at ``batch_size`` is compared with: the Olympic ``mean`` and ``deviation`` of reference runs.
+    """The reference for a submission at ``batch_size``: Olympic ``mean`` and ``deviation`` of the reference runs.
 
-    ``count`` values stand behind it. A submission's mean below ``least`` is refused; ``max_speedup`` is
-    ``mean / least``. With a deviation of zero nothing below the mean is allowed.
+    They rest on ``count`` values. A submission with a mean below ``least`` is refused; ``max_speedup`` is ``mean /
+    least``. With a deviation of zero nothing below the mean is allowed.
     """
 
     batch_size: float
@@ -277,12 +278,13 @@ class ConvergenceReference(Struct, frozen=True):
 
 
 class ConvergenceOutcome(Struct, frozen=True):
-    """What came of a comparison. ``how`` says with what the submission was compared.
+    """The result of a comparison. ``how`` says what the submission was compared with.
 
-    ``found``: its batch size has a point. ``interpolated``: between two. ``smaller``: it is below the smallest point
-    and was compared with that. ``missing``: above the largest, or below the smallest and faster than it allows.
-    ``none``: there are no points. ``not-converged``: more runs failed than may be dropped. ``scale`` multiplies the
-    score: a submission that passes below the reference mean is brought back to it (``mean / submission mean``), else 1.
+    ``found``: a point at its batch size. ``interpolated``: between two points. ``smaller``: it is below the smallest
+    point and was compared with that. ``missing``: above the largest point, or below the smallest and faster than it
+    allows. ``none``: there are no points. ``not-converged``: more runs failed than may be dropped. ``scale`` multiplies
+    the score: a submission that passes with a mean below the reference is scaled back to it (``mean / submission
+    mean``), else 1.
     """
 
     passed: bool
@@ -318,11 +320,11 @@ def judge(
     convention: Convention = CURRENT,
     slack: float = 0.0,
 ) -> ConvergenceOutcome:
-    """Compare a submission's runs (epochs or samples to converge, ``None`` for one that did not) with ``points``.
+    """Compare a submission's runs (epochs or samples to converge, ``None`` if a run did not) with ``points``.
 
-    At a point's batch size they are compared with it; between two, with their means and deviations interpolated
-    linearly in the batch size, on ``2 N`` values; below the smallest, with the smallest: a smaller batch only needs
-    less; above the largest they fail, since nobody knows. Points that ``prune`` leaves out are not looked at.
+    At a point's batch size they are compared with that point; between two, with their means and deviations interpolated
+    linearly in the batch size, on ``2 N`` values; below the smallest, with the smallest, since a smaller batch can only
+    need less; above the largest they fail, since there is no reference. Points that ``prune`` removes are ignored.
     ``slack`` is subtracted from the least mean (the official code allows llama31_405b one evaluation, 46,080).
 
     Raises ``ValueError`` for two points at one batch size, and for too few runs to compare.
@@ -352,7 +354,7 @@ def judge(
 def interpolate(
     low: ReferencePoint, high: ReferencePoint, batch_size: int, runs: int, convention: Convention = CURRENT
 ) -> ConvergenceReference:
-    """The reference between two points: mean and deviation linear in the batch size, as of ``2 runs`` values."""
+    """The reference between two points: mean and deviation linear in the batch size, resting on ``2 runs`` values."""
     first, second = low.at(runs, convention), high.at(runs, convention)
     share = (batch_size - low.batch_size) / (high.batch_size - low.batch_size)
     mean = first.mean + share * (second.mean - first.mean)
@@ -363,10 +365,10 @@ def interpolate(
 def prune(points: Sequence[ReferencePoint], convention: Convention = CURRENT) -> list[ReferencePoint]:
     """The points that a submission is compared with, by batch size: those that make the comparison strictest.
 
-    First those below the batch size with the smallest mean go, then, walking up, every point whose mean is above the
-    straight line between its neighbours; after one goes the walk looks at its successor with the same left neighbour.
-    This is the official walk, which never looks back, so what is left need not be convex. ``ValueError`` where two have
-    one batch size, for then neither is the reference.
+    First the points below the batch size with the smallest mean are removed; then, walking up, every point whose mean
+    is above the straight line between its neighbours; after a removal the walk checks the next point with the same left
+    neighbour. This is the official walk, which never looks back, so the remaining points need not be convex.
+    ``ValueError`` if two points have the same batch size, since the reference would be ambiguous.
     """
     ordered = sorted(points, key=lambda point: point.batch_size)
     if not ordered:
@@ -397,6 +399,6 @@ def _reference(
     if not 0.0 < convention.alpha < 0.5:
         raise ValueError(f"an error rate of {convention.alpha}")
     t = t_quantile(convention.alpha, count + compared - 2)
-    # A spread beyond all reason allows anything.
+    # An unreasonably large spread allows anything.
     least = max(mean + t * spread * math.sqrt(1 / count + 1 / compared), 0.0)
     return ConvergenceReference(batch_size, mean, spread, count, least, mean / least if least > 0 else math.inf)

@@ -1,7 +1,7 @@
-"""The leaderboard as a static site, which opens from a disk: what it shows of a board, its entries and itself.
+"""The leaderboard as a static site that opens from disk: the data of a board, its entries and itself.
 
-Every text is as the author gave it, and whoever shows it escapes it. Nothing of a submission decides where a file is
-written: an entry's slug is made of the letters and digits of its id and of a digest of the whole id.
+Texts are as the authors gave them and are escaped when shown. Nothing in a submission decides where a file is written:
+an entry's slug consists of the letters and digits of its id and of a digest of the whole id.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from levelbench.report.numbers import ABSENT, TIME, choose_unit, number, with_in
 _LEAST, _MOST = 1e-6, 1e15
 BOARD_SCHEMA = 1
 DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
-"""In the order of a board. Entries are ranked within theirs: what another may change would decide who is first."""
+"""In the order of a board. Entries are ranked within their division, since its rules affect who can be first."""
 
 
-# The collector need not follow what can be in no cycle (``gc=False``): a board has a hundred thousand of these.
+# The garbage collector may skip these acyclic objects (``gc=False``): a board has a hundred thousand of them.
 class FigurePayload(Struct, gc=False):
-    """One figure: seconds (``time``, ``latency``), answers a second, US dollars (``cost``) or per million answers.
+    """One figure: seconds (``time``, ``latency``), answers per second, US dollars (``cost``) or per million answers.
 
-    ``text`` is how it is printed (a dash without a value); ``note`` says how it was made, or why it is not there.
-    ``rank`` counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared`` says that others
-    have it too ("3=").
+    ``text`` is its printed form (a dash without a value); ``note`` says how it was made, or why it is missing. ``rank``
+    counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared``: others have the same
+    rank ("3=").
     """
 
     value: float | None
@@ -53,7 +53,7 @@ class FigurePayload(Struct, gc=False):
 
 
 class PriceFacts(Struct, gc=False):
-    """US dollars an hour of the whole system, where that is from and when it was read."""
+    """US dollars per hour of the whole system, the source of the price and when it was read."""
 
     usd_per_hour: float
     source: str | None = None
@@ -61,14 +61,14 @@ class PriceFacts(Struct, gc=False):
 
 
 class FindingCounts(Struct, gc=False):
-    """How many findings of each severity the check has."""
+    """The number of findings of each severity."""
 
     errors: int = 0
     warnings: int = 0
 
 
 class OriginFacts(Struct, gc=False):
-    """Which other system's file an entry was read from, and what is doubtful in it."""
+    """The foreign file that an entry was read from, and the doubts about it."""
 
     format: str
     file: str
@@ -76,15 +76,16 @@ class OriginFacts(Struct, gc=False):
 
 
 class EntryPayload(Struct, gc=False):
-    """One entry. ``slug`` is safe in a URL and a file's name; ``page`` is relative to the site's root.
+    """One entry. ``slug`` is safe in URLs and file names; ``page`` is relative to the site's root.
 
-    ``steps`` has for each run pairs of quality and time in seconds, one after another in one list, both getting better
-    and later: from the time on, the quality counts as reached under the ruleset's crossing rule. The time of a run at
-    any target is therefore that of the first pair at it or beyond, none if there is none. One that failed has no pair.
+    ``steps`` has for each run a flat list of pairs of quality and time in seconds, both increasing towards better and
+    later: from that time on, the quality counts as reached under the ruleset's crossing rule. So the time of a run at
+    any target is that of the first pair at or beyond it, if any. A failed run has no pairs.
 
-    The time of the entry at another target, as ``figures["time"]`` has it at its own, by ``ruleset.aggregation_rule``:
-    ``median``: the usual median if all runs arrive; else the value of rank ceil(n / 2) with the runs that do not arrive
-    behind all others, none if that is one of them. ``olympic``: see ``ruleset.drop``. ``first-run``: the first run.
+    The time of the entry at another target, as ``figures["time"]`` has it at its own, follows
+    ``ruleset.aggregation_rule``: ``median``: the usual median if all runs arrive; else the value of rank ceil(n / 2)
+    with the missing runs last, none if that is a missing one. ``olympic``: see ``ruleset.drop``. ``first-run``: the
+    first run.
     """
 
     id: str
@@ -112,18 +113,18 @@ class EntryPayload(Struct, gc=False):
     findings: FindingCounts
     origin: OriginFacts | None
     lint: str = ""
-    """What the linter says, in short: codes of its rules, or that it found nothing; empty: it was not asked."""
+    """A summary of the linter's remarks: the codes of its rules, or that it found nothing; empty: it did not run."""
     times_s: list[float | None] = []
-    """When each run reached the target, in its order; ``None`` for one that did not. None of an entry of inference."""
+    """When each run reached the target, in order; ``None`` if it did not. Empty for inference."""
     best_quality: float | None = None
-    """The best that counts as reached in any run, ``None`` where nothing does: no curve can be drawn then."""
+    """The best quality that counts as reached in any run, ``None`` if none does: then no curve can be drawn."""
     steps: list[list[float]] = []
     doubts: list[str] = []
-    """Why its figures may not be comparable with those of the other entries: shown beside its rank."""
+    """Why its figures may not be comparable with those of other entries: shown next to its rank."""
 
 
 class RulesetFacts(Struct):
-    """The rules of this board. ``aggregation`` is a sentence; what it is made of is as in ``Aggregation``."""
+    """The rules of this board. ``aggregation`` is a sentence; its parts are as in ``Aggregation``."""
 
     id: str
     name: str
@@ -144,11 +145,11 @@ class RulesetFacts(Struct):
 class BoardPayload(Struct):
     """One task under one ruleset. ``progress`` has ``[date, value, index of the entry]`` for each record, oldest first.
 
-    Its inference is of the scenario that the rules name first; each other one has a board of its own, ``scenario``.
-    A record is one of its division. ``modes`` are those that an entry has. ``page``, ``data`` and ``slug`` say where
-    this board is, relative to the site's root, ``steps`` where the entries' steps are if they are too many to be in
-    ``data``. ``generated`` is the ISO day on which it was built. ``compared`` says in short which latency
-    or throughput the column has ("single-stream, 90th percentile"), empty where the rules have no inference.
+    Its inference is of the first scenario in the rules; each other one has a separate board with ``scenario`` set.
+    Records are per division. ``modes`` are those of its entries. ``page``, ``data`` and ``slug`` locate this board,
+    relative to the site's root; ``steps`` locates the entries' steps if they are too large for ``data``. ``generated``
+    is the ISO day of the build. ``compared`` names the latency or throughput in the column ("single-stream, 90th
+    percentile"), empty if the rules have no inference.
     """
 
     schema: int
@@ -169,16 +170,16 @@ class BoardPayload(Struct):
     compared: str = ""
     scenario: RankedScenario | None = None
     about: str = ""
-    """What a board that is apart compares, in place of the target."""
+    """What a separate board compares, shown instead of the target."""
 
     def divisions(self) -> list[str]:
-        """Those that an entry is in."""
+        """The divisions with entries."""
         present = {entry.division for entry in self.entries}
         return [division for division in DIVISIONS if division in present]
 
 
 class Leader(Struct):
-    """The first of one column: who, what, how much; ``division`` is empty where all entries are in one."""
+    """The first entry of one column and its figure; ``division`` is empty if all entries are in one."""
 
     column: Column
     model: str
@@ -187,34 +188,34 @@ class Leader(Struct):
     page: str
     division: str = ""
     standing: str = ""
-    """What the figure rests on and with how many it shares the rank."""
+    """What the figure rests on, and how many others share the rank."""
 
 
 class NotShown(Struct):
-    """A file that is on no board, or is to be looked at, and why: a line a finding, what was found and what to do."""
+    """A file that is on no board, or needs a look, and why: a line per finding, what was found and what to do."""
 
     file: str
     reasons: list[str]
 
 
 MOST_STEPS = 16
-"""The most pairs of a run's steps that the page gets: a board of ten thousand entries of five runs is 20 MB of them."""
+"""The most steps per run that the page gets: ten thousand entries of five runs are then 20 MB."""
 Rounding = Literal["ceil-seconds", "significant"]
 
 _LONGEST_SLUG = 80
 _DIGEST_BYTES = 16
 _LONGEST_URL = 2000
 _SHORT_BYTES = 20
-"""What a pair of a quality and a time needs in the digits that are enough."""
+"""The bytes of a pair of quality and time with just enough digits."""
 _HALF_A_CENT = 0.005
 _CLOCK_NOISE = 6
-"""Decimals of a second that count before rounding up: hours times 3600 misses a whole second by less."""
+"""Decimals of a second that count when rounding up: hours times 3600 miss a whole second by less."""
 
 
 def slug_of(text: str) -> str:
-    """A name for files and URLs: lower-case ASCII letters, digits and hyphens, and 128 bits of a digest of ``text``.
+    """A name for files and URLs: lower-case ASCII letters, digits and hyphens, and a 128-bit digest of ``text``.
 
-    So many since whoever sends an entry chooses its id: of fewer bits somebody finds two texts with the same ones.
+    The submitter chooses the id: with fewer bits somebody could find two texts with the same digest.
     """
     readable = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
     raw = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
@@ -223,7 +224,7 @@ def slug_of(text: str) -> str:
 
 
 def safe_url(text: str | None) -> str | None:
-    """``text`` if it is a link to follow: http or https, with a host and without a password; else ``None``."""
+    """``text`` if it is a safe link: http or https, with a host and without a password; else ``None``."""
     if not text or len(text) > _LONGEST_URL or not text.isprintable() or " " in text:
         return None
     try:
@@ -235,7 +236,7 @@ def safe_url(text: str | None) -> str | None:
 
 
 def reached_text(score: EntryScore) -> str:
-    """``5/5``; with Wilson's interval of the share where some did not arrive: ``3/5 [23 %, 88 %]``."""
+    """``5/5``; if some runs missed the target, with Wilson's interval of the share: ``3/5 [23 %, 88 %]``."""
     text = f"{score.reached}/{score.n}"
     if score.reached == score.n or score.reached_low is None or score.reached_high is None:
         return text
@@ -269,7 +270,7 @@ def figure_text(column: Column, figure: BoardFigure, rounding: Rounding) -> str:
         head, bracket, tail = brief_interval(value, figure.low, figure.high).partition(" [")
         return f"{head}/s{bracket}{tail}"
     if column in ("time", "latency"):
-        return time_estimate(value, figure.low, figure.high)
+        return time_text(value, figure.low, figure.high)
     return f"${brief_interval(value, figure.low, figure.high)}"
 
 
@@ -282,7 +283,7 @@ def entry_payload(
     signed: Signed,
     climbs: Sequence[Climb | None] = (),
 ) -> EntryPayload:
-    """The entry without what depends on the others (ranks, findings, doubts) and without its steps (``steps_json``)."""
+    """The entry without its steps (``steps_json``) and without what depends on others (ranks, findings, doubts)."""
     slug = slug_of(id)
     price, author, origin = submission.price, submission.author, submission.origin
     climbed = [climb.best[-1] for climb in climbs if climb is not None and climb.best]
@@ -330,12 +331,12 @@ def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
 
 
 def steps_json(climbs: Sequence[Climb | None], target: Target) -> bytes:
-    """The steps of each run in its order as ``EntryPayload`` has them, in JSON; none of a run that has no climb."""
+    """The steps of each run, in the form of ``EntryPayload``, as JSON; empty for a run without a climb."""
     return b"[%s]" % b",".join(_run_json(climb, target) if climb is not None else b"[]" for climb in climbs)
 
 
 def _run_json(climb: Climb, target: Target) -> bytes:
-    """Six digits of a quality are enough to draw, if they are on the same side of the target; seven of a time."""
+    """Six digits of a quality suffice to draw it if they keep it on its side of the target; seven of a time."""
     climbed = climb.steps()
     if climbed and not math.isfinite(climbed[-1][0]):
         climbed.pop()
@@ -343,10 +344,10 @@ def _run_json(climb: Climb, target: Target) -> bytes:
         return b"[]"
     steps, threshold = thinned(climbed, MOST_STEPS, target), target.threshold
     close = 1e-5 * max(1.0, abs(threshold))
-    # Qualities are in order: if none is close, those beside the target are not.
+    # Qualities are sorted: if those next to the target are not close to it, none is.
     at = bisect_left(steps, climb.sign * threshold, key=lambda step: climb.sign * step[0])
     if all(abs(quality - threshold) > close for quality, _ in steps[max(0, at - 1) : at + 1]):
-        # Figures that were given with few digits need not be printed again, which takes longest.
+        # Figures with few digits need no formatting, which is the slowest part.
         short = msgspec.json.encode(list(chain.from_iterable(steps)))
         if len(short) <= _SHORT_BYTES * len(steps):
             return short
@@ -359,7 +360,7 @@ def _run_json(climb: Climb, target: Target) -> bytes:
 
 
 def brief(value: float, digits: int = 3) -> str:
-    """``number``, with an exponent below a millionth and from a thousand million millions on.
+    """``number``, with an exponent below a millionth and from 1e15 on.
 
     >>> brief(1234.5), brief(1e-300), brief(2.078e-7), brief(1e300)
     ('1,234', '1e-300', '2.08e-7', '1e300')
@@ -380,21 +381,16 @@ def brief_interval(value: float, low: float | None, high: float | None) -> str:
     return f"{_end(value)} [{_end(low)}, {_end(high)}]"
 
 
-def time_estimate(value: float, low: float | None, high: float | None) -> str:
-    """Seconds in the unit that suits the value, with the interval in the same."""
-    unit = choose_unit([value], TIME)
-    low, high = (None if each is None else each / unit.size for each in (low, high))
-    head, bracket, tail = brief_interval(value / unit.size, low, high).partition(" [")
-    return f"{head} {unit.symbol}{bracket}{tail}"
-
-
-def time_text(seconds: float) -> str:
-    """Seconds in their unit, three significant digits.
+def time_text(seconds: float, low: float | None = None, high: float | None = None) -> str:
+    """Seconds in the unit that suits them, three significant digits; an interval in the same unit.
 
     >>> time_text(0.0123), time_text(1e-300)
     ('12.3 ms', '1e-291 ns')
     """
-    return time_estimate(seconds, None, None)
+    unit = choose_unit([seconds], TIME)
+    low, high = (None if each is None else each / unit.size for each in (low, high))
+    head, bracket, tail = brief_interval(seconds / unit.size, low, high).partition(" [")
+    return f"{head} {unit.symbol}{bracket}{tail}"
 
 
 def _is_long(value: float) -> bool:

@@ -1,7 +1,7 @@
-"""From the entries of one task under one ruleset to its board: ranks, records, card, words, and its data for programs.
+"""Makes the board of one task under one ruleset: ranks, records, card, texts, and its data for programs.
 
-A page opens from a folder, where a script may not fetch a file but may be one. So the data of its script are JSON in
-one call, in which no character can end a script or a line, and come as columns, texts that come again as numbers.
+A page opened from disk may not fetch files, but may load scripts. So the data of its script is JSON inside one call, in
+which no character can end a script or a line; it is stored in columns, with repeated texts as numbers.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from levelbench.report.tables import clean
 
 
 def inference_note(payload: BoardPayload) -> str:
-    """How the two columns of inference are made; empty where the rules have no inference."""
+    """How the two columns of inference are made; empty if the rules have no inference."""
     rules = payload.inference
     scenario = payload.scenario or own_scenario(rules)
     if scenario is None:
         return ""
     kept = kept_text(rules, payload.target)
-    whose = f", whose answers keep {kept}" if kept else ""
+    quality = f", with answers of {kept}" if kept else ""
     return (
-        f"{_figure(scenario)}{whose}. Of several processes it is the median; one process has no interval. A million "
-        "answers cost the price of the time that they take, or what the author states where there is no price. "
-        "Each scenario has a ranking of its own."
+        f"{_figure(scenario)}{quality}. For several processes it is the median; one process has no interval. A million "
+        "answers cost the price of the time that they take, or what the author states if there is no price. "
+        "Each scenario is ranked separately."
     )
 
 
 def _figure(scenario: RankedScenario) -> str:
-    """What the column has, as the beginning of a sentence."""
+    """What the column shows, as the beginning of a sentence."""
     if scenario.name == "offline":
-        return "Throughput is the samples a second of offline, which asks for all of them at once"
+        return "Throughput is the samples a second of offline, which sends all of them at once"
     if scenario.name == "server":
         bound = "in time" if scenario.bound_s is None else scenario.title.removeprefix(f"{scenario.name} ")
         return f"Throughput is the queries a second, at random times, of which 99 % are answered {bound}"
@@ -79,10 +79,10 @@ def inference_facts(rules: InferenceRules | None, target: Target) -> list[tuple[
     """Each rule with its name."""
     if rules is None:
         return []
-    found = [("Scenarios of inference", f"{', '.join(rules.scenarios)}; each is ranked by itself")]
+    found = [("Scenarios of inference", f"{', '.join(rules.scenarios)}; each is ranked separately")]
     if rules.threshold is not None:
-        found.append(("Answers of inference keep", kept_text(rules, target)))
-    # The counts of scenarios that have one of their own, then that of the others.
+        found.append(("Quality of inference", kept_text(rules, target)))
+    # The counts of scenarios with their own, then that of the others.
     own = [f"{scenario}: {rules.least(scenario):,}" for scenario in rules.scenarios if scenario in rules.queries]
     if len(own) < len(rules.scenarios) and rules.least_queries:
         own.append(f"{rules.least_queries:,}" + (" of every other scenario" if own else ""))
@@ -92,31 +92,31 @@ def inference_facts(rules: InferenceRules | None, target: Target) -> list[tuple[
     if rules.latency_bound_s is not None:
         found.append(("Latency bound of server", f"{brief(rules.latency_bound_s)} s"))
     elif "server" in rules.scenarios:
-        found.append(("Latency bound of server", "chosen by the author; each bound is ranked by itself"))
+        found.append(("Latency bound of server", "chosen by the author; each bound is ranked separately"))
     return found
 
 
 def kept_text(rules: InferenceRules | None, target: Target) -> str:
-    """The quality that answers of inference keep; empty where the rules ask for none."""
+    """The quality that inference answers must keep; empty if the rules require none."""
     if rules is None or rules.threshold is None:
         return ""
     return target_text(msgspec.structs.replace(target, threshold=rules.threshold)).partition(" on the ")[0]
 
 
 def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) -> str:
-    """The name of a board's files: ``cifar10_dawnbench-1.0``; with a digest where that would need escapes.
+    """The name of a board's files: ``cifar10_dawnbench-1.0``; with a digest if it would need escaping.
 
-    No other board has it: what lies between the parts is in none of them, nor in a name with a digest.
+    It is unique: the separator occurs neither in the parts nor in a name with a digest.
     """
     parts = (task, ruleset) if scenario is None else (task, ruleset, scenario.slug)
     plain = "_".join(parts)
-    # A part that is too long, or has an underscore of its own, is none of these.
+    # The pattern rejects parts that are too long or contain an underscore.
     safe = plain.count("_") == len(parts) - 1 and re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,59}(_[a-z0-9.-]{1,59})+", plain)
     return plain if safe and ".." not in plain else slug_of(repr(parts))
 
 
 TITLES = {
-    # What people call a task; one that is not known goes by its own name.
+    # The display names of tasks; others keep their own.
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "digits": "Digits",
@@ -132,7 +132,7 @@ TITLES = {
 
 
 def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedScenario | None = None) -> BoardPayload:
-    """The board without entries: what an entry's own page gets. ``scenario``: the one that it is apart for."""
+    """The board without entries, for the page of an entry. ``scenario``: set for a separate board."""
     facts = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
     facts |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
     facts["rounding"] = rules.cost.rounding
@@ -140,10 +140,10 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
     compared = scenario or own_scenario(task.inference)
     name, about = TITLES.get(task.task, task.task), ""
     if scenario is not None:
-        # What answers keep; of every other board the target says it.
+        # The required quality, which on other boards is the target.
         kept = kept_text(task.inference, task.target)
         about = scenario.measure if scenario.column == "throughput" else f"latency, {scenario.measure}"
-        about += f"; answers keep {kept}" if kept else ""
+        about += f"; answers with {kept}" if kept else ""
     return BoardPayload(
         schema=BOARD_SCHEMA,
         title=title,
@@ -166,9 +166,9 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
 
 
 def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload:
-    """The board with ``entries`` ranked in every column, in the order of the first, then of those that follow.
+    """The board with ``entries`` ranked in every column, ordered by the first column, then by the following ones.
 
-    The closed division comes before the open one, each with ranks of its own.
+    The closed division comes before the open one, each ranked separately.
     """
     figures: list[dict[str, FigurePayload]] = [{} for _ in entries]
     ordered: dict[int, None] = {}
@@ -208,7 +208,7 @@ def _less_is_better(each: FigurePayload, sign: float) -> BoardFigure:
 
 
 def leaders_of(board: BoardPayload, columns: Sequence[Column] = COLUMNS) -> list[Leader]:
-    """The first of each column in each division."""
+    """The first entry of each column in each division."""
     leaders, divisions = [], board.divisions()
     for column, division in product(columns, divisions):
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
@@ -222,12 +222,12 @@ def leaders_of(board: BoardPayload, columns: Sequence[Column] = COLUMNS) -> list
 
 
 def goodness(column: Column) -> float:
-    """What a column's values are multiplied by so that less is better in all of them."""
+    """The factor that makes less better in a column's values."""
     return -1.0 if column in MORE_IS_BETTER else 1.0
 
 
 def counted(entry: EntryPayload, aggregation: str) -> str:
-    """On how many runs, or measurements of inference, the entry's figures rest under the rule ``aggregation``."""
+    """The number of runs, or inference measurements, behind the entry's figures under the rule ``aggregation``."""
     if entry.n == 1:
         return "single run"
     if entry.mode == "inference":
@@ -236,7 +236,7 @@ def counted(entry: EntryPayload, aggregation: str) -> str:
 
 
 def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
-    """``single run``, or ``reached 5/5, [9.1, 10.2]``; then with how many others it shares the first rank."""
+    """``single run``, or ``reached 5/5, [9.1, 10.2]``, and how many others share the first rank."""
     _, bracket, interval = entry.figures[column].text.partition(" [")
     within = [f"[{interval}"] if bracket else ["no interval"] * (entry.n > 1)
     shared = [f"shared with {more} more"] * (more > 0)
@@ -244,7 +244,7 @@ def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -
 
 
 FEW_BYTES = 1 << 18
-"""Up to so many bytes of steps are part of the board's own script."""
+"""Up to this many bytes of steps are part of the board's own script."""
 
 _CODED = (
     "model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text",
@@ -260,32 +260,32 @@ _UNSAFE |= {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
 
 
 def joined_steps(payload: BoardPayload, known: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
-    """The steps of all entries in their order as JSON; ``known`` has those of some by id, as JSON already."""
+    """The steps of all entries in order as JSON; ``known`` has the JSON of some of them by id."""
     return b"[%s]" % b",".join(
         known[each.id] if each.id in known else msgspec.json.encode(each.steps) for each in payload.entries
     )
 
 
 def steps_script(steps: bytes) -> bytes:
-    """The script that brings the steps when they are asked for: numbers alone, so nothing in it needs an escape.
+    """The script that delivers the steps on demand: only numbers, so nothing in it needs escaping.
 
-    As a text of JSON, which a browser reads a quarter faster than the same as a script's own arrays.
+    It contains JSON text, which a browser reads 25 % faster than array literals.
     """
     return b"window.levelbench.steps(JSON.parse('" + steps + b"'));\n"
 
 
 def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
-    """The board as the text of a script (UTF-8) that is safe in its own file and between ``<script>`` tags.
+    """The board as a script (UTF-8) that is safe in its own file and between ``<script>`` tags.
 
-    ``steps`` are those of all entries (``joined_steps``), unless they are in a file of their own (``payload.steps``).
+    ``steps`` are those of all entries (``joined_steps``), unless they are in a separate file (``payload.steps``).
     Figures that are not finite become ``null``. The five characters that could end a script or a line occur in JSON
-    only inside strings, where an escape means the same.
+    only inside strings, where their escapes mean the same.
     """
     facts: dict[str, Any] = {
         name: getattr(payload, name) for name in payload.__struct_fields__ if name not in ("data", "entries")
     }
     known = [entry.best_quality for entry in payload.entries if entry.best_quality is not None]
-    # Where the page's slider ends: the best quality that any entry reached.
+    # The end of the page's slider: the best quality that any entry reached.
     facts["reach"] = (min if payload.target.direction == "lower" else max)(known, default=None)
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
@@ -297,14 +297,14 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
 
 
 def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:
-    """The entries' fields as the page uses them (``assets/data.js`` makes entries of them again)."""
-    # One pass over all of them: what is in an entry lies together in memory, and is fetched once.
+    """The entries' fields as the page uses them (``assets/data.js`` turns them back into entries)."""
+    # One pass over all entries: the fields of an entry are close together in memory.
     fields = dict(zip(_FIELDS, zip(*map(_OF_ENTRY, entries), strict=True), strict=True)) if entries else {}
     found: dict[str, Any] = {name: fields.get(name, ()) for name in _PLAIN}
     for name in _CODED:
         found[name] = _coded(fields.get(name, ()))
     found["origin"] = _coded(origin_words(each) if each else "" for each in fields.get("origin", ()))
-    # A line each: no text of a finding has a line's end.
+    # Joined by line ends, which no finding contains.
     found["doubts"] = _coded("\n".join(doubts) for doubts in fields.get("doubts", ()))
     found["usd_per_hour"] = [price and price.usd_per_hour for price in fields.get("price", ())]
     found["errors"] = [findings.errors for findings in fields.get("findings", ())]
@@ -315,7 +315,7 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:
         having = {at: each[column] for at, each in enumerate(fields.get("figures", ())) if column in each}
         if not having:
             continue
-        # Which entries have a figure, and these figures' fields; a note only where there is no value.
+        # Which entries have a figure, and the figure's fields; a note only without a value.
         kept = dict(zip(_FIGURE, zip(*map(_OF_FIGURE, having.values()), strict=True), strict=True))
         where = {"at": list(having)} if len(having) < len(entries) else {}
         note = _coded(figure.note if figure.value is None else "" for figure in having.values())
@@ -324,7 +324,7 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:
 
 
 def _coded(texts: Iterable[str]) -> tuple[list[str], list[int]]:
-    """The distinct texts, and which of them each one is."""
+    """The distinct texts, and the index of each one's."""
     all_of_them = list(texts)
     distinct = list(dict.fromkeys(all_of_them))
     places = {text: place for place, text in enumerate(distinct)}
@@ -341,8 +341,8 @@ _COUNTS = ("n", "reached", "expected_with_restarts_s", "best_s")
 def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -> bytes:
     """All boards for programs: seconds and US dollars, an interval's open end as ``null``.
 
-    ``scenario`` is that of a board apart, ``null`` on the task's own. The scripts ``data`` and ``steps`` of a board
-    have the steps of its runs.
+    ``scenario`` is set for a separate board, ``null`` on the task's main board. The scripts ``data`` and ``steps`` of a
+    board have the steps of its runs.
     """
     found = [
         {
@@ -360,11 +360,11 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
 
 
 def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
-    """All entries as one table (RFC 4180): a column each for value, bounds and rank of the five figures.
+    """All entries as one table (RFC 4180): value, bounds and rank of the five figures have a column each.
 
-    One that is on several boards has a row of each. ``scenario`` and its condition are those of a board apart, empty on
-    the task's own. Text that a spreadsheet would run as a formula gets a leading apostrophe. A figure that is not
-    finite is empty.
+    An entry on several boards has a row for each. ``scenario`` and its condition belong to a separate board and are
+    empty on the task's main board. Text that a spreadsheet would run as a formula gets an apostrophe in front. A figure
+    that is not finite is empty.
     """
     out = io.StringIO(newline="")
     table = csv.writer(out)
@@ -385,7 +385,7 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
 
 
 def _number(value: float | None) -> str:
-    """A number as a cell, empty where there is none or it is not finite."""
+    """A number as a cell, empty if it is missing or not finite."""
     return repr(value) if value is not None and math.isfinite(value) else ""
 
 
@@ -399,9 +399,9 @@ _MOST = 50
 
 
 def feed(title: str, url: str, generated: str, boards: Sequence[BoardPayload]) -> bytes:
-    """The feed of the site at ``url``: its fifty newest entries, each with its figures on every board that it is on."""
+    """The feed of the site at ``url``: its fifty newest entries, each with its figures on all of its boards."""
     dated = ((entry.date, entry.id, entry, board) for board in boards for entry in board.entries)
-    # An entry that is on several boards comes once, from the first of them on.
+    # An entry on several boards occurs once, from the first of them on.
     same = groupby(sorted(dated, key=itemgetter(0, 1), reverse=True), itemgetter(0, 1))
     items = "".join(_item(url, [each[2:] for each in sides]) for _, sides in islice(same, _MOST))
     return (
@@ -427,11 +427,11 @@ def _item(url: str, sides: Sequence[tuple[EntryPayload, BoardPayload]]) -> str:
 
 
 def _figure_words(entry: EntryPayload, board: BoardPayload) -> str:
-    """The figures on one board, with how many runs or measurements they rest on."""
+    """The figures on one board, with the number of runs or measurements behind them."""
     figures = ", ".join(f"{column.replace('_', ' ')} {figure.text}" for column, figure in entry.figures.items())
     return f"{figures} ({counted(entry, board.ruleset.aggregation_rule)})"
 
 
 def _text(text: str) -> str:
-    """``text`` as XML has it: escaped, without the control characters that XML forbids."""
+    """``text`` escaped for XML, without the control characters that XML forbids."""
     return escape(clean(text))

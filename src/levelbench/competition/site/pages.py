@@ -1,39 +1,54 @@
-"""The site's pages but those of entries: the index with a card for each board, and the page of a board.
+"""The site's pages: the index with a card for each board, the page of a board, and the page of an entry.
 
-A board's page is complete without a script: it shows the first column's ranking and every record. The script then takes
-the same table over and adds what needs one: the other columns, sorting, filters, another target, curves.
+All pages are complete without a script. A board's page then shows the first column's ranking and all records; its
+script takes over the same table and adds other columns, sorting, filters, another target, curves. An entry's page has
+its figures and how they were made, every run, the price, the environment and the doubts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
-from levelbench.competition.figures import COLUMNS, Column
-from levelbench.competition.site import DIVISIONS, BoardPayload, EntryPayload, Leader, NotShown
+from levelbench.competition.checks import EntryFinding
+from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.figures import COLUMNS, FLAGS, Column
+from levelbench.competition.site import DIVISIONS, BoardPayload, EntryPayload, Leader, NotShown, brief, time_text
 from levelbench.competition.site.boards import goodness, inference_facts, inference_note, leaders_of
-from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
 from levelbench.competition.site.parts import (
     TITLES,
+    Scale,
     asset,
     badges,
+    curve_drawing,
     facts,
     fill,
     inside,
+    interval_bar,
+    log_scale,
     many,
     outside,
     page,
+    phases_drawing,
+    progress_drawing,
+    quality_text,
     render,
     root_of,
     rules,
     section,
+    table,
     target_text,
 )
+from levelbench.records.schema import Target
 from levelbench.report.markup import Html
-from levelbench.report.numbers import ABSENT, plural
+from levelbench.report.numbers import ABSENT, BYTES, ENERGY, TIME, Unit, choose_unit, plural
+from levelbench.report.remarks import Remark, Remarks, missing_line
 
 _MOST_REASONS = 12
+_MOST_SHOWN = 200
+"""The most runs, measurements or lines of a list on an entry's page."""
 
 
 def index_page(
@@ -46,9 +61,9 @@ def index_page(
     *,
     feed: str = "",
 ) -> str:
-    """The index of a site with a card for each board and its leaders, as the text of an HTML document.
+    """The index of a site with a card for each board and its leaders, as an HTML document.
 
-    ``entries`` are so many on all boards; ``feed`` is where the feed of new ones is, relative to the root.
+    ``entries`` is their number on all boards; ``feed`` is the path of the feed of new entries, relative to the root.
     """
     cards = many(_card(*each) for each in boards)
     lead = f"{plural(entries, 'entry', 'entries')} on {plural(len(boards), 'board')}, as of {generated or ABSENT}."
@@ -65,14 +80,14 @@ def index_page(
         '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{near}{missing}{machines}',
         title=title,
         lead=lead,
-        what="Deep learning, measured end to end: how long and how many dollars until a model is good enough, "
-        "and what one answer of it takes.",
-        cards=cards or Html('<p class="note">No entry yet.</p>'),
+        what="Deep learning, measured end to end: the time and money until a model is good enough, "
+        "and what each of its answers costs.",
+        cards=cards or Html('<p class="note">No entries yet.</p>'),
         rules=section("Rules", facts(versions)),
         near=_listed(
-            "Doubtful",
+            "Doubts",
             near,
-            "These entries share runs or curves with others, or nearly, or cannot be compared with most others.",
+            "These entries share runs or (nearly) curves with others, or are not comparable with most others.",
         ),
         missing=_listed("Not shown", not_shown, "These files are in the folder but on no board, for these reasons."),
         machines=section("For programs", fill('<ul class="inline">{links}</ul>', links=links)),
@@ -81,7 +96,7 @@ def index_page(
 
 
 def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
-    """One board: its target, or what it compares in place of it, and the first of each column."""
+    """One board: its target, or what it compares instead, and the leader of each column."""
     firsts = many(
         fill(
             '<div class="leader"><dt>{column}{division}</dt><dd class="value">{text}</dd><dd class="by">{model}, '
@@ -108,7 +123,7 @@ def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
 
 
 def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
-    """Files, each with what was found and what to do."""
+    """Files, each with its findings and remedies."""
     items = []
     for each in files:
         reasons = each.reasons[:_MOST_REASONS]
@@ -127,7 +142,7 @@ def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
 
 _MOST_ROWS = 100
 
-_NOT_YET = "no entry yet"
+_NOT_YET = "no entries yet"
 _OF_TRAINING = ("time", "cost")
 _OF_SCENARIO = ("latency", "throughput")
 MOST_OTHERS = 24
@@ -135,19 +150,19 @@ _CURVES = Html(
     '<section class="script" id="overlaid" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
     '<div id="curves"></div></section>\n'
 )
-"""The place of the curves that the script lays over one another."""
+"""The container for the curves that the script draws."""
 
 
 def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> str:
-    """The page of one board, as the text of an HTML document; its script reads ``payload.data``.
+    """The page of one board, as an HTML document; its script reads ``payload.data``.
 
-    ``others`` are titles and pages of the same task's boards of other scenarios.
+    ``others`` are titles and pages of the task's boards of other scenarios.
     """
     root = root_of(payload.page)
     columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
     first: Column = columns[0] if columns else "time"
     training = "training" in payload.modes
-    # Where somebody made boards of very many scenarios, the index has the rest.
+    # If authors created boards for very many scenarios, the index has the rest.
     shown = [*others[:MOST_OTHERS], *([("more", "index.html")] if len(others) > MOST_OTHERS else [])]
     main = render(
         "task-page",
@@ -184,7 +199,7 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
 
 
 def _title(payload: BoardPayload, column: Column) -> str:
-    """The column's title; of latency and throughput also which one."""
+    """The column's title; for latency and throughput also which one."""
     said = column in _OF_SCENARIO and payload.compared
     return f"{TITLES[column]} ({payload.compared})" if said else TITLES[column]
 
@@ -194,7 +209,7 @@ def _sentence(text: str) -> str:
 
 
 def _tile(payload: BoardPayload, column: Column) -> Html:
-    """The record of one column, of each division that there is; the script makes it a choice."""
+    """The record of one column in each division with entries; the script makes it a button."""
     records, standings = [], []
     for leader in leaders_of(payload, [column]):
         where = f", {leader.division} division" if leader.division else ""
@@ -211,14 +226,14 @@ def _tile(payload: BoardPayload, column: Column) -> Html:
 
 
 def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
-    """The controls' places and the static table."""
+    """The containers of the controls, and the static table."""
     ranked = [entry for entry in payload.entries if first in entry.figures]
     ranked.sort(key=lambda entry: _place(entry, first))
     training, divided = first in _OF_TRAINING, len(payload.divisions()) > 1
     figures = [entry.figures[first] for entry in ranked]
     known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
     finite = [value for value in known if 0 < value < math.inf]
-    # The axis of all intervals of the column.
+    # The axis of all intervals in the column.
     scale = log_scale(min(finite), max(finite), 4, 96) if finite else (lambda _: 50.0)
     rows = many(_row(entry, first, scale, root, training, divided) for entry in ranked[:_MOST_ROWS])
     heads = [
@@ -233,13 +248,13 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
         for kind, text in shown
     )
     title = _title(payload, first)
-    # How the entries are ranked and how the figures are made; the script shows what its column and target want.
+    # How entries are ranked and figures are made; the script shows the part for its column and target.
     said = {"training": _sentence(payload.ruleset.aggregation), "inference": inference_note(payload)}
     more = f"The first {_MOST_ROWS} of {len(ranked):,} entries. " if len(ranked) > _MOST_ROWS else ""
     return render("ranking",
         column=first, title=title[:1].lower() + title[1:], head=head, rows=rows, more=more,
         note=render("note",
-            divisions="Each division has ranks of its own. " if divided else "",
+            divisions="Each division is ranked separately. " if divided else "",
             figures=many(
                 fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
                      hidden="" if (name == "training") == training else Html(" hidden"))
@@ -250,7 +265,7 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
 
 
 def _place(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
-    """By division and rank, then by value; what has none is last."""
+    """Sort key: by division and rank, then by value; entries without a value are last."""
     figure = entry.figures[column]
     worth = math.inf if figure.value is None else goodness(column) * figure.value
     return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, worth
@@ -292,7 +307,7 @@ def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training:
 
 
 def _progress(payload: BoardPayload, columns: list[Column], first: Column, root: str) -> Html:
-    """The record over the years, a drawing a column and division; without a script all are shown."""
+    """The record over the years, one drawing per column and division; without a script all are shown."""
     figures, divisions, drawn = [], payload.divisions(), set()
     for column, division in product(columns, divisions):
         records = []
@@ -307,9 +322,336 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
             drawn.add(column)
             title = TITLES[column] + (f", {division} division" if len(divisions) > 1 else "")
             figures.append(render("progress", column=column, title=title, drawing=drawing))
-    # The script shows what is of its column.
+    # The script shows the parts of its column.
     for column in columns or [first]:
         if column not in drawn:
             text = f"{TITLES[column]}: {_NOT_YET}."
             figures.append(fill('<p class="note" data-progress="{column}">{text}</p>', column=column, text=text))
     return section("The record over time", *figures)
+
+
+def curve_section(submission: Submission) -> Html:
+    """The curves of all runs in one drawing."""
+    runs = [
+        (f"run {at}{f', seed {run.seed}' * (run.seed is not None)}, {run.status}", run.curve.time_s, run.curve.quality)
+        for at, run in enumerate(submission.runs[:_MOST_SHOWN], 1)
+    ]
+    drawing = curve_drawing(runs, submission.target)
+    caption = fill("<figcaption>{target}. One line per run.</figcaption>", target=target_text(submission.target))
+    if not drawing:
+        return drawing
+    return section("Curve", fill("<figure>{caption}{drawing}</figure>", caption=caption, drawing=drawing))
+
+
+def runs_section(entry: EntryPayload, submission: Submission, target: Target) -> Html:
+    """Every run, whether or not it arrived; columns that no run states are left out.
+
+    For an entry that was not scored, it is unknown whether its runs arrived.
+    """
+    lower = target.direction == "lower"
+    rows: list[tuple[str, ...]] = []
+    doubts: dict[str, int] = {}
+    for at, run in enumerate(submission.runs[:_MOST_SHOWN]):
+        time_s = entry.times_s[at] if at < len(entry.times_s) else None
+        qualities = run.curve.quality
+        if not math.isfinite(sum(qualities)):
+            qualities = [value for value in qualities if math.isfinite(value)]
+        best = (min(qualities) if lower else max(qualities)) if qualities else None
+        digest = run.record_digest or run.curve_digest
+        rows.append(
+            (
+                str(at + 1),
+                "" if run.seed is None else str(run.seed),
+                ("" if not entry.times_s else "no") if time_s is None else "yes",
+                "" if time_s is None else time_text(time_s),
+                "" if best is None else quality_text(best, target),
+                str(len(run.curve.time_s)),
+                in_unit(run.peak_memory_bytes, BYTES),
+                in_unit(run.energy_j, ENERGY),
+                ", ".join(f"{name} {brief(value, 4)}" for name, value in list(run.test_quality.items())[:8]),
+                run.status if run.error is None else f"{run.status}: {run.error}",
+                ", ".join(str(doubts.setdefault(doubt, len(doubts) + 1)) for doubt in run.suspect[:_MOST_SHOWN]),
+                fill('<code title="{whole}">{head}</code>', whole=digest, head=digest[:12]) if digest else "",
+            )
+        )
+    heads = [
+        ("Run", "n"), ("Seed", "n"), ("Reached", "t"), ("Time", "n"), ("Best", "n"), ("Evaluations", "n"),
+        ("Peak memory", "n"), ("Energy", "n"), ("On the test split", "w"), ("Status", "w"), ("Doubts", "t"),
+        ("Digest", "t"),
+    ]  # fmt: skip
+    kept = [at for at in range(len(heads)) if at == 0 or any(row[at] for row in rows)]
+    shown = [[row[at] for at in kept] for row in rows]
+    of = len(submission.runs)
+    note = fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST_SHOWN), of=str(of))
+    # Doubts are numbered: a long sentence in every row would make a phone's table very high.
+    runs = table("Every run of this entry", [heads[at] for at in kept], shown, _MOST_SHOWN)
+    items = many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in list(doubts)[:_MOST_SHOWN])
+    numbered = fill('<p class="note">Doubts, by number:</p><ol class="note">{items}</ol>', items=items)
+    return section("Runs", runs, note if of > _MOST_SHOWN else Html(""), numbered if doubts else Html(""))
+
+
+def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
+    """``value`` in the unit that suits it; empty for ``None``."""
+    if value is None:
+        return ""
+    unit = choose_unit([value], units)
+    return f"{brief(value / unit.size)} {unit.symbol}"
+
+
+def inference_section(measured: Sequence[Inference], target: Target) -> Html:
+    """Each measurement as a list of facts."""
+    blocks = []
+    for each in measured[:_MOST_SHOWN]:
+        quantiles = ", ".join(f"{name}: {time_text(value)}" for name, value in sorted(each.quantiles_s.items())[:20])
+        found = facts(
+            [
+                ("Mean latency", in_unit(each.mean_latency_s, TIME)),
+                ("Quantiles", quantiles),
+                (f"Early-stopping estimate of {each.estimate_quantile or ABSENT}", in_unit(each.estimate_s, TIME)),
+                ("Throughput", None if each.throughput_per_s is None else f"{brief(each.throughput_per_s)} a second"),
+                ("Load", None if each.target_per_s is None else f"{brief(each.target_per_s)} queries a second"),
+                ("Latency bound", in_unit(each.latency_bound_s, TIME)),
+                ("Quality", None if each.quality is None else quality_text(each.quality, target)),
+                ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
+                ("Batch", None if each.batch is None else str(each.batch)),
+                ("On the clock besides the network", ", ".join(each.includes) or "not stated"),
+                ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
+                ("Cost of an answer, as stated", None if each.cost_usd is None else f"${brief(each.cost_usd)}"),
+            ]
+        )
+        blocks.append(fill("<h3>{scenario}</h3>{found}", scenario=each.scenario, found=found))
+    return section("Inference", *blocks)
+
+
+def phases_section(runs: Sequence[SubmittedRun]) -> Html:
+    """Mean seconds of each phase over the runs that state them, then what the clock left out."""
+    stated = [run.phases_s for run in runs if run.phases_s]
+    names = dict.fromkeys(name for phases in stated for name in list(phases)[:_MOST_SHOWN])
+    means = {name: sum(phases.get(name, 0.0) for phases in stated) / len(stated) for name in list(names)[:_MOST_SHOWN]}
+    excluded = [run.excluded_s for run in runs if run.excluded_s]
+    left = dict.fromkeys(name for each in excluded for name in list(each)[:_MOST_SHOWN])
+    out = ", ".join(
+        f"{name} {time_text(sum(each.get(name, 0.0) for each in excluded) / len(excluded))}"
+        for name in list(left)[:_MOST_SHOWN]
+    )
+    note = fill('<p class="note">Left out by the clock: {out}.</p>', out=out) if out else Html("")
+    return section("Where the time went", phases_drawing(means), note)
+
+
+Side = tuple[BoardPayload, EntryPayload]
+"""A board without entries, and the entry as shown there."""
+
+_IMPLIED_FLAGS = {
+    "single-run": ("single-run",),
+    "threshold": ("not-reached", "quality-too-low"),
+    "flapping": ("falls-back",),
+    "censored": ("stops-at-target",),
+    "price": ("price-missing",),
+    "quality": ("quality-missing",),
+}
+"""Kinds of an import's doubts (``kind: sentence``), and the flags that say no more than they."""
+_SEVERITIES = {"error": "bad", "warning": "open", "note": "plain"}
+
+
+def entry_page(
+    payload: BoardPayload,
+    entry: EntryPayload,
+    submission: Submission,
+    findings: Sequence[EntryFinding],
+    *,
+    source: str | bytes = "",
+    linted: Remarks | None = None,
+    further: Sequence[Side] = (),
+    off: Sequence[str] = (),
+) -> str:
+    """The page of ``entry``, as an HTML document.
+
+    ``source`` is the submission's file content, to embed in the page, or the path of the site's copy of it, relative to
+    the root; empty: no copy. ``linted`` are the linter's remarks. ``further`` are its other boards, without entries,
+    each with the entry as shown there; ``off`` are the titles of boards that it would be on if they were built.
+    """
+    root = root_of(entry.page)
+    # Line by line, which keeps line ends and shows other control characters.
+    lines = submission.notes.splitlines()[:_MOST_SHOWN]
+    notes = many(fill("<p>{line}</p>", line=line) for line in lines if line.strip())
+    found = ((_SEVERITIES.get(one.severity, "plain"), one.field, one) for one in findings[:_MOST_SHOWN])
+    listed = _finding_list(found)
+    main = render(
+        "entry-page",
+        model=entry.model,
+        by=", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each)),
+        date=entry.date,
+        task=inside(root, payload.page, payload.task_title),
+        division=entry.division,
+        badges=badges(entry, always=True),
+        tiles=_tiles(entry),
+        further=_further(further, off, root),
+        doubts=_doubts([(payload, entry), *further]),
+        curve=curve_section(submission),
+        runs=runs_section(entry, submission, payload.target),
+        inference=inference_section(submission.inference, payload.target),
+        phases=phases_section(submission.runs),
+        facts=_facts(submission, _file(source, root, entry.slug)),
+        findings=section("Findings", listed or Html('<p class="note">None: the check found nothing wrong.</p>')),
+        lint=_lint(linted) if linted is not None else Html(""),
+        notes=section("Notes", notes) if submission.notes else Html(""),
+    )
+    back = many(
+        [
+            inside(root, payload.page, payload.task_title),
+            fill('<span aria-current="page">{name}</span>', name=entry.model),
+        ]
+    )
+    title = f"{entry.model}, {entry.author}: {payload.task_title}"
+    return page(title, "entry", entry.page, main, site=payload.title, back=back)
+
+
+def _tiles(entry: EntryPayload) -> Html:
+    """Each figure with how it was made, then how many runs arrived."""
+    tiles = []
+    for column in COLUMNS:
+        figure = entry.figures.get(column)
+        if figure is None:
+            continue
+        value, bracket, interval = figure.text.partition(" [")
+        tiles.append((TITLES[column], value or ABSENT, f"[{interval}" if bracket else "", figure.note))
+    if entry.mode == "training":
+        share, bracket, interval = entry.reached_text.partition(" [")
+        tiles.append(("Runs that reached the target", share or ABSENT, f"[{interval}" if bracket else "", ""))
+        if entry.expected_with_restarts_s is not None:
+            note = "with a restart after each run that misses the target"
+            tiles.append(("Expected with restarts", time_text(entry.expected_with_restarts_s), "", note))
+        if entry.best_s is not None and entry.n > 1:
+            tiles.append(("Best run", time_text(entry.best_s), "", "never a result by itself"))
+    return many(
+        render("tiles",
+            title=title, value=value, note=note,
+            interval=fill('<small class="interval-text">{text}</small>', text=interval) if interval else "",
+        )
+        for title, value, interval, note in tiles
+    )  # fmt: skip
+
+
+def _further(further: Sequence[Side], off: Sequence[str], root: str) -> Html:
+    """Its figures in each other scenario, under the link to that board."""
+    ranked = many(
+        fill(
+            '<section><h2>{link}</h2><ul class="columns" role="list">{tiles}</ul></section>\n',
+            link=inside(root, board.page, board.task_title),
+            tiles=_tiles(entry),
+        )
+        for board, entry in further
+    )
+    note = fill('<p class="note">Too many boards: the task has none of {titles}.</p>', titles="; ".join(off))
+    return many([ranked, note if off else Html("")])
+
+
+def _doubts(sides: Sequence[Side]) -> Html:
+    """Doubts from an import and flags from scoring; if a flag is not on every board, with the board."""
+    entry = sides[0][1]
+    doubts = entry.origin.doubts if entry.origin else []
+    # An import's doubt about this entry is more specific than the general flag.
+    said = {FLAGS[flag] for doubt in doubts for flag in _IMPLIED_FLAGS.get(doubt.partition(":")[0], ())}
+    if FLAGS["cost-stated"] in entry.flags:
+        said.add(FLAGS["price-missing"])
+    everywhere = [flag for flag in entry.flags if all(flag in each.flags for _, each in sides)]
+    lines = [flag for flag in everywhere if flag not in said]
+    for board, each in sides:
+        lines += [f"{board.task_title}: {flag}" for flag in each.flags if flag not in (*everywhere, *said)]
+    lines += doubts
+    items = many(fill("<li>{line}</li>", line=line) for line in lines[:_MOST_SHOWN])
+    return section("To keep in mind", fill("<ul>{items}</ul>", items=items)) if items else Html("")
+
+
+def _file(source: str | bytes, root: str, name: str) -> Html | None:
+    """The link to the submission's file: embedded in the page as a data address, or a file next to it."""
+    if isinstance(source, str):
+        return inside(root, source, "JSON") if source else None
+    # No base64 character ends an attribute.
+    content = Html(b64encode(source).decode("ascii"))
+    return fill(
+        '<a download="{name}.json" href="data:application/json;base64,{content}">JSON</a>', name=name, content=content
+    )
+
+
+def _facts(submission: Submission, file: Html | None) -> Html:
+    """Hardware, price, code, software, data, tuning, settings and the entry's origin."""
+    hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
+    made = submission.provenance
+    accelerators = "" if hardware.accelerators is None else f"{hardware.accelerators:,}"
+    cores = "" if hardware.cores is None else plural(hardware.cores, "core")
+    commit = submission.code.commit
+    dirty = " (with uncommitted changes)" if submission.code.dirty else ""
+    paid = "not stated"
+    if price is not None:
+        kind = {True: ", on demand", False: ", not on demand", None: ""}[price.on_demand]
+        day = f", read on {price.read_on}" if price.read_on else ""
+        paid = f"${brief(price.usd_per_hour)} an hour{kind}{day}"
+    tried = [
+        None if tuning.trials is None else f"{tuning.trials:,} trials",
+        None if tuning.hours is None else f"{brief(tuning.hours)} hours",
+        None if tuning.usd is None else f"${brief(tuning.usd)}",
+    ]
+    parts = [
+        facts(
+            [
+                ("Hardware", hardware.description),
+                ("Nodes", None if hardware.nodes is None else f"{hardware.nodes:,}"),
+                ("Accelerators", " × ".join(filter(None, [accelerators, hardware.accelerator]))),
+                ("Processor", ", ".join(filter(None, [hardware.processor, cores]))),
+                ("Memory", in_unit(hardware.memory_bytes, BYTES)),
+                ("Framework", submission.framework),
+                ("Price", paid),
+                ("Price from", outside(price.source) if price and price.source else None),
+                ("Code", outside(submission.code.url) if submission.code.url else "not stated"),
+                ("Commit", fill("<code>{commit}</code>{dirty}", commit=commit, dirty=dirty) if commit else None),
+                ("Tuning effort", ", ".join(filter(None, tried)) or "not stated"),
+                ("Tuning notes", tuning.notes),
+                ("Clock", submission.clock),
+                ("Read from", f"{origin.format}: {origin.file}" if origin else None),
+                ("This entry's file", file),
+            ]
+        ),
+        _folded("Settings", submission.settings),
+        _folded("Software", made.software),
+        _folded("Environment", made.environment),
+        _folded(f"Data: {made.dataset or 'checksums'}", made.checksums),
+        _folded(f"As {origin.format} has it", origin.fields) if origin else Html(""),
+    ]
+    return section("What it ran on", *parts)
+
+
+def _folded(title: str, values: Mapping[str, object]) -> Html:
+    """Names and values, folded; empty if there are none."""
+    pairs = list(values.items())
+    if not pairs:
+        return Html("")
+    listed = facts(
+        (name, "not stated" if value is None else str(value) or ABSENT) for name, value in pairs[:_MOST_SHOWN]
+    )
+    return fill("<details><summary>{title}</summary>{listed}</details>", title=title, listed=listed)
+
+
+def _finding_list(findings: Iterable[tuple[str, str, EntryFinding | Remark]]) -> Html:
+    """Findings, each with its class, its place and the remedy; empty if there are none."""
+    items = many(
+        fill(
+            '<li><span class="badge {kind}">{badge}</span> <code>{field}</code> {found}. <em>{do}.</em></li>',
+            kind=kind,
+            badge=f"{one.severity} {one.code}",
+            field=field,
+            found=one.found.rstrip("."),
+            do=one.do.rstrip("."),
+        )
+        for kind, field, one in findings
+    )
+    return fill('<ul class="findings">{items}</ul>', items=items) if items else Html("")
+
+
+def _lint(linted: Remarks) -> Html:
+    """The linter's remarks on the entry's claim: its errors are for the reader to judge, not faults of the entry."""
+    listed = _finding_list(("open", one.name, one) for one in linted.lines[:_MOST_SHOWN])
+    none = Html("") if listed else Html("<p>No error and no warning.</p>")
+    missing = missing_line([linted])
+    note = fill('<p class="note">{missing}</p>', missing=missing) if missing else Html("")
+    return section("The linter on its claim", listed, none, note)

@@ -1,4 +1,4 @@
-"""One entry is read: units, scales, the quirks of real files, and what is kept beside."""
+"""Reading one entry: units, scales, the quirks of real files, and fields that are kept."""
 
 from datetime import date
 
@@ -30,7 +30,7 @@ def test_the_target_and_the_rules_are_those_of_the_version(pod):
     assert (entry.clock, entry.crossing, entry.mode) == ("dawnbench", "first", "training")
 
 
-def test_the_second_metric_of_imagenet_stands_beside_on_the_same_scale(pod):
+def test_the_second_metric_of_imagenet_is_a_further_column_on_the_same_scale(pod):
     assert read_entry(pod).runs[0].curve.others["top1"][0] == 0.6594
 
 
@@ -55,19 +55,19 @@ def test_milliseconds_become_seconds_and_the_rules_say_how_many_answers(clone):
     ],
     ids=["byte-order-mark", "crlf", "no-final-newline"],
 )
-def test_a_quirk_of_the_tsv_is_survived_and_said(clone, curve):
+def test_a_quirk_of_the_tsv_is_survived_and_reported(clone, curve):
     entry = read_entry(clone.training(curve=curve))
     assert entry.runs[0].curve.quality == [0.94]
     assert "format" in kinds(entry)
 
 
 @pytest.mark.parametrize("epoch", ["0", "150.144"])
-def test_an_epoch_may_be_nought_or_no_whole_number(clone, epoch):
+def test_an_epoch_may_be_zero_or_a_fraction(clone, epoch):
     entry = read_entry(clone.training(curve=f"epoch\thours\ttop1Accuracy\n{epoch}\t0.1\t94.0\n"))
     assert entry.runs[0].curve.epoch == [float(epoch)]
 
 
-def test_a_price_of_null_is_none_and_is_told_from_one_that_is_absent(clone):
+def test_a_price_of_null_is_no_price_and_differs_from_one_that_is_absent(clone):
     null, absent = (read_entry(clone.training(costPerHour=each)) for each in (None, "absent"))
     assert (null.price, absent.price) == (None, None)
     assert "costPerHour" in null.origin.fields
@@ -75,14 +75,14 @@ def test_a_price_of_null_is_none_and_is_told_from_one_that_is_absent(clone):
 
 
 @pytest.mark.parametrize("price", [0, -1.5, "3.06"])
-def test_a_price_that_is_none_is_kept_and_doubted(clone, price):
+def test_an_invalid_price_is_kept_and_doubted(clone, price):
     entry = read_entry(clone.training(costPerHour=price))
     assert entry.price is None
     assert entry.origin.fields["costPerHour"] == price
     assert "price" in kinds(entry)
 
 
-def test_a_day_without_leading_zeros_is_read_and_said(clone):
+def test_a_day_without_leading_zeros_is_read_and_reported(clone):
     entry = read_entry(clone.training(timestamp="2019-6-27"))
     assert entry.submitted == "2019-06-27"
     assert "date" in kinds(entry)
@@ -105,25 +105,25 @@ def test_single_values_of_misc_are_settings_and_the_rest_is_kept_by_name(pod):
     assert entry.origin.fields["misc.schedule:json"] == '[{"learning_rate": 0.0, "epochs": 1}]'
 
 
-def test_what_the_format_does_not_have_is_kept_and_said(clone):
+def test_what_the_format_does_not_have_is_kept_and_reported(clone):
     entry = read_entry(clone.training(usedBlacklist=True))
     assert entry.origin.fields["usedBlacklist"] is True
     assert any("usedBlacklist" in each for each in entry.origin.doubts)
 
 
-def test_an_f1_in_per_cent_is_brought_to_the_scale_and_said(clone):
+def test_an_f1_in_per_cent_is_brought_to_the_scale_and_reported(clone):
     entry = read_entry(clone.inference(task="SQuAD", f1Score=82.52, top1Accuracy="absent"))
     assert entry.inference[0].quality == 0.8252
     assert "scale" in kinds(entry)
 
 
-def test_an_accuracy_as_a_share_is_brought_to_the_scale_and_said(clone):
+def test_an_accuracy_as_a_share_is_brought_to_the_scale_and_reported(clone):
     entry = read_entry(clone.inference(top1Accuracy=0.9497))
     assert entry.inference[0].quality == 0.9497
     assert "scale" in kinds(entry)
 
 
-def test_the_key_that_a_readme_had_is_read_and_said(clone):
+def test_the_key_that_a_readme_had_is_read_and_reported(clone):
     entry = read_entry(clone.inference(top1Accuracy="absent", accuracy=94.5))
     assert entry.inference[0].quality == 0.945
     assert "fields" in kinds(entry)
@@ -185,7 +185,7 @@ def test_what_cannot_be_an_entry_is_an_error_that_says_where(clone, name):
     ],
     ids=["no object", "key twice", "nan", "half a pair", "deep", "beyond 64 bits", "large"],
 )
-def test_json_that_is_no_entry_is_an_error_before_anything_is_built_of_it(clone, record, said):
+def test_json_that_is_not_an_entry_is_an_error_before_anything_is_built_of_it(clone, record, said):
     with pytest.raises(RecordError, match=said):
         read_entry(clone.write("CIFAR10/train/a", record, "epoch\thours\ttop1Accuracy\n1\t0.1\t94\n"))
 

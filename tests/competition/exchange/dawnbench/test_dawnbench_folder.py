@@ -1,4 +1,4 @@
-"""A folder of entries is imported as far as it can be, and its leaderboard is the published one."""
+"""A folder of entries is imported as far as possible, and its leaderboard is the published one."""
 
 import os
 from collections import Counter
@@ -32,7 +32,7 @@ def test_a_curve_without_its_json_is_a_sentence(clone):
     clone.training().unlink()
     entries, problems = read_folder(clone.root)
     assert (entries, len(problems)) == ([], 1)
-    assert "no JSON of its name" in problems[0]
+    assert "no JSON of that name" in problems[0]
 
 
 @pytest.mark.parametrize("part", ["", "CIFAR10", "CIFAR10/train", "CIFAR10/train/a_resnet9_1v100_pytorch.json"])
@@ -42,7 +42,7 @@ def test_a_clone_a_task_a_mode_or_one_file_may_be_given(clone, part):
     assert ([each.task for each in entries], problems) == (["cifar10"], [])
 
 
-def test_the_other_files_of_a_clone_are_no_entries(clone):
+def test_the_other_files_of_a_clone_are_not_entries(clone):
     clone.training()
     (clone.root / "package.json").write_text("{}")
     (clone.root / "CIFAR10" / "train" / "README.md").write_text("no entry")
@@ -50,7 +50,7 @@ def test_the_other_files_of_a_clone_are_no_entries(clone):
     assert (len(entries), problems) == (1, [])
 
 
-def test_a_name_that_is_no_unicode_is_shown_as_escapes(clone):
+def test_a_name_that_is_not_unicode_is_shown_as_escapes(clone):
     path = clone.training()
     for each in (path, path.with_suffix(".tsv")):
         each.rename(each.with_name(os.fsdecode(b"a_\xff_c_d") + each.suffix))
@@ -72,7 +72,7 @@ def test_two_entries_of_one_curve_are_doubted_and_the_first_is_named(clone):
     assert "duplicate: the same curve as CIFAR10/train/a_m_h_f.json" in second.origin.doubts
 
 
-def test_a_cost_is_held_against_the_price_that_another_entry_states_for_the_same_hardware(clone):
+def test_a_cost_is_compared_with_the_price_that_another_entry_states_for_the_same_hardware(clone):
     """One K80 at 0.90 USD an hour: 28.688 ms cost 7.172e-6 USD."""
     clone.training(hardware="1 K80", costPerHour=0.90)
     clone.inference("consistent_m_h_f", hardware="1 K80")
@@ -81,10 +81,12 @@ def test_a_cost_is_held_against_the_price_that_another_entry_states_for_the_same
     assert doubted == {"CIFAR10/inference/not_m_h_f.json"}
 
 
-def test_two_prices_of_one_hardware_are_said_on_both(clone):
+def test_two_prices_of_one_hardware_are_reported_on_both(clone):
     clone.training("a_m_h_f", costPerHour=3.06)
     clone.training("b_m_h_f", HEAD + "1\t1\t95\n2\t2\t95\n", costPerHour=2.0)
-    assert all("price: entries with hardware" in " ".join(each.origin.doubts) for each in read_folder(clone.root)[0])
+    assert all(
+        "price: entries with the same hardware" in " ".join(each.origin.doubts) for each in read_folder(clone.root)[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is written is an entry that DAWNBench's own CI accepts, and reads as the same submission."""
+"""DAWNBench's own CI accepts the entries that are written, and they are read back as the same submission."""
 
 import json
 
@@ -148,7 +148,7 @@ def test_a_file_is_called_by_the_convention(tmp_path):
     )
 
 
-def test_of_several_runs_the_one_of_median_time_is_written_and_the_others_are_said(tmp_path):
+def test_the_run_of_median_time_is_written_and_the_others_are_reported(tmp_path):
     runs = [run(0.9, 0.95, seconds=each) for each in (30.0, 10.0, 20.0)]
     paths, losses = write_entry(submission(runs=runs), tmp_path)
     assert read_entry(paths[0]).runs[0].curve.time_s == [20.0, 40.0]

@@ -1,4 +1,4 @@
-"""Logs of MLPerf's in one call, every line replaceable, and the official checker where it is installed."""
+"""Makes MLPerf logs with replaceable lines, and runs the official checker if it is installed."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def official() -> Callable[..., bool]:
         try:
             return mlp_compliance.main(str(path), config or f"training_{ruleset}/common.yaml", checker)[0]
         except FileNotFoundError:
-            # It opens the rules of a division or benchmark that the log names, and does not ask whether there are any.
+            # It opens the rules of the division or benchmark in the log without checking that they exist.
             return False
         finally:
             mlp_compliance.yaml = plain

@@ -1,4 +1,4 @@
-"""Results in archives: what is inside is read, and nothing that lies outside or is too large."""
+"""Results in archives: the content is read, but nothing outside or too large."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""MLPerf's common rules: one planted fault each, and the official checker beside ours."""
+"""MLPerf's common rules: one planted fault each, and the official checker's result next to ours."""
 
 import pytest
 
@@ -99,7 +99,7 @@ def test_a_planted_fault_is_found(name, make_lines, make_event, log_of):
 
 
 @pytest.mark.parametrize("name", [name for name, (_, _, _, division) in FAULTS.items() if division == "open"])
-def test_a_planted_fault_is_judged_by_the_official_checker_as_is_said(
+def test_a_planted_fault_is_judged_by_the_official_checker_as_expected(
     name, make_lines, make_event, text_of, tmp_path, official
 ):
     """The closed division is left out: there each benchmark's own rules refuse the log first."""
@@ -160,7 +160,7 @@ def test_a_value_that_is_not_finite_is_a_warning(log_of, make_lines):
     assert (finding.code, finding.severity) == ("not-finite", "warning")
 
 
-def test_the_first_round_is_held_to_its_run_alone(log_of):
+def test_the_first_round_is_checked_only_for_its_run(log_of):
     text = ":::MLPv0.5.0 ncf 1538678136 (./convert.py:119) run_start\n"
     assert {finding.key for finding in check_log(log_of(text))} == {"run_stop", "eval_accuracy"}
 

@@ -79,7 +79,7 @@ def test_a_diverged_run_may_log_nan():
     [
         (":::MLLOG {", "not JSON"),
         (":::MLLOG [1]", "not an object"),
-        (':::MLLOG {"key": "a", "value": 1, "time_ms": 1}', "no metadata"),
+        (':::MLLOG {"key": "a", "value": 1, "time_ms": 1}', "lacks .*metadata"),
         (mllog(key=3), "key is not a string"),
         (mllog(metadata=[]), "metadata not an object"),
         (mllog(time_ms="soon"), "not a number"),
@@ -105,10 +105,10 @@ def test_a_bad_line_is_an_error_with_its_number(line, reason):
 def test_a_line_that_is_printed_twice_counts_once():
     found = parse_log(io.BytesIO(f"{mllog()}\nI0101 {mllog()}\n{mllog(value=8)}\n".encode()), "a.txt", "reading it")
     assert [event.value for event in found.events] == [7, 8]
-    assert found.notes == ("1 lines repeat an event word for word and count once",)
+    assert found.notes == ("1 lines repeat an event verbatim and count once",)
 
 
-def test_values_from_inside_a_graph_are_passed_over_and_said():
+def test_values_from_inside_a_graph_are_passed_over_and_reported():
     text = f":::MLPv0.5.0 [1df9b2ab-3dc8-478b-8682-ce574b800024][1570666471.29151][0]\n{THREE['v0.5']}\n"
     found = parse_log(io.BytesIO(text.encode()), "a.txt", "reading it")
     assert len(found.events) == 1
@@ -123,7 +123,7 @@ def test_a_log_of_two_dialects_is_read_in_the_newer():
 
 @pytest.mark.parametrize("content", [b"", b"no event\n", b"\x1f\x8b\x00"])
 def test_a_file_without_an_event_is_an_error(content):
-    with pytest.raises(RecordError, match="no line has an event"):
+    with pytest.raises(RecordError, match="no line has an MLPerf event"):
         events_of(content)
 
 

@@ -1,4 +1,4 @@
-"""What a training log tells of its run."""
+"""The facts about a run in a training log."""
 
 import math
 

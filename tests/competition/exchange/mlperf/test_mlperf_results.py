@@ -1,4 +1,4 @@
-"""Trees of results as submissions: one a benchmark on a system, what is doubtful beside it."""
+"""Trees of results as submissions: one per benchmark and system, with doubts."""
 
 import pytest
 
@@ -67,18 +67,18 @@ def test_a_curve_crosses_when_the_run_stops_and_no_rule_of_ours_objects(tree):
     assert [str(finding) for finding in check(found) if finding.severity == "error"] == []
 
 
-def test_whoever_encodes_it_can(tree):
+def test_a_log_can_be_encoded_as_json(tree):
     assert b'"resnet"' in encode(the_only(tree()))
 
 
 @pytest.mark.parametrize(
     ("number", "doubt"),
     [
-        (0, "2 runs, and the benchmark asks for 5"),
-        (1, "seed-repeated: seed 0 was used by result_0.txt as well"),
-        (2, "the runs do not agree about batch_size: 32, 64"),
-        (3, "the runs do not agree about opt_base_learning_rate"),
-        (4, "the runs do not agree about platform: box, other"),
+        (0, "2 runs, but the benchmark requires 5"),
+        (1, "seed-repeated: seed 0 was also used by result_0.txt"),
+        (2, "the runs disagree about batch_size: 32, 64"),
+        (3, "the runs disagree about opt_base_learning_rate"),
+        (4, "the runs disagree about platform: box, other"),
     ],
 )
 def test_what_the_runs_do_not_agree_about_is_a_doubt(tree, make_lines, text_of, number, doubt):
@@ -100,7 +100,7 @@ def test_what_the_runs_do_not_agree_about_is_a_doubt(tree, make_lines, text_of, 
 def test_a_success_that_the_curve_does_not_show_is_suspect(tree, make_lines, text_of):
     lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.7))
     found = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines)}))
-    assert found.runs[0].suspect == ["run_stop says success and the curve never shows 0.759"]
+    assert found.runs[0].suspect == ["run_stop reports success, but the curve never reaches 0.759"]
 
 
 @pytest.mark.parametrize(("cut", "status", "reached"), [(1, "failed", False), (0, "done", True)])
@@ -110,14 +110,14 @@ def test_a_log_without_run_stop_is_a_failed_run(tree, make_lines, text_of, cut, 
     assert (run.status, run.reached) == (status, reached)
 
 
-def test_an_evaluation_that_is_no_number_is_left_out_of_the_curve_and_said(tree, make_lines, text_of):
+def test_an_evaluation_that_is_not_a_number_is_left_out_of_the_curve_and_reported(tree, make_lines, text_of):
     lines = make_lines(benchmark="resnet", seed=7, values=(float("nan"), 0.76))
     run = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines)})).runs[0]
     assert run.curve.quality == [0.76]
-    assert run.suspect == ["1 evaluations are not numbers and are not in the curve"]
+    assert run.suspect == ["1 evaluations are not finite and are not in the curve"]
 
 
-def test_a_second_metric_stands_beside_the_first(tree, make_lines, text_of):
+def test_a_second_metric_is_a_further_column(tree, make_lines, text_of):
     lines = make_lines(benchmark="maskrcnn", values=(0.1, 0.2))
     for line in lines:
         if line["key"] == "eval_accuracy":
@@ -131,7 +131,7 @@ def test_a_metric_by_another_name_is_suspect(tree, make_lines, text_of):
     lines = make_lines(benchmark="maskrcnn", values=(0.3, 0.4))
     run = the_only(tree({"someone/results/box/maskrcnn/result_0.txt": text_of(lines)}, runs=0)).runs[0]
     assert run.curve.quality == [0.3, 0.4]
-    assert run.suspect == ["BBOX is not logged by that name: the curve is of what is logged without one"]
+    assert run.suspect == ["BBOX is not logged by that name: the curve shows the metric without a name"]
 
 
 def test_a_log_that_cannot_be_read_is_a_problem_and_a_doubt(tree):
@@ -141,7 +141,7 @@ def test_a_log_that_cannot_be_read_is_a_problem_and_a_doubt(tree):
     assert found.origin.doubts[0].startswith("result_2.txt cannot be read")
 
 
-def test_a_benchmark_that_nobody_knows_is_a_problem(tree, make_lines, text_of):
+def test_a_benchmark_that_is_unknown_is_a_problem(tree, make_lines, text_of):
     _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(make_lines(benchmark="mine"))}))
     assert "'mine' is not a benchmark of MLPerf, and the log states no target" in problems[0]
 
@@ -155,13 +155,13 @@ def test_the_first_rounds_target_is_the_one_in_the_log(log_of, tmp_path):
 
 
 @pytest.mark.parametrize("value", ["9" * 400, "1e999", '"0.749"', "null", "NaN"])
-def test_a_target_in_the_log_that_is_no_number_is_not_used(tmp_path, value):
+def test_a_target_in_the_log_that_is_not_a_number_is_not_used(tmp_path, value):
     (tmp_path / "result_0.txt").write_text(f":::MLPv0.5.0 resnet 1541635531.5 (a.py:3) eval_target: {value}\n")
     assert the_only(tmp_path).target.threshold == 0.759
 
 
 @pytest.mark.parametrize("change", [{"threshold": float("nan")}, {"high": 10**400}, {"metric": 3}, {"direction": "up"}])
-def test_a_target_of_ours_that_is_none_is_a_problem(tmp_path, make_lines, make_event, text_of, change):
+def test_an_invalid_target_of_ours_is_a_problem(tmp_path, make_lines, make_event, text_of, change):
     target = {"metric": "loss", "threshold": 0.5, "direction": "lower", **change}
     (tmp_path / "result_0.txt").write_text(text_of([*make_lines(), make_event(0, "levelbench_target", target)]))
     _, (problem,) = read_results(tmp_path)

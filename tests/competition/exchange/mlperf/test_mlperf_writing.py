@@ -1,4 +1,4 @@
-"""Our runs as MLPerf logs: what others make of them, and what comes back."""
+"""Our runs as MLPerf logs: how others read them, and what is read back."""
 
 import json
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_lines_have_the_formats_fields_in_its_order(record, tmp_path):
     assert isinstance(json.loads(rest)["time_ms"], int)
 
 
-# What the official checker says of it.
+# The official checker's result.
 
 
 def test_the_official_checker_accepts_it_in_the_open_division(record, tmp_path, official):
@@ -157,7 +157,7 @@ def test_time_that_goes_back_is_refused_here_and_not_there(record, tmp_path, off
     assert {finding.code for finding in check_log(read_log(path))} == {"time-back", "time-negative"}
 
 
-# What comes back.
+# The entry that is read back.
 
 
 def test_a_submission_that_is_written_and_read_is_the_same(record, tmp_path):
@@ -210,7 +210,7 @@ def test_a_stated_time_counts_between_the_crossing_and_the_next_evaluation(
     ("curve", "found"),
     [({"time_s": [], "quality": []}, "empty"), ({"time_s": [1.0]}, "differ"), ({"time_s": [-1.0, 2.0]}, "below zero")],
 )
-def test_a_curve_that_is_none_cannot_be_written(record, tmp_path, curve, found):
+def test_a_broken_curve_cannot_be_written(record, tmp_path, curve, found):
     (submission,), _ = read_results(write_log(record(), tmp_path / "result_0.txt"))
     run = submission.runs[0]
     changed = msgspec.structs.replace(run, curve=msgspec.structs.replace(run.curve, epoch=None, samples=None, **curve))
@@ -235,14 +235,14 @@ def test_names_cannot_lead_out_of_the_folder(record, tmp_path):
 def test_of_another_systems_run_nothing_is_claimed_about_caches_and_initialisation(record, tmp_path):
     (first,), _ = read_results(write_log(record(), tmp_path / "a" / "result_0.txt", organisation="us"))
     bare = msgspec.structs.replace(first.runs[0], excluded_s={})
-    origin = Origin("dawnbench", "CIFAR10/train/a.json", doubts=["single-run: nothing is known of its spread"])
+    origin = Origin("dawnbench", "CIFAR10/train/a.json", doubts=["single-run: its spread is unknown"])
     entry = msgspec.structs.replace(first, runs=[bare], origin=origin)
     (path,) = write_submission(entry, tmp_path / "b")
     log = read_log(path)
     assert not [key for key in ("cache_clear", "init_start", "init_stop") if log.all(key)]
     (again,), _ = read_results(tmp_path / "b")
     assert again.runs[0].excluded_s == {}
-    assert again.origin.doubts[0] == "single-run: nothing is known of its spread"
+    assert again.origin.doubts[0] == "single-run: its spread is unknown"
 
 
 def test_initialisation_that_another_system_states_is_kept(record, tmp_path):

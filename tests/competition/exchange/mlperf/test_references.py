@@ -1,4 +1,4 @@
-"""Files of reference convergence points, and what the official checker makes of the same files."""
+"""Files of reference convergence points, also read by the official checker."""
 
 import json
 import statistics
@@ -39,13 +39,13 @@ def test_points_are_read_by_benchmark(tmp_path):
         ({"Benchmark": "resnet", "BS": 1, "Epochs to converge": [1, "2"]}, "not a number"),
     ],
 )
-def test_a_record_that_is_no_point_is_an_error_with_its_name(tmp_path, record, found):
+def test_a_record_that_is_not_a_point_is_an_error_with_its_name(tmp_path, record, found):
     with pytest.raises(RecordError, match=f"ref_0: .*{found}"):
         read_points(write(tmp_path / "rcps.json", record))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 9999])
-def test_a_file_that_is_none_is_an_error(tmp_path, text):
+def test_a_file_without_points_is_an_error(tmp_path, text):
     (tmp_path / "rcps.json").write_text(text)
     with pytest.raises(RecordError, match="reference points"):
         read_points(tmp_path / "rcps.json")

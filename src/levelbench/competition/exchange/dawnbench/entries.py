@@ -1,7 +1,7 @@
-"""One entry of DAWNBench: its JSON and its table of epochs, made into a submission and written from one.
+"""One DAWNBench entry, its JSON and its table of epochs: read into a submission, and written from one.
 
-The format has one run, one target a task and no seed, interval or provenance; so what it cannot say is listed, and what
-its CI would refuse is not written at all.
+The format has one run, one target per task, and no seed, interval or provenance; so losses are listed, and an entry
+that its CI would refuse is not written.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ PLACES = {
     "commitHash": "code.commit",
     "costPerHour": "price.usd_per_hour",
 }
-"""Where a submission has what an entry's JSON says under each key."""
+"""The place in a submission of each key in an entry's JSON."""
 
 
 @dataclass(frozen=True)
 class DawnTask:
-    """One task: its folder, our name, the key of its quality, decimal places from its scale to ours, its columns."""
+    """One task: folder, our name, key of its quality, decimal places between its scale and ours, columns."""
 
     folder: str
     task: str
@@ -77,13 +77,13 @@ TASKS = (
 
 
 def task_called(task: str) -> DawnTask | None:
-    """The task that we call ``task``; ``None`` where DAWNBench has none such."""
+    """The task that we call ``task``; ``None`` if DAWNBench does not have it."""
     return next((each for each in TASKS if each.task == task), None)
 
 
 @cache
 def rules_of(task: DawnTask) -> TaskRules:
-    """What the competition's own rules say of the task."""
+    """The competition's own rules for the task."""
     found = task_rules(ruleset(RULESET), task.task)
     assert found is not None
     return found
@@ -94,12 +94,12 @@ _HOUR = 3600
 
 
 def figure(text: str, asked: str, where: str) -> Decimal:
-    """The number that ``text`` says; ``RecordError`` for another thing, one not finite or beyond a double's range."""
+    """The number in ``text``; ``RecordError`` for anything else, or if it is infinite or exceeds a double's range."""
     try:
         value = Decimal(text) if len(text) <= _LONGEST and "_" not in text else None
     except InvalidOperation:
         value = None
-    # A double holds it without becoming infinite or zero; so no exponent makes arithmetic slow either.
+    # A double can hold it without overflow or underflow, so no exponent makes arithmetic slow either.
     if value is None or not value.is_finite() or (value and not -300 < value.adjusted() < 300):
         found = f"{where} is {text[:40]!r}, which is not a finite number"
         raise RecordError(asked, found, "correct or remove the figure")
@@ -107,7 +107,7 @@ def figure(text: str, asked: str, where: str) -> Decimal:
 
 
 def to_hours(seconds: float) -> str:
-    """The shortest text of hours, of 15 digits or more, that reads as exactly these seconds."""
+    """The shortest text of hours, with 15 or more digits, that converts back to exactly these seconds."""
     if not seconds:
         return "0.0"
     hours = Decimal(repr(seconds)) / _HOUR
@@ -119,7 +119,7 @@ def to_hours(seconds: float) -> str:
 
 
 def to_text(value: Decimal | float, places: int = 0) -> str:
-    """``value`` in plain digits, its point moved ``places`` to the right, with a point if it is no whole number."""
+    """``value`` in plain digits, multiplied by 10 to the power ``places``; whole numbers end in ``.0``."""
     exact = value if isinstance(value, Decimal) else Decimal(repr(value))
     if not math.isfinite(exact):
         raise RecordError("writing a figure", f"it is {value}", "leave out what is not finite")
@@ -134,7 +134,7 @@ _JSON = ":json"
 
 
 def keep(record: Mapping[str, object]) -> dict[str, Leaf]:
-    """Every member of ``record`` (an entry without what has a place, its ``misc`` taken apart one level) by name."""
+    """Every member of ``record`` (an entry without what has a place, its ``misc`` flattened by one level) by name."""
     found: dict[str, Leaf] = {}
     for key, value in record.items():
         if key == "misc" and isinstance(value, dict):
@@ -154,14 +154,14 @@ def kept(name: str, value: Any) -> tuple[str, Leaf]:
 
 
 def put_back(fields: Mapping[str, Leaf]) -> dict[str, object]:
-    """What :func:`keep` took apart."""
+    """The inverse of :func:`keep`."""
     record: dict[str, object] = {}
     misc: dict[str, object] = {}
     for name, value in fields.items():
         key, plain = name, cast(Any, value)
         if name.endswith(_JSON) and isinstance(value, str):
             key = name.removesuffix(_JSON)
-            # Somebody may have written what is no JSON under such a name.
+            # The author may have used such a name for something that is not JSON.
             with suppress(ValueError, RecursionError):
                 plain = json.loads(value)
         if key.startswith(MISC):
@@ -184,9 +184,9 @@ _BRACKETS = re.compile(rb"[][{}]")
 
 @dataclass(frozen=True)
 class RawEntry:
-    """One entry as its files say it: ``columns`` is ``None`` where no TSV lies beside the JSON.
+    """One entry as in its files: ``columns`` is ``None`` if there is no TSV next to the JSON.
 
-    ``digest`` is the SHA-256 of the JSON's bytes followed by the TSV's; ``oddities`` are sentences about their form.
+    ``digest`` is the SHA-256 of the JSON's bytes followed by the TSV's; ``oddities`` are sentences about the form.
     """
 
     path: Path
@@ -197,23 +197,23 @@ class RawEntry:
 
 
 def read_raw(path: Path, root: Path | None = None) -> RawEntry:
-    """The entry whose JSON is at ``path``, with the TSV of its name. ``RecordError`` for what is no entry.
+    """The entry whose JSON is at ``path``, with the TSV of the same name; ``RecordError`` if it is not an entry.
 
     ``root`` is the folder that no file may lead out of.
     """
     encoded = read_bytes(path, LARGEST_JSON, root)
     oddities: list[str] = []
     record = parse_json(encoded, str(path), oddities)
-    beside = path.with_suffix(".tsv")
+    table_path = path.with_suffix(".tsv")
     columns, table = None, b""
-    if beside.is_symlink() or beside.exists():
-        table = read_bytes(beside, LARGEST_TSV, root)
-        columns = parse_tsv(table, str(beside), oddities)
+    if table_path.is_symlink() or table_path.exists():
+        table = read_bytes(table_path, LARGEST_TSV, root)
+        columns = parse_tsv(table, str(table_path), oddities)
     return RawEntry(path, record, columns, hashlib.sha256(encoded + table).hexdigest(), oddities)
 
 
 def parse_json(data: bytes, name: str, oddities: list[str]) -> dict[str, object]:
-    """The object that ``data`` holds, its numbers with a point as decimals. ``RecordError`` for anything else."""
+    """The object in ``data``, with decimals for non-integers; ``RecordError`` for anything else."""
     asked = f"reading {name}"
     text = _text(data, asked, "the JSON", oddities)
     depth = 0
@@ -253,7 +253,7 @@ def _object(pairs: list[tuple[str, object]], asked: str) -> dict[str, object]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise RecordError(asked, f"the key {twice!r} is there twice", "keep one of them")
+        raise RecordError(asked, f"the key {twice!r} occurs twice", "keep one of them")
     return found
 
 
@@ -267,7 +267,7 @@ def _text(data: bytes, asked: str, what: str, oddities: list[str]) -> str:
 
 
 def parse_tsv(data: bytes, name: str, oddities: list[str]) -> dict[str, list[Decimal]]:
-    """The columns of tab-separated ``data`` by their header. ``RecordError`` with the line of what is wrong."""
+    """The columns of tab-separated ``data`` by their header; ``RecordError`` with the line of a fault."""
     asked = f"reading {name}"
     text = _text(data, asked, "the TSV", oddities)
     if "\r" in text:
@@ -276,7 +276,7 @@ def parse_tsv(data: bytes, name: str, oddities: list[str]) -> dict[str, list[Dec
     if lines[-1]:
         oddities.append("the TSV has no final newline")
     if len(lines) > _MOST_ROWS:
-        raise RecordError(asked, f"it has more than {_MOST_ROWS:,} lines", "give one row an epoch")
+        raise RecordError(asked, f"it has more than {_MOST_ROWS:,} lines", "give one row per epoch")
     header = [each.strip() for each in lines[0].split("\t")]
     if len(set(header)) < len(header) or "" in header or len(header) > _MOST_COLUMNS:
         found = f"its header is {lines[0][:80]!r}"
@@ -288,7 +288,7 @@ def parse_tsv(data: bytes, name: str, oddities: list[str]) -> dict[str, list[Dec
         cells = line.split("\t")
         if len(cells) != len(header):
             found = f"line {at} has {len(cells)} cells for {len(header)} columns"
-            raise RecordError(asked, found, "give every column one figure a row")
+            raise RecordError(asked, found, "give every column one figure per row")
         for column, cell in zip(header, cells, strict=True):
             columns[column].append(figure(cell.strip(), asked, f"{column} in line {at}"))
     return columns
@@ -303,24 +303,24 @@ _NAMES = ("author", "framework", "model", "hardware")
 
 
 def place_of(raw: RawEntry) -> tuple[DawnTask, str]:
-    """Task and mode: from the folders an entry lies in, else from its keys and columns. ``RecordError`` for neither."""
+    """Task and mode: from the entry's folders, else from its keys and columns; ``RecordError`` if both fail."""
     mode = raw.path.parent.name
     task = next((each for each in TASKS if each.folder == raw.path.parent.parent.name), None)
     if task is not None and mode in MODES:
         return task, mode
     names = set(raw.record) | set(raw.columns or ())
     found = [each for each in TASKS if each.key in names]
-    # ImageNet's curves have the key of CIFAR10 as well.
+    # ImageNet's curves have the key of CIFAR10 too.
     best = max(found, key=lambda each: len(names & set(each.columns)), default=None)
     if best is None:
         asked = f"reading {raw.path}"
         do = "keep it in TASK/train or TASK/inference, with TASK one of CIFAR10, ImageNet and SQuAD"
-        raise RecordError(asked, "neither its folder nor its keys say which task it is of", do)
+        raise RecordError(asked, "neither its folder nor its keys tell its task", do)
     return best, "inference" if "latency" in raw.record else "train"
 
 
 def build(raw: RawEntry, file: str) -> Submission:
-    """The submission that the entry is, without doubts; ``file`` is what ``origin`` calls it."""
+    """The entry as a submission, without doubts; ``file`` is the name in its ``origin``."""
     task, mode = place_of(raw)
     record, asked = raw.record, f"reading {raw.path}"
     names = {key: _name(record, key, asked) for key in _NAMES}
@@ -358,7 +358,7 @@ def _name(record: Mapping[str, object], key: str, asked: str) -> str:
 
 
 def day_of(value: object, asked: str) -> date:
-    """The day of a timestamp, with or without leading zeros. ``RecordError`` for another thing."""
+    """The day of a timestamp, with or without leading zeros; ``RecordError`` for anything else."""
     try:
         return datetime.strptime(value if isinstance(value, str) else "", "%Y-%m-%d").date()
     except ValueError as error:
@@ -385,7 +385,7 @@ def _price(value: object) -> SystemPrice | None:
 
 
 def _settings(misc: object) -> dict[str, int | float | str | bool]:
-    """The single values of ``misc``: lists, objects and nulls stay where they were."""
+    """The plain values of ``misc``; lists, objects and nulls are kept elsewhere."""
     if not isinstance(misc, dict):
         return {}
     plain = {key: float(each) if isinstance(each, Decimal) else each for key, each in misc.items()}
@@ -393,7 +393,7 @@ def _settings(misc: object) -> dict[str, int | float | str | bool]:
 
 
 def _fields(record: Mapping[str, object], task: DawnTask, mode: str) -> dict[str, Leaf]:
-    """What has no other place: a name that was too long is kept whole, and a price that is none as it was given."""
+    """What has no other place: names that were cut are kept whole, and invalid prices as they were given."""
     left = {key: value for key, value in record.items() if not _has_place(record, key, task, mode)}
     if isinstance(misc := record.get("misc"), dict):
         placed = _settings(misc)
@@ -417,7 +417,7 @@ def _has_place(record: Mapping[str, object], key: str, task: DawnTask, mode: str
 
 
 def quality_key(record: Mapping[str, object], task: DawnTask) -> str:
-    """The key under which an inference entry gives its quality: the task's, or ``accuracy`` as a README had it."""
+    """The key of an inference entry's quality: the task's, or ``accuracy`` as in an old README."""
     return "accuracy" if task.key not in record and "accuracy" in record else task.key
 
 
@@ -432,12 +432,12 @@ def unit_of(values: list[Decimal], task: DawnTask) -> int:
 def _curve(raw: RawEntry, task: DawnTask) -> SubmittedCurve:
     columns, asked = raw.columns, f"reading {raw.path}"
     if columns is None:
-        raise RecordError(asked, "there is no TSV of the same name next to it", "add the training curve")
+        raise RecordError(asked, "there is no TSV of the same name", "add the training curve")
     for name in ("hours", task.key):
         if name not in columns:
             raise RecordError(asked, f"its TSV has no column {name!r}: {', '.join(columns)[:120]}", f"add {name!r}")
     if not columns["hours"]:
-        raise RecordError(asked, "its TSV has no rows", "add one row an epoch")
+        raise RecordError(asked, "its TSV has no rows", "add one row per epoch")
     shares = {
         name: [float(each.scaleb(-unit_of(values, task))) for each in values]
         for name, values in columns.items()
@@ -461,7 +461,7 @@ OUR_NAMES = {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}
 
 
 def _inference(record: Mapping[str, object], task: DawnTask) -> Inference:
-    """The entry states a mean only: how many answers it is over, and so how long they took, is what the rules say."""
+    """An entry states only a mean: the rules say over how many answers, and hence how long they took."""
     latency, cost = _number(record.get("latency")), _number(record.get("cost"))
     mean = None if latency is None else float(latency.scaleb(-3))
     answers = rules_of(task).samples or 0
@@ -481,12 +481,12 @@ def _inference(record: Mapping[str, object], task: DawnTask) -> Inference:
 
 
 ANSWERED_ALONE = ("dawnbench", "single-stream")
-"""The scenarios that its latency means, the likest first."""
+"""The scenarios that its latency may mean, the likeliest first."""
 _OURS = {ours: theirs for theirs, ours in OUR_NAMES.items()}
 
 
 class WrittenEntry(NamedTuple):
-    """The files of an entry, and what of the submission they cannot say."""
+    """The files of an entry, and what they cannot express of the submission."""
 
     paths: list[Path]
     losses: list[str]
@@ -495,8 +495,8 @@ class WrittenEntry(NamedTuple):
 def write_entry(submission: Submission, folder: Path, *, stem: str | None = None) -> WrittenEntry:
     """Write the entry under ``folder`` as ``TASK/MODE/STEM.json`` and ``.tsv``, replacing files of that name.
 
-    ``stem`` is that of :func:`stem_of` unless another is given. Raises ``UsageError`` for a submission that the
-    competition's CI would refuse, with what it lacks.
+    ``stem`` defaults to :func:`stem_of`. Raises ``UsageError`` for a submission that the competition's CI would refuse,
+    with the reason.
     """
     asked = f"writing {submission.model} for DAWNBench"
     task = task_called(submission.task)
@@ -507,7 +507,7 @@ def write_entry(submission: Submission, folder: Path, *, stem: str | None = None
     if submission.mode == "training":
         run = _run(submission, asked)
         if task.task == "imagenet" and "top1" not in run.curve.others:
-            raise UsageError(asked, "its curve has no top1 beside top5", "record both, which that task's TSV must have")
+            raise UsageError(asked, "its curve has top5 without top1", "record both, as that task's TSV requires")
         table = _tsv(run, task, losses)
         if submission.price is not None:
             record["costPerHour"] = submission.price.usd_per_hour
@@ -540,7 +540,7 @@ def _common(submission: Submission) -> dict[str, object]:
 
 
 def _run(submission: Submission, asked: str) -> SubmittedRun:
-    """The run that stands for all: the only one, or the one of median time (the earlier of two in the middle)."""
+    """The run that represents all: the only one, or the one of median time (the earlier of two middle ones)."""
     target = submission.target
     arrived = [first_arrival_s(run.curve, target) for run in submission.runs]
     timed = [(float("inf") if time_s is None else time_s, at) for at, time_s in enumerate(arrived)]
@@ -549,8 +549,8 @@ def _run(submission: Submission, asked: str) -> SubmittedRun:
     time_s, at = sorted(timed)[(len(timed) - 1) // 2]
     if time_s == float("inf"):
         reached = sum(each < float("inf") for each, _ in timed)
-        found = f"{reached} of its {len(timed)} runs reached {target.threshold:g}, which is not the one in the middle"
-        raise UsageError(asked, found, "that CI refuses a curve below the target; export an entry that reaches it")
+        found = f"{reached} of its {len(timed)} runs reached {target.threshold:g}, but not the median one"
+        raise UsageError(asked, found, "export an entry that reaches the target: the CI refuses others")
     return submission.runs[at]
 
 
@@ -558,7 +558,7 @@ def _tsv(run: SubmittedRun, task: DawnTask, losses: list[str]) -> str:
     curve = run.curve
     epochs = curve.epoch
     if epochs is None:
-        losses.append("runs.curve.epoch: none is stated; the number of the evaluation stands for it")
+        losses.append("runs.curve.epoch: not stated; replaced by the number of the evaluation")
         epochs = [float(at) for at in range(1, len(curve.quality) + 1)]
     columns: dict[str, list[str]] = {
         "epoch": [to_text(each).removesuffix(".0") for each in epochs],
@@ -574,17 +574,17 @@ def _tsv(run: SubmittedRun, task: DawnTask, losses: list[str]) -> str:
 
 
 def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, object]:
-    # Single answers are what the format means by latency.
+    # The format's latency is that of single answers.
     alone = (each for scenario in ANSWERED_ALONE for each in submission.inference if each.scenario == scenario)
     measured = next(alone, None)
     if measured is None:
-        raise UsageError(asked, "no image was answered alone", "measure the scenario dawnbench or single-stream")
+        raise UsageError(asked, "no sample was answered alone", "measure the scenario dawnbench or single-stream")
     if measured.mean_latency_s is None or measured.quality is None:
         found = "it states no mean latency" if measured.mean_latency_s is None else "it states no quality"
-        raise UsageError(asked, found, "that CI wants latency and quality; measure both")
+        raise UsageError(asked, found, "measure both latency and quality: the CI requires them")
     if measured.quality < submission.target.threshold:
         found = f"its quality is {measured.quality:g}, below {submission.target.threshold:g}"
-        raise UsageError(asked, found, "that CI refuses it; export an entry at the target")
+        raise UsageError(asked, found, "export an entry at the target: the CI refuses others")
     record: dict[str, object] = {
         "latency": msgspec.Raw(to_text(measured.mean_latency_s, 3).encode()),
         task.key: msgspec.Raw(to_text(measured.quality, task.places).encode()),
@@ -596,21 +596,21 @@ def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, o
 
 
 def _losses(submission: Submission) -> Iterator[str]:
-    """What is stated and has no place, by field."""
+    """Stated fields without a place in the format."""
     if len(submission.runs) > 1:
-        yield f"runs: {len(submission.runs)} runs, of which the one of median time is written"
+        yield f"runs: {len(submission.runs)} runs, of which only the one of median time is written"
     if len(submission.inference) > 1:
-        yield f"inference: {len(submission.inference)} measurements, of which one is written"
+        yield f"inference: {len(submission.inference)} measurements, of which only one is written"
     for name, usual in {"ruleset": RULESET, "clock": "dawnbench", "crossing": "first"}.items():
         if getattr(submission, name) != usual:
             yield f"{name}: {getattr(submission, name)}"[:200]
-    unsaid = {"division": "open", "tuning": TuningEffort(), "provenance": Provenance(), "notes": ""}
-    yield from (name for name, value in unsaid.items() if getattr(submission, name) != value)
+    defaults = {"division": "open", "tuning": TuningEffort(), "provenance": Provenance(), "notes": ""}
+    yield from (name for name, value in defaults.items() if getattr(submission, name) != value)
     for part in ("author", "hardware", "code", "price"):
         placed = [place.removeprefix(f"{part}.") for place in PLACES.values() if place.startswith(f"{part}.")]
         yield from unplaced(getattr(submission, part), part, placed)
     if submission.mode == "inference" and submission.price is not None:
-        yield "price.usd_per_hour: only the cost of one answer has a place"
+        yield "price.usd_per_hour: only the cost of one answer is written"
     for run in submission.runs[:1]:
         yield from unplaced(run, "runs", ("curve", "status", "curve_digest"))
         yield from unplaced(run.curve, "runs.curve", ("time_s", "quality", "epoch", "others"))
@@ -619,7 +619,7 @@ def _losses(submission: Submission) -> Iterator[str]:
 
 
 def stem_of(submission: Submission) -> str:
-    """The file's name without its ending: the one it was read from, else ``author_model_hardware_framework``."""
+    """The file's stem: that of the file it was read from, else ``author_model_hardware_framework``."""
     origin = submission.origin
     if origin is not None and origin.format == FORMAT:
         stem = Path(origin.file).stem

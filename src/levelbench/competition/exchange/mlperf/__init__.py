@@ -1,9 +1,9 @@
-"""MLPerf Training: folders and archives of results read, and runs written as training logs (``:::MLLOG``).
+"""MLPerf Training: folders and archives of results are read, and runs are written as training logs (``:::MLLOG``).
 
-Logs are written so that the official checker and any other reader takes them, and only what is known is claimed. Caches
-of our runs are logged as not cleared and those of other systems' runs not at all, counts that nobody stated as
-``null``, and what MLPerf's keys cannot say (the target, all settings) stands under keys of our own, which the format
-allows.
+Logs are written so that the official checker and other readers accept them, and claim only what is known. For our own
+runs caches are logged as not cleared; for other systems' runs nothing is logged about them. Unstated counts are
+``null``, and what MLPerf's keys cannot express (the target, all settings) is logged under keys of our own, as the
+format allows.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ _LOG = re.compile(r"result_\d{1,6}\.txt")
 def read_results(path: str | Path) -> tuple[list[Submission], list[str]]:
     """The submissions below ``path``, and the problems: what could not be read, and why.
 
-    ``path`` is a folder, a tar archive of one, or a single log. A log that cannot be read is a problem and a doubt
-    about its submission. Raises ``RecordError`` where there is no such path, no log below it, or an archive is damaged.
+    ``path`` is a folder, a tar archive of one, or a single log. A log that cannot be read is a problem, and a doubt
+    about its submission. Raises ``RecordError`` if the path does not exist, has no log below it, or is a damaged
+    archive.
     """
     path = Path(path)
     asked = f"reading the MLPerf results in {path}"
@@ -103,7 +104,7 @@ def _read_group(tree: Tree, folder: PurePosixPath, names: Sequence[PurePosixPath
 
 
 def around_results(folder: PurePosixPath) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names above and below the last folder on the way that is called ``results``; none where there is no such."""
+    """The names above and below the last folder called ``results`` on the path; empty if there is none."""
     parts = folder.parts
     if "results" not in parts:
         return (), ()
@@ -112,7 +113,7 @@ def around_results(folder: PurePosixPath) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def system_of(tree: Tree, folder: PurePosixPath) -> tuple[dict[str, object], str | None]:
-    """The description of the system that a folder of logs belongs to, empty if there is none; a doubt about it."""
+    """The description of the system of a folder of logs, empty if there is none; and a doubt about it."""
     above, below = around_results(folder)
     name = PurePosixPath(*above, "systems", f"{below[0]}.json") if below else None
     if name is None or name not in tree:
@@ -129,7 +130,7 @@ _FIELDS = ("epochs to converge", "samples to converge")
 
 
 def read_points(path: str | Path) -> dict[str, list[ReferencePoint]]:
-    """The points of a file by benchmark, in the file's order; as many runs are dropped as the benchmark's score drops.
+    """The points in a file by benchmark, in the file's order; each drops as many runs as the benchmark's score.
 
     Raises ``RecordError`` for any other file, or a record without benchmark, batch size or values.
     """
@@ -177,13 +178,13 @@ Kind = Literal["start", "end", "point"]
 def write_log(
     record: Record, path: str | Path, *, organisation: str = "not stated", benchmark: str | None = None
 ) -> Path:
-    """Write a record of ours to ``path`` as one log, and return the path; the file appears whole or not at all.
+    """Write one of our records to ``path`` as a log, atomically, and return the path.
 
     The clock and the rule that stops it (the first evaluation at the target) are MLPerf's. ``benchmark`` is the name to
-    log, the task's own unless given: the official checker knows only the names of its round. Times are whole
-    milliseconds, as the format has them.
+    log, by default the task's own: the official checker knows only the names of its round. Times are whole
+    milliseconds, as in the format.
 
-    Raises ``RecordError`` for a record without a curve, ``StoreError`` where the file cannot be written.
+    Raises ``RecordError`` for a record without a curve, ``StoreError`` if the file cannot be written.
     """
     return write_whole(Path(path), log_text(of_record(record, organisation), benchmark))
 
@@ -192,7 +193,7 @@ def write_submission(submission: Submission, folder: str | Path) -> list[Path]:
     """Write the runs of a submission as ``<org>/results/<system>/<task>/result_<i>.txt`` below ``folder``.
 
     The system's description goes to ``<org>/systems/<system>.json`` as far as it is known. Returns the logs' paths.
-    Raises ``RecordError`` for a submission without runs, or with one that has no curve.
+    Raises ``RecordError`` if the submission has no runs, or a run without a curve.
     """
     if submission.mode != "training" or not submission.runs:
         found = f"it is an entry of {submission.mode} with {len(submission.runs)} runs"
@@ -201,7 +202,7 @@ def write_submission(submission: Submission, folder: str | Path) -> list[Path]:
     organisation = Path(folder) / path_part(submission.author.organisation or submission.author.name)
     system = path_part(submission.hardware.description)
     hardware = submission.hardware
-    # Of several nodes only where each has as many.
+    # Only if all nodes have the same number.
     per_node, left = divmod(hardware.accelerators or 0, hardware.nodes or 1)
     described = {
         "submitter": submission.author.organisation or submission.author.name,
@@ -220,12 +221,12 @@ def write_submission(submission: Submission, folder: str | Path) -> list[Path]:
 
 
 def log_text(run: LoggedRun, benchmark: str | None = None) -> str:
-    """The whole log of one run. Raises ``RecordError`` for times that no clock says."""
+    """The whole log of one run; ``RecordError`` for impossible times."""
     start_s = run.started_s + run.init_s
     times = [start_s, run.stop_s, *(each.time_s for each in run.evaluations)]
     if not all(math.isfinite(time) and 0 <= time < _LATEST_S / 2 for time in times):
         do = "correct its curve: `levelbench board check`"
-        raise RecordError("writing a run as an MLPerf log", "its times are not finite or below zero", do)
+        raise RecordError("writing a run as an MLPerf log", "its times are infinite or below zero", do)
     lines = [*_before(run, benchmark or run.benchmark), *_during(run, start_s)]
     return "".join(f":::MLLOG {line}\n" for line in lines)
 
@@ -233,7 +234,7 @@ def log_text(run: LoggedRun, benchmark: str | None = None) -> str:
 def _line(
     time_s: float, key: str, value: object = None, kind: Kind = "point", metadata: Mapping[str, object] | None = None
 ) -> str:
-    """One event, its fields in the format's order; ``file`` and ``lineno`` are wanted by the seed checker."""
+    """One event, its fields in the format's order; the seed checker requires ``file`` and ``lineno``."""
     fields = {
         "namespace": "",
         "time_ms": round(time_s * 1000),
@@ -246,7 +247,6 @@ def _line(
 
 
 def _before(run: LoggedRun, benchmark: str) -> Iterator[str]:
-    """What is said up to the start of the clock."""
     began, ready = run.started_s, run.started_s + run.init_s
     facts: dict[str, Any] = {
         "submission_benchmark": benchmark,
@@ -260,7 +260,7 @@ def _before(run: LoggedRun, benchmark: str) -> Iterator[str]:
     }
     yield from (_line(began, key, value) for key, value in facts.items())
     if run.ours:
-        # The format wants the key, and nothing of ours clears the caches.
+        # The format requires the key, and nothing of ours clears the caches.
         yield _line(began, "cache_clear", False)
     initialised = run.ours or run.init_s > 0
     if initialised:
@@ -286,26 +286,22 @@ def _during(run: LoggedRun, start_s: float) -> Iterator[str]:
     for each in run.evaluations:
         end_s = start_s + each.time_s
         begin_s = max(clock_s, end_s - max(each.took_s, 0.0))
-        block, place = _block(before, each), {"epoch_num": each.epoch, "samples_count": each.samples}
+        block: dict[str, int | float] = {}
+        if each.epoch is not None and before.epoch is not None:
+            # Epochs count from 1, as in the rules.
+            block["first_epoch_num"] = math.floor(before.epoch) + 1
+            if each.epoch > before.epoch:
+                block["epoch_count"] = each.epoch - before.epoch
+        if each.samples is not None:
+            block["samples_count"] = before.samples or 0
+        place = {"epoch_num": each.epoch, "samples_count": each.samples}
         place = {name: value for name, value in place.items() if value is not None}
         yield _line(clock_s, "block_start", kind="start", metadata=block)
         yield _line(begin_s, "block_stop", kind="end", metadata=block)
         yield _line(begin_s, "eval_start", kind="start", metadata=place)
-        # JSON as MLPerf's logger writes it has NaN, and a diverged run has it too.
+        # MLPerf's logger writes NaN into JSON, and a diverged run needs it.
         yield _line(end_s, "eval_accuracy", each.quality, metadata=place)
         yield _line(end_s, "eval_stop", kind="end", metadata=place)
         clock_s, before = end_s, each
     ended = {"status": "success" if run.success else "aborted"} | ({"error": run.error} if run.error else {})
     yield _line(max(start_s + run.stop_s, clock_s), "run_stop", kind="end", metadata=ended)
-
-
-def _block(before: LoggedEvaluation, each: LoggedEvaluation) -> dict[str, int | float]:
-    """The block of training between two evaluations; epochs are counted from 1, as the rules say."""
-    block: dict[str, int | float] = {}
-    if each.epoch is not None and before.epoch is not None:
-        block["first_epoch_num"] = math.floor(before.epoch) + 1
-        if each.epoch > before.epoch:
-            block["epoch_count"] = each.epoch - before.epoch
-    if each.samples is not None:
-        block["samples_count"] = before.samples or 0
-    return block

@@ -1,4 +1,4 @@
-"""MLPerf's own checks of a log: which events must be there with which values, and seeds that no two runs may share."""
+"""MLPerf's own checks of a log: required events and values, and seeds that no two runs may share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FORMATS = frozenset(
 )
 """The numerical formats that a log may name as its lowest."""
 INIT_CAP_S = {"closed": 30 * 60, "open": 240 * 60}
-"""How long initialisation may take in each division, from the first ``init_start`` to ``init_stop``."""
+"""The longest initialisation in each division, from the first ``init_start`` to ``init_stop``."""
 _INIT_CAP_V06_S = 20 * 60
 
 
 @dataclass
 class State:
-    """What the lines so far have said."""
+    """The state after the lines so far."""
 
     cap_s: float
     init_started_ns: int | None = None
@@ -30,7 +30,7 @@ class State:
 
 
 class Test(NamedTuple):
-    """One thing that must hold for every event of a key."""
+    """A condition on every event of a key."""
 
     code: str
     holds: Callable[[Event, State], bool]
@@ -39,7 +39,7 @@ class Test(NamedTuple):
 
 
 class KeyRule(NamedTuple):
-    """A key: ``once`` or at least once (``some``, maybe through another key ``instead``), and its tests."""
+    """A key: ``once`` or at least once (``some``, or another key ``instead``), and its tests."""
 
     key: str
     occurs: Literal["once", "some", "any"] = "any"
@@ -52,7 +52,7 @@ def _has(*names: str) -> Callable[[Event, State], bool]:
 
 
 def _figure(value: object) -> float:
-    """The number, or one that is in no range."""
+    """The number, or NaN, which is in no range."""
     number = number_of(value)
     return math.nan if number is None else number
 
@@ -66,7 +66,7 @@ _NOT_EMPTY = Test("value-empty", lambda event, _: event.value != "", "its value 
 _PLACE = Test(
     "place-missing",
     _has("epoch_num", "samples_count"),
-    "its metadata has no epoch_num and no samples_count",
+    "its metadata has neither epoch_num nor samples_count",
     "log how much training came before",
 )
 _FORMAT = Test(
@@ -81,11 +81,13 @@ _RUNNING = Test(
 )
 _BLOCK = (
     _RUNNING,
-    Test("place-missing", _has("epoch_count", "samples_count"), "it says no epoch_count, no samples_count", _PLACE.do),
+    Test(
+        "place-missing", _has("epoch_count", "samples_count"), "it has neither epoch_count nor samples_count", _PLACE.do
+    ),
     Test(
         "place-missing",
         lambda event, _: "epoch_count" not in event.metadata or "first_epoch_num" in event.metadata,
-        "it says an epoch_count and no first_epoch_num",
+        "it has epoch_count but not first_epoch_num",
         "log the first epoch of the block",
     ),
     Test(
@@ -137,7 +139,7 @@ _RUN: tuple[KeyRule, ...] = (
     KeyRule("run_stop", "once", tests=(_RUNNING,)),
     KeyRule("eval_accuracy", "some"),
 )
-"""What holds in all dialects; v0.5 has little else in common with later rounds."""
+"""The rules for all dialects; v0.5 has little else in common with later rounds."""
 _ACCUMULATION = KeyRule(
     "gradient_accumulation_steps",
     "once",
@@ -169,7 +171,6 @@ _COMMON: tuple[KeyRule, ...] = (
 
 
 def _rules_for(log: TrainingLog) -> tuple[KeyRule, ...]:
-    """The rows that a log of its dialect and division is held to."""
     if log.dialect == "v0.5":
         return _RUN
     return (*_COMMON, _ACCUMULATION) if log.division == "closed" and log.dialect == "mllog" else _COMMON
@@ -179,12 +180,12 @@ Severity = Literal["error", "warning", "note"]
 
 _Place = Event | LogEvaluation | None
 _CLOCK_SET_S = 1.0
-"""Ranks share a log and not a clock: their lines may be out of order by less than this."""
+"""Ranks share a log but not a clock: their lines may be out of order by less than this."""
 
 
 @dataclass(frozen=True)
 class LogFinding:
-    """What is wrong with one log: ``line`` from 1, ``None`` for what is not there; ``found`` and ``do`` are clauses."""
+    """One finding about a log: ``line`` from 1, ``None`` for something missing; ``found`` and ``do`` are clauses."""
 
     code: str
     severity: Severity
@@ -207,9 +208,9 @@ def _finding(
 
 
 def check_log(log: TrainingLog) -> list[LogFinding]:
-    """The findings about one log, in order of its lines; what is not there comes last.
+    """The findings about one log, in the order of its lines; missing keys come last.
 
-    Any benchmark is allowed, our own tasks among them. A v0.5 log is held only to what its tags share with later
+    Any benchmark is allowed, including our own tasks. A v0.5 log is only checked for what its tags share with later
     rounds: the run and its evaluations.
     """
     findings = [*_by_line(log), *_own(log)]
@@ -220,12 +221,12 @@ def _by_line(log: TrainingLog) -> Iterator[LogFinding]:
     rules = {rule.key: rule for rule in _rules_for(log)}
     cap_s = INIT_CAP_S.get(log.division or "", INIT_CAP_S["closed"])
     state = State(_INIT_CAP_V06_S if log.dialect == "v0.6" else cap_s)
-    told: set[str] = set()
+    reported: set[str] = set()
     for event in log.events:
         rule = rules.get(event.key)
-        # What several ranks say about the submission is judged once.
-        if rule is not None and not (event.key in told and event.key.startswith("submission_")):
-            told.add(event.key)
+        # Submission facts that several ranks log are checked once.
+        if rule is not None and not (event.key in reported and event.key.startswith("submission_")):
+            reported.add(event.key)
             for test in rule.tests:
                 if not test.holds(event, state):
                     yield _finding(log, test.code, event, f"{event.key}: {test.found}", test.do)
@@ -244,18 +245,18 @@ def _by_count(log: TrainingLog) -> Iterator[LogFinding]:
             yield _finding(log, "key-missing", None, f"there is no {either}", "log it", key=rule.key)
         elif rule.occurs == "once" and len(events) > 1:
             same = all(event.value == events[0].value for event in events)
-            found = f"{rule.key} is there {len(events)} times, " + ("with one value" if same else "with other values")
+            found = f"{rule.key} occurs {len(events)} times, with {'the same value' if same else 'different values'}"
             yield _finding(log, "key-repeated", events[1], found, "log it once", severity="note" if same else "error")
 
 
 def _own(log: TrainingLog) -> Iterator[LogFinding]:
-    """What the official checker lets pass: clocks that go back, curves that do, values that are not numbers."""
+    """What the official checker does not notice: clocks and curves that go back, values that are not numbers."""
     latest, reported = 0, False
     for event in log.events:
         if not reported and (latest - event.time_ns) / 1e9 > _CLOCK_SET_S and event.time_ns:
             reported = True
             found = f"{event.key} is {(latest - event.time_ns) / 1e9:.3f} s before an earlier line"
-            yield _finding(log, "time-back", event, found, "log from a clock that is not set during the run")
+            yield _finding(log, "time-back", event, found, "log from a clock that is not adjusted during the run")
         latest = max(latest, event.time_ns)
     if log.time_s is not None and log.time_s <= 0 and log.run_stop is not None:
         found = f"run_stop is {log.time_s:g} s after run_start"
@@ -269,7 +270,7 @@ def _own(log: TrainingLog) -> Iterator[LogFinding]:
         if place is not None:
             last[each.metric] = place
         if not math.isfinite(each.value):
-            found, do = f"{each.key} is {each.value}", "look at the run: it has diverged"
+            found, do = f"{each.key} is {each.value}", "check the run: it has diverged"
             yield _finding(log, "not-finite", each, found, do, severity="warning")
 
 
@@ -277,7 +278,7 @@ _KEYS = ("seed", "run_set_random_seed")
 
 
 def check_seeds(logs: Sequence[TrainingLog]) -> list[LogFinding]:
-    """The findings about the seeds of the runs of one result, in order of the runs."""
+    """The findings about the seeds of all runs of one result, in the order of the runs."""
     findings: list[LogFinding] = []
     owners: dict[tuple[str, str, int], str] = {}
     for log in logs:
@@ -288,22 +289,26 @@ def check_seeds(logs: Sequence[TrainingLog]) -> list[LogFinding]:
                 found = f"the seed {event.value!r} is not an integer"
                 findings.append(_finding(log, "seed-format", event, found, "log integers", key="seed"))
         if not events:
-            do = "log one integer as `seed`; without it nobody can tell copies from runs"
+            do = "log one integer as `seed`; without it copies cannot be told from runs"
             findings.append(_finding(log, "seed-missing", None, "no seed is logged", do, key="seed"))
         if len(seeds) > 1:
             found = f"{len(seeds)} seeds are logged"
-            findings.append(_finding(log, "seed-several", None, found, "log one a run", key="seed", severity="warning"))
+            findings.append(
+                _finding(log, "seed-several", None, found, "log one per run", key="seed", severity="warning")
+            )
         for event, seed in seeds:
             place = (str(event.metadata.get("file")), str(event.metadata.get("lineno")), seed)
             owner = owners.setdefault(place, log.name)
             if owner != log.name:
-                found = f"seed {seed} was used by {owner} as well"
-                findings.append(_finding(log, "seed-repeated", event, found, "draw a new seed a run", key="seed"))
+                found = f"seed {seed} was also used by {owner}"
+                findings.append(
+                    _finding(log, "seed-repeated", event, found, "draw a new seed for each run", key="seed")
+                )
     return findings
 
 
 def _integer(value: Any) -> int | None:
-    """As the official checker's ``int()`` does it, numbers in text included."""
+    """Like ``int()`` in the official checker, which accepts numbers in text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Logs of MLPerf as submissions: the system they ran on, the timeline of each run, and what is doubtful."""
+"""MLPerf's logs as submissions: the system they ran on, the timeline of each run, and the doubts about them."""
 
 from __future__ import annotations
 
@@ -44,20 +44,16 @@ from levelbench.records.schema import Target
 from levelbench.report.numbers import plural
 
 _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
 _MEMORY = re.compile(r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", re.ASCII)
 
 
 def hardware_of(system: Mapping[str, object], otherwise: str) -> Hardware:
-    """The hardware of a description, or ``otherwise`` in words where there is none. Counts are of the whole system."""
+    """The hardware in a description, or ``otherwise`` in words if there is none. Counts are for the whole system."""
     nodes = _count(system.get("number_of_nodes"))
     each = _count(system.get("accelerators_per_node"))
     sockets, cores = _count(system.get("host_processors_per_node")), _count(system.get("host_processor_core_count"))
-    # Bytes of one node ("1.5 TB").
-    stated = re.fullmatch(
-        r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", str(system.get("host_memory_capacity")), re.ASCII
-    )
+    # Bytes per node ("1.5 TB").
+    stated = _MEMORY.fullmatch(str(system.get("host_memory_capacity")))
     memory = None if stated is None else round(float(stated[1]) * _BYTES[stated[2].upper()])
     return Hardware(
         description=text_of(system.get("system_name")) or otherwise,
@@ -71,7 +67,7 @@ def hardware_of(system: Mapping[str, object], otherwise: str) -> Hardware:
 
 
 def _count(value: object) -> int | None:
-    """A whole number below a million, also as text."""
+    """A whole number below a million, possibly as text."""
     if isinstance(value, str) and re.fullmatch(r"\s*\d{1,6}\s*", value, re.ASCII):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6 else None
@@ -81,7 +77,7 @@ _BATCH = ("global_batch_size", "batch")
 
 
 class LoggedEvaluation(Struct, frozen=True):
-    """One evaluation: seconds on the clock at its end, how long it took, and how much training came before."""
+    """One evaluation: seconds on the clock at its end, its duration, and how much training came before."""
 
     time_s: float
     quality: float
@@ -91,12 +87,12 @@ class LoggedEvaluation(Struct, frozen=True):
 
 
 class LoggedRun(Struct, frozen=True):
-    """All that one log says. ``started_s`` is the epoch time of the beginning, 0 where it is not known.
+    """The content of one log. ``started_s`` is the epoch time of the beginning, 0 if unknown.
 
-    ``stop_s`` is when the clock stops; ``init_s`` what came before it started. ``None`` is written as ``null``: it is
-    not stated. ``ours`` says that levelbench ran it and so knows of its caches and its initialisation; of a run of
-    another system nothing is said about the caches, and about initialisation only what ``init_s`` has. ``origin`` is
-    where such a run was read from.
+    ``stop_s`` is when the clock stops; ``init_s`` is the time before it starts. ``None`` means not stated and is
+    written as ``null``. ``ours``: levelbench ran it, so its caches and initialisation are known; for a run of another
+    system nothing is logged about the caches, and about initialisation only ``init_s``. ``origin`` is where such a run
+    was read from.
     """
 
     benchmark: str
@@ -122,14 +118,14 @@ class LoggedRun(Struct, frozen=True):
 
 
 def of_record(record: Record, organisation: str) -> LoggedRun:
-    """What the log of a record of ours says; the clock is MLPerf's, whatever the record's own, and so is the crossing.
+    """The content of the log of one of our records, always on MLPerf's clock and by its crossing rule.
 
-    Only a run that is done can have arrived. Raises ``RecordError`` for a record without an evaluation.
+    Only a finished run can have reached the target. Raises ``RecordError`` for a record without an evaluation.
     """
     specification, end = record.header.specification, record.end
     if not record.evaluations:
         asked = f"writing {record.path.name} as an MLPerf log"
-        raise RecordError(asked, "it has no evaluation", "export runs that were evaluated")
+        raise RecordError(asked, "it has no evaluations", "export runs that were evaluated")
     clock = policy("mlperf")
     qualities = [each.quality.get(specification.target.split, math.nan) for each in record.evaluations]
     found = _first_at(qualities, specification.target, "first") if record.status == "done" else None
@@ -174,11 +170,11 @@ def of_record(record: Record, organisation: str) -> LoggedRun:
 
 
 def of_submission(submission: Submission, run: SubmittedRun) -> LoggedRun:
-    """What the log of one run of a submission says, on the submission's own clock and by its own crossing rule.
+    """The content of the log of one run of a submission, on the submission's clock and by its crossing rule.
 
-    The clock stops at the run's stated time where that lies between the evaluation that crossed and the next (other
-    systems stop it when they say so), else at that evaluation. A run that does not claim to have arrived is written as
-    aborted. Raises ``RecordError`` for a run without a curve.
+    The clock stops at the run's stated time if that lies between the evaluation that crossed and the next one (other
+    systems stop it when they report it), else at that evaluation. A run that does not claim to have reached the target
+    is written as aborted. Raises ``RecordError`` for a run without a curve.
     """
     curve = run.curve
     lengths = {len(each) for each in (curve.quality, curve.epoch, curve.samples) if each}
@@ -233,7 +229,7 @@ def of_submission(submission: Submission, run: SubmittedRun) -> LoggedRun:
 
 
 def crossing_of(submission: Submission) -> str:
-    """The rule by which a run of the entry arrived: its own, else MLPerf's, the first evaluation at the target."""
+    """The crossing rule for the entry's runs: its own, else MLPerf's, the first evaluation at the target."""
     stated = submission.crossing
     return stated if stated is not None and stated in RULES else "first"
 
@@ -260,21 +256,21 @@ RULESET = "mlperf-training-like-1.0"
 _NOT_STATED = "not stated"
 _MOST_DOUBTS = 1000
 _PLAUSIBLE_NS = 1_000_000_000 * 10**9
-"""Before September 2001 nobody wrote an MLPerf log: such a time is not of the epoch."""
+"""Nobody wrote an MLPerf log before September 2001: such a time is not an epoch time."""
 
 
 def target_of(log: TrainingLog) -> tuple[Target, str]:
-    """The target that the log was made for, and what its metric is called in the log.
+    """The target that the log was made for, and the name of its metric in the log.
 
-    Its own statement counts first (ours write one, v0.5 logs ``eval_target``), then the benchmark's. Raises
-    ``RecordError`` where neither says one.
+    The log's own statement counts first (ours write one, v0.5 logs ``eval_target``), then the benchmark's. Raises
+    ``RecordError`` if both are missing.
     """
     stated, asked = log.value(TARGET_KEY), f"reading {log.name}"
     if isinstance(stated, dict):
         try:
             target = msgspec.convert(stated, Target)
         except (msgspec.ValidationError, OverflowError) as error:
-            found = f"its {TARGET_KEY} is no target ({error})"
+            found = f"its {TARGET_KEY} is not a target ({error})"
             raise RecordError(asked, found, "correct or remove the line") from error
         if not all(math.isfinite(each) for each in (target.threshold, target.low, target.high or 0.0)):
             raise RecordError(asked, f"its {TARGET_KEY} is not finite", "correct or remove the line")
@@ -291,17 +287,17 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
 
 
 def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
-    """One run: its curve, whether ``run_stop`` says success, and the time from ``run_start`` to ``run_stop``.
+    """One run: its curve, whether ``run_stop`` reports success, and the time from ``run_start`` to ``run_stop``.
 
-    An aborted run came to its own end and did not arrive; one without ``run_stop`` failed. The evaluation that ended a
-    run is over when the run is: its time is that of ``run_stop``, so that the curve says what MLPerf would publish.
-    Raises ``RecordError`` for a log without a target.
+    An aborted run finished without reaching the target; one without ``run_stop`` failed. The evaluation that ends a run
+    ends with it: its time is that of ``run_stop``, so that the curve agrees with what MLPerf would publish. Raises
+    ``RecordError`` for a log without a target.
     """
     target, logged = target_of(log)
     curve, suspect = _curve(log, logged)
     reached = log.status == "success"
     if reached and _first_at(curve.quality, target, "first") is None:
-        suspect.append(f"run_stop says success and the curve never shows {target.threshold:g}")
+        suspect.append(f"run_stop reports success, but the curve never reaches {target.threshold:g}")
     elif reached and log.time_s is not None and log.time_s >= curve.time_s[-1]:
         curve = msgspec.structs.replace(curve, time_s=[*curve.time_s[:-1], log.time_s])
     # Initialisation is not on the clock: from the first init_start to run_start.
@@ -324,25 +320,25 @@ def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
 
 
 def _curve(log: TrainingLog, logged: str) -> tuple[SubmittedCurve, list[str]]:
-    """The curve of the metric that the log calls ``logged``, other metrics beside it, and what is odd about it."""
+    """The curve of the metric that the log calls ``logged``, other metrics as further columns, and doubts about it."""
     suspect: list[str] = []
     metrics = list(dict.fromkeys(each.metric for each in log.evaluations))
     shown = next((name for name in (logged, "") if name in metrics), metrics[0] if metrics else "")
     if logged and shown != logged:
-        suspect.append(f"{logged} is not logged by that name: the curve is of {shown or 'what is logged without one'}")
+        suspect.append(f"{logged} is not logged by that name: the curve shows {shown or 'the metric without a name'}")
     points = [each for each in log.evaluations if each.metric == shown]
     finite = [each for each in points if math.isfinite(each.value)]
     if len(finite) < len(points):
-        suspect.append(f"{len(points) - len(finite)} evaluations are not numbers and are not in the curve")
+        suspect.append(f"{len(points) - len(finite)} evaluations are not finite and are not in the curve")
     epochs = [each.epoch for each in finite if each.epoch is not None and math.isfinite(each.epoch)]
     samples = [each.samples for each in finite if each.samples is not None]
     others: dict[str, list[float]] = {}
     known = benchmark(log.benchmark)
     names = {each.logged: each.name for each in known.metrics} if known is not None else {}
     for name in (each for each in metrics if each != shown):
-        # The values of another metric at the same places; in the curve only if it has one finite value for each.
-        beside = [each for each in log.evaluations if each.metric == name and math.isfinite(each.value)]
-        places = {(each.epoch, each.samples): each.value for each in beside}
+        # Another metric is added to the curve only if it has one finite value at each of the same places.
+        others_at = [each for each in log.evaluations if each.metric == name and math.isfinite(each.value)]
+        places = {(each.epoch, each.samples): each.value for each in others_at}
         column = [places[at] for each in finite if (at := (each.epoch, each.samples)) in places]
         if len(column) < len(finite):
             suspect.append(f"{name} was not logged with every evaluation and is not in the curve")
@@ -359,7 +355,7 @@ def _curve(log: TrainingLog, logged: str) -> tuple[SubmittedCurve, list[str]]:
 
 
 def _moment(event: Event | None) -> datetime | None:
-    """When an event was, ``None`` for a time that is not of the epoch."""
+    """The time of an event, ``None`` if it is not an epoch time."""
     if event is None or event.time_ns < _PLAUSIBLE_NS:
         return None
     try:
@@ -378,19 +374,19 @@ def submission_of(
     fields: Mapping[str, int | float | str | bool | None] | None = None,
     doubts: Sequence[str] = (),
 ) -> Submission:
-    """The logs of one benchmark on one system as one submission; ``system`` is its description, if there is one.
+    """The logs of one benchmark on one system as a submission; ``system`` is its description, if available.
 
-    ``digests`` are SHA-256 by the log's name; ``fields`` go into the origin; ``doubts`` come before those found here.
-    Raises ``RecordError`` for logs without a target, and for none at all.
+    ``digests`` are SHA-256 by the log's name; ``fields`` go into the origin; ``doubts`` precede those found here.
+    Raises ``RecordError`` for logs without a target, and if there are none.
     """
     if not logs:
-        raise RecordError(f"reading {file}", "there is no log in it", "give a folder with result_*.txt")
+        raise RecordError(f"reading {file}", "it contains no logs", "give a folder with result_*.txt")
     first, described = logs[0], dict(system or {})
     target, _ = target_of(first)
     runs = [run_of(log, (digests or {}).get(log.name)) for log in logs]
     said, origin = first.value(ENTRY_KEY), first.value(ORIGIN_KEY)
     entry = {name: text_of(value) for name, value in said.items()} if isinstance(said, dict) else {}
-    # What was doubtful in the entry that a log of ours was written from.
+    # The doubts of the entry that one of our logs was written from.
     kept = origin.get("doubts") if isinstance(origin, dict) else None
     kept = [each for each in kept if isinstance(each, str)][:_MOST_DOUBTS] if isinstance(kept, list) else []
     task = first.benchmark or _NOT_STATED
@@ -427,7 +423,7 @@ def submission_of(
 
 
 def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
-    """What a log of ours says of itself, if it is one of ``names``; any other log is MLPerf's."""
+    """What one of our logs states, if it is one of ``names``; any other log is MLPerf's."""
     return stated if stated is not None and stated in names else otherwise
 
 
@@ -436,15 +432,15 @@ def _doubts(
 ) -> Iterator[str]:
     known = benchmark(logs[0].benchmark)
     if known is not None and len(logs) != known.runs:
-        yield f"{len(logs)} runs, and the benchmark asks for {known.runs}"
+        yield f"{len(logs)} runs, but the benchmark requires {known.runs}"
     for what in ("benchmark", "division", "organisation", "platform", "batch_size"):
         values = {getattr(log, what) for log in logs}
         if len(values) > 1:
-            yield f"the runs do not agree about {what}: {', '.join(sorted(map(str, values)))}"
+            yield f"the runs disagree about {what}: {', '.join(sorted(map(str, values)))}"
     names = {name for log in logs for name in log.hyperparameters}
     differ = sorted(name for name in names - agreed.keys() if name != "global_batch_size")
     if differ:
-        yield f"the runs do not agree about {', '.join(differ)}"
+        yield f"the runs disagree about {', '.join(differ)}"
     if not described:
         yield "there is no description of the system"
     found = [finding for log in logs for finding in check_log(log)]
@@ -460,12 +456,12 @@ _PLACED: dict[str, tuple[str, ...]] = {
     "code": (),
     "tuning": (),
 }
-"""What a log and the description of its system say of each part of an entry."""
+"""The fields of each part of an entry that a log and the description of its system express."""
 _OF_RUNS = ("phases_s", "energy_j", "peak_memory_bytes", "test_quality", "suspect", "record_digest")
 
 
 def losses_of(submission: Submission) -> list[str]:
-    """What a log cannot say of an entry, each by its field, what changes the meaning of the time first."""
+    """What a log cannot express of an entry, by field; losses that change the meaning of the time come first."""
     return list(_losses(submission))
 
 
@@ -475,11 +471,11 @@ def _losses(submission: Submission) -> Iterator[str]:
         yield f"ruleset: {submission.ruleset}, which only levelbench reads back"
     if submission.clock != "mlperf":
         stated = submission.clock or "not stated"
-        yield f"clock: {stated}; run_stop minus run_start is the time on it, MLPerf's clock leaves initialisation out"
+        yield f"clock: {stated}; run_stop minus run_start is the time on it, but MLPerf's clock excludes initialisation"
     if submission.crossing != "first":
         stated = submission.crossing or "not stated"
         stops = "at the first evaluation at the target" if crossing == "first" else f"where the rule {crossing!r} does"
-        yield f"crossing: {stated}; run_stop stands {stops}, MLPerf's at the first evaluation at the target"
+        yield f"crossing: {stated}; run_stop is {stops}, but MLPerf's at the first evaluation at the target"
     for name, placed in _PLACED.items():
         yield from unplaced(getattr(submission, name), name, placed)
     provenance = submission.provenance
@@ -491,7 +487,7 @@ def _losses(submission: Submission) -> Iterator[str]:
     yield from (name for name, value in further.items() if value)
     if submission.origin is not None:
         system = submission.origin.format
-        yield f"cache_clear, init_start, init_stop: {system} does not say them, so MLPerf's checker refuses it"
+        yield f"cache_clear, init_start, init_stop: {system} does not state them, so MLPerf's checker refuses it"
     for each in _OF_RUNS:
         if any(getattr(run, each) not in (None, [], {}) for run in submission.runs):
             yield f"runs.{each}"

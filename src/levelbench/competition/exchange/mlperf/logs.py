@@ -1,6 +1,6 @@
-"""MLPerf's training logs: lines of the three dialects, the files and archives that they come in, and one log as a run.
+"""MLPerf's training logs: lines of the three dialects, the files and archives that hold them, and one log as a run.
 
-A log is raw, so everything that is said of a run is computed from its events; no text of a log is ever executed.
+A log is raw data: everything about a run is computed from its events, and no text of a log is ever executed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from levelbench.records.reader import open_record
 from levelbench.records.schema import Target
 
 FILE_LIMIT = 256 * 1024 * 1024
-"""The largest log in bytes that is read."""
+"""The largest log that is read, in bytes."""
 LINE_LIMIT = 8 * 1024 * 1024
 """The longest line in bytes."""
 EVENT_LIMIT = 500_000
-"""The most events of one log."""
+"""The most events in one log."""
 
 Dialect = Literal["mllog", "v0.6", "v0.5"]
 Kind = Literal["start", "end", "point"]
@@ -51,15 +51,15 @@ _DEFERRED = re.compile(r"\[[0-9a-f-]{8,40}\]")
 _KINDS: dict[str, Kind] = {"INTERVAL_START": "start", "INTERVAL_END": "end", "POINT_IN_TIME": "point"}
 _GIVE = "give a file that MLPerf logging wrote"
 _LATEST_MS = 2**53
-"""Beyond this a float no longer holds every millisecond, and no clock says it (the year 287396)."""
+"""Above this a float no longer represents every millisecond, and no clock shows it (the year 287396)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its line (from 1), the time in nanoseconds (of the epoch; in LoadGen's logs since its start).
+    """One event: its line (from 1) and time in nanoseconds (since the epoch; in LoadGen's logs since the start).
 
-    ``metadata`` names file and line of the caller (``file``, ``lineno``) where the dialect does. A v0.5 line names
-    its benchmark, which is ``namespace`` here.
+    ``metadata`` names the caller's file and line (``file``, ``lineno``) if the dialect does. A v0.5 line names its
+    benchmark, which is ``namespace`` here.
     """
 
     line: int
@@ -72,11 +72,11 @@ class Event:
 
 
 def parse_log(file: BinaryIO, name: str, asked: str) -> TrainingLog:
-    """The log in an open file, decoded as latin-1 as the official parser does.
+    """The log in an open file, decoded as latin-1 like in the official parser.
 
-    A log that mixes dialects is read in its newest one; a line that repeats an event word for word (printed and logged,
-    or by another rank at the same instant) counts once. Both are notes. Raises ``RecordError`` (about ``asked``) for a
-    line that cannot be read, with its number, and for a file without any event or beyond the limits.
+    A log that mixes dialects is read in its newest one; a line that repeats an event verbatim (printed and logged, or
+    by another rank at the same instant) counts once. Both are noted. Raises ``RecordError`` (about ``asked``) for a
+    line that cannot be read, with its number, and for a file without events or beyond the limits.
     """
     found: dict[Dialect, list[Event]] = {dialect: [] for dialect, _ in _TOKENS}
     seen: set[str] = set()
@@ -101,9 +101,9 @@ def parse_log(file: BinaryIO, name: str, asked: str) -> TrainingLog:
             raise RecordError(asked, f"line {number} is broken ({error})", "correct or remove the line") from error
     used = next((dialect for dialect, events in found.items() if events), None)
     if used is None:
-        raise RecordError(asked, "no line has an event of MLPerf's (`:::MLLOG`, `:::MLL`, `:::MLPv0.5.0`)", _GIVE)
+        raise RecordError(asked, "no line has an MLPerf event (`:::MLLOG`, `:::MLL`, `:::MLPv0.5.0`)", _GIVE)
     notes = {
-        f"{repeated} lines repeat an event word for word and count once": repeated,
+        f"{repeated} lines repeat an event verbatim and count once": repeated,
         f"{deferred} lines give a deferred value from inside a graph and are not read": deferred,
     }
     others = sum(len(events) for dialect, events in found.items() if dialect != used)
@@ -120,7 +120,7 @@ def _lines(file: BinaryIO, asked: str) -> Iterator[tuple[int, str]]:
             raise RecordError(asked, f"line {number} is longer than {LINE_LIMIT} bytes", _GIVE)
         if size > FILE_LIMIT:
             raise RecordError(asked, f"it is larger than {FILE_LIMIT} bytes", _GIVE)
-        # A carriage return ends a line too: progress bars share theirs with what comes after them.
+        # A carriage return ends a line too: progress bars put theirs on the same line as what follows.
         for text in line.decode("latin-1").split("\r"):
             yield number, text
 
@@ -131,18 +131,18 @@ def _parse_mllog(rest: str, number: int) -> Event:
         raise ValueError("what follows the token is not an object")
     missing = [name for name in ("key", "value", "time_ms", "metadata") if name not in fields]
     if missing:
-        raise ValueError(f"it has no {' and no '.join(missing)}")
+        raise ValueError(f"it lacks {' and '.join(missing)}")
     key, metadata, kind = fields["key"], fields["metadata"], fields.get("event_type", "POINT_IN_TIME")
     if not isinstance(key, str) or not isinstance(metadata, dict):
         raise ValueError("its key is not a string, or its metadata not an object")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError("its event_type is none of " + ", ".join(_KINDS))
+        raise ValueError("its event_type is not one of " + ", ".join(_KINDS))
     time_ns = _nanoseconds_of_ms(fields["time_ms"])
     return Event(number, time_ns, key, fields["value"], metadata, _KINDS[kind], str(fields.get("namespace") or ""))
 
 
 def _nanoseconds_of_ms(time_ms: object) -> int:
-    """Whole nanoseconds; the official parser takes a number as a string as well."""
+    """Whole nanoseconds; like the official parser it accepts a number as a string."""
     if isinstance(time_ms, bool) or not isinstance(time_ms, int | float | str):
         raise ValueError("its time_ms is not a number")
     try:
@@ -183,11 +183,11 @@ def _parse_mlp(rest: str, number: int) -> Event:
 
 
 _PARSERS: dict[Dialect, Callable[[str, int], Event]] = {"mllog": _parse_mllog, "v0.6": _parse_mll, "v0.5": _parse_mlp}
-"""What makes an event of what follows the token in a line, and the line's number; ``ValueError`` with the reason."""
+"""Makes an event from the rest of a line after the token and the line's number; ``ValueError`` with the reason."""
 
 
 def _lenient(text: str) -> object:
-    """JSON, or the text itself: v0.5 never said what a value may be, and submitters wrote Python's ``True``."""
+    """JSON, or the text itself: v0.5 never defined values, and submitters wrote Python's ``True``."""
     try:
         return json_value(text)
     except ValueError:
@@ -195,7 +195,7 @@ def _lenient(text: str) -> object:
 
 
 def json_value(text: str) -> object:
-    """JSON with NaN and infinities, which a diverged run logs; ``ValueError`` with a short reason."""
+    """JSON with NaN and infinities, which diverged runs log; ``ValueError`` with a short reason."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -205,7 +205,7 @@ def json_value(text: str) -> object:
 
 
 def _nanoseconds(seconds: str) -> int:
-    """Exact, which a float of the epoch would not be: its steps are a quarter of a microsecond."""
+    """Exact, unlike a float of the epoch, whose resolution is a quarter of a microsecond."""
     whole, _, part = seconds.partition(".")
     return int(whole) * 1_000_000_000 + int(part[:9].ljust(9, "0"))
 
@@ -215,7 +215,7 @@ def _kind_of(key: str) -> Kind:
 
 
 def number_of(value: Any) -> float | None:
-    """The value as a float if it is a number that a float can hold, NaN and infinities included."""
+    """The value as a float if it is a number in a float's range, including NaN and infinities."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -225,9 +225,9 @@ def number_of(value: Any) -> float | None:
 
 
 FILES_LIMIT = 20_000
-"""The most files of one tree that are looked at."""
+"""The most files of one tree that are read."""
 _ARCHIVE_LIMIT = 512 * 1024 * 1024
-"""The most bytes that an archive may hold, unpacked."""
+"""The largest unpacked size of an archive in bytes."""
 _DEPTH = 12
 _SMALL = 4 * 1024 * 1024
 """The largest JSON file that is read."""
@@ -237,10 +237,10 @@ Tree = dict[PurePosixPath, bytes]
 
 
 def read_tree(path: Path, wanted: re.Pattern[str], asked: str) -> Tree:
-    """The files below ``path`` whose name matches ``wanted``, and the JSON files of systems and scalings.
+    """The files below ``path`` whose names match ``wanted``, and the JSON files of systems and scalings.
 
-    ``path`` is a folder, a tar archive (``.tar``, ``.tar.gz``, ``.tgz``) or one file, which is taken whatever its name.
-    Raises ``RecordError`` for a path that is none of them, an archive that is damaged, and beyond the limits.
+    ``path`` is a folder, a tar archive (``.tar``, ``.tar.gz``, ``.tgz``) or a single file, which is read whatever its
+    name. Raises ``RecordError`` for any other path, a damaged archive, and beyond the limits.
     """
     if path.is_dir():
         return {name: read_bytes(path / name, _limit(name)) for name in _walk(path, wanted)}
@@ -259,7 +259,7 @@ def _limit(name: PurePosixPath) -> int:
 
 
 def _walk(root: Path, logs: re.Pattern[str]) -> list[PurePosixPath]:
-    """The wanted files below ``root``, sorted; links and what is too deep are not looked at."""
+    """The wanted files below ``root``, sorted; links and very deep folders are skipped."""
     found: list[PurePosixPath] = []
     for folder, folders, files in os.walk(root):
         inside = Path(folder).relative_to(root)
@@ -275,12 +275,12 @@ def _walk(root: Path, logs: re.Pattern[str]) -> list[PurePosixPath]:
 
 
 def _natural(path: PurePosixPath) -> list[tuple[int, str]]:
-    """``result_10`` after ``result_9``."""
+    """Sort key that puts ``result_10`` after ``result_9``."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", str(path))]
 
 
 class _Limited:
-    """A stream that refuses to give more than ``limit`` bytes, so that no small archive unpacks to a large one."""
+    """A stream that refuses to deliver more than ``limit`` bytes, so that no small archive unpacks to a large one."""
 
     def __init__(self, read: Callable[[int], bytes], limit: int) -> None:
         self._read = read
@@ -302,14 +302,14 @@ def _read_archive(path: Path, logs: re.Pattern[str], asked: str) -> Tree:
         raw.seek(0)
         try:
             stream: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
-            # As a stream: nothing is sought, so what comes is counted once.
+            # As a stream without seeking, so that all bytes are counted once.
             with tarfile.open(fileobj=_Limited(stream.read, _ARCHIVE_LIMIT), mode="r|") as archive:  # type: ignore[call-overload]
                 for name, content in _members(archive, logs):
                     found[name] = content
         except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
             reason = str(error) or type(error).__name__
             raise RecordError(
-                asked, f"the archive cannot be read ({reason})", "give a whole .tar or .tar.gz"
+                asked, f"the archive cannot be read ({reason})", "give a complete .tar or .tar.gz"
             ) from error
     return dict(sorted(found.items(), key=lambda item: _natural(item[0])))
 
@@ -329,7 +329,7 @@ def _members(archive: tarfile.TarFile, logs: re.Pattern[str]) -> Iterator[tuple[
 
 
 class LoggedQuality(Struct, frozen=True, forbid_unknown_fields=True):
-    """One quality: our ``name``, the name in the log where there are several, and what ends the run."""
+    """One quality: our ``name``, the name in the log if there are several, and the value that ends the run."""
 
     name: str
     threshold: float
@@ -338,7 +338,7 @@ class LoggedQuality(Struct, frozen=True, forbid_unknown_fields=True):
     high: float = 1.0
 
     def target(self) -> Target:
-        """As a target of ours, on the validation split."""
+        """As one of our targets, on the validation split."""
         high = self.high if math.isfinite(self.high) else None
         return Target(self.name, self.threshold, self.direction, 0.0, high)
 
@@ -350,27 +350,27 @@ class Benchmark(Struct, frozen=True, forbid_unknown_fields=True):
     runs: int
     drop: int = 1
     counts: Literal["epochs", "samples"] = "epochs"
-    """What its convergence is counted in: samples are told by ``samples_count``, epochs by ``epoch_num``."""
+    """The unit of its convergence: samples come from ``samples_count``, epochs from ``epoch_num``."""
 
 
 @cache
 def benchmarks() -> dict[str, Benchmark]:
-    """All benchmarks by the name that logs give them."""
+    """All benchmarks by their names in logs."""
     text = resources.files(__package__).joinpath("benchmarks.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, Benchmark])
 
 
 def benchmark(name: str | None) -> Benchmark | None:
-    """The benchmark of that name; ``None`` for one that MLPerf does not have, such as our own tasks."""
+    """The benchmark of that name; ``None`` if MLPerf does not have it, such as for our own tasks."""
     return benchmarks().get(name) if name else None
 
 
 TARGET_KEY = "levelbench_target"
-"""Our logs state their target, since MLPerf's leave it to the benchmark's name; other keys are allowed there."""
+"""Our logs state their target, which MLPerf's leave to the benchmark's name; the format allows other keys."""
 ENTRY_KEY = "levelbench_entry"
 SETTINGS_KEY = "levelbench_settings"
 ORIGIN_KEY = "levelbench_origin"
-"""Where an entry that was imported came from, and what was doubtful in it: a log of ours keeps both."""
+"""The origin of an imported entry and the doubts about it, which our logs keep."""
 
 _EVALUATIONS = ("eval_accuracy", "eval_error")
 _SEEDS = ("seed", "run_set_random_seed")
@@ -383,7 +383,7 @@ _LONGEST = 4000
 class LogEvaluation:
     """One value of one metric: seconds since ``run_start``, the value (maybe NaN), and how much training came before.
 
-    ``metric`` is what the log calls it, empty where it logs only one. ``key`` is ``eval_accuracy`` or ``eval_error``.
+    ``metric`` is its name in the log, empty if the log has only one. ``key`` is ``eval_accuracy`` or ``eval_error``.
     """
 
     time_s: float
@@ -397,10 +397,10 @@ class LogEvaluation:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """A log: its events as they stand, and what follows from them. ``name`` is the file's name, for messages.
+    """A log: its raw events, and what follows from them. ``name`` is the file's name, for messages.
 
-    Times are in seconds. Of keys that several ranks log, the earliest ``run_start`` and the latest ``run_stop`` count:
-    the run is not over before its last rank is.
+    Times are in seconds. If several ranks log a key, the earliest ``run_start`` and the latest ``run_stop`` count: the
+    run is not over before its last rank is.
     """
 
     name: str
@@ -413,7 +413,7 @@ class TrainingLog:
         return [event for key in keys for event in self._by_key.get(key, ())]
 
     def value(self, *keys: str) -> Any:
-        """The value of the first event of the first of these keys that the log has, or ``None``."""
+        """The value of the first event of the first of these keys in the log, or ``None``."""
         return next((event.value for event in self.all(*keys)), None)
 
     @cached_property
@@ -430,19 +430,19 @@ class TrainingLog:
 
     @cached_property
     def run_stop(self) -> Event | None:
-        """The event that stops the clock; ``None`` in a log that was cut off."""
+        """The event that stops the clock; ``None`` in a truncated log."""
         return max(self.all("run_stop"), key=lambda event: event.time_ns, default=None)
 
     @property
     def time_s(self) -> float | None:
-        """``run_stop - run_start`` in seconds, exact to the log's digits; ``None`` without either."""
+        """``run_stop - run_start`` in seconds, exact to the log's digits; ``None`` if either is missing."""
         if self.run_start is None or self.run_stop is None:
             return None
         return (self.run_stop.time_ns - self.run_start.time_ns) / 1e9
 
     @property
     def status(self) -> Literal["success", "aborted", "unfinished"]:
-        """What ``run_stop`` says; ``aborted`` unless every rank says success, ``unfinished`` without one."""
+        """What ``run_stop`` reports: ``aborted`` unless all ranks report success, ``unfinished`` without it."""
         stops = self.all("run_stop")
         if not stops:
             return "unfinished"
@@ -452,14 +452,14 @@ class TrainingLog:
 
     @cached_property
     def evaluations(self) -> tuple[LogEvaluation, ...]:
-        """All values of all metrics up to ``run_stop``, in order of time; what ranks say twice is there once."""
+        """All values of all metrics up to ``run_stop``, in order of time; values repeated by ranks occur once."""
         origin = self.run_start.time_ns if self.run_start else None
         found: dict[tuple[Any, ...], LogEvaluation] = {}
         for event in sorted(self.all(*_EVALUATIONS), key=lambda event: event.time_ns):
             if origin is None or (self.run_stop is not None and event.time_ns > self.run_stop.time_ns):
                 continue
             for each in _values(event, origin):
-                # A value that ranks share comes with the same place in training; without a place nothing is shared.
+                # Ranks repeat a value with the same place in training; without a place, nothing counts as repeated.
                 place = (each.epoch, each.samples) if (each.epoch, each.samples) != (None, None) else event.line
                 found.setdefault((each.metric, place, repr(each.value)), each)
         return tuple(found.values())
@@ -468,8 +468,8 @@ class TrainingLog:
     def to_converge(self) -> float | None:
         """Epochs (rounded to 3 digits) or samples at the last evaluation of a successful run; ``None`` otherwise.
 
-        Which of them is the benchmark's own; for one that MLPerf does not have, samples where the log gives them. This
-        is what is compared with reference convergence points (the official checker reads it so).
+        The benchmark decides which; for one that MLPerf does not have, samples if the log has them. This is compared
+        with reference convergence points (as in the official checker).
         """
         if self.status != "success" or not self.evaluations:
             return None
@@ -481,13 +481,13 @@ class TrainingLog:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that the run logged, each once."""
+        """The distinct seeds that the run logged."""
         values = (_integer(event.value) for event in self.all(*_SEEDS))
         return tuple(dict.fromkeys(seed for seed in values if seed is not None))
 
     @property
     def batch_size(self) -> int | None:
-        """Samples a step over all workers."""
+        """Samples per step over all workers."""
         return _integer(self.value(*_BATCH))
 
     @property
@@ -499,7 +499,7 @@ class TrainingLog:
 
     @property
     def division(self) -> str | None:
-        """``closed`` or ``open``, as it is logged."""
+        """``closed`` or ``open``, as logged."""
         return text_of(self.value("submission_division"))
 
     @property
@@ -514,7 +514,7 @@ class TrainingLog:
 
     @cached_property
     def hyperparameters(self) -> dict[str, Setting]:
-        """The first value of every optimizer and model key, all settings of a log of ours, the global batch size."""
+        """The first value of every optimizer and model key, all settings of our own logs, and the global batch size."""
         own = self.value(SETTINGS_KEY)
         found = {name: each for name, each in own.items() if _is_setting(each)} if isinstance(own, dict) else {}
         for event in self.events:
@@ -526,8 +526,8 @@ class TrainingLog:
 def read_log(path: str | Path) -> TrainingLog:
     """The log at ``path``.
 
-    Raises ``RecordError`` for a broken line (with its number), a file without an event or beyond the limits, and
-    ``StoreError`` for a file that the system does not let us read.
+    Raises ``RecordError`` for a broken line (with its number), a file without events or beyond the limits, and
+    ``StoreError`` for a file that cannot be opened.
     """
     path = Path(path)
     asked = f"reading the MLPerf log {path}"
@@ -549,7 +549,7 @@ def _values(event: Event, origin: int) -> Iterable[LogEvaluation]:
 
 
 def _is_setting(value: object) -> bool:
-    """Whether a submission can hold it: text of bounded length, finite figures of 64 bits."""
+    """Whether a submission can hold it: text of bounded length, or numbers of at most 64 bits."""
     if isinstance(value, str):
         return len(value) <= _LONGEST
     return isinstance(value, int | float) and abs(value) < 2**63

@@ -1,5 +1,5 @@
-/* The controls: the columns, the filters, the target, the pager. Made by the script, since without it they would
- * do nothing; every one of them is a plain form control, so that the keyboard and a screen reader know it. */
+/* The controls: columns, filters, target and pager. The script makes them, since they need it to work; all are plain
+ * form controls, so that keyboards and screen readers support them. */
 "use strict";
 (function (board) {
   const { el } = board;
@@ -94,7 +94,7 @@
     const output = el("output", { for: "target" });
     const back = el("button", { type: "button", class: "quiet", onclick: () => change({ target: "", page: "1" }) }, "Back to the rules' target");
     const text = (value) => board.quality(value, target, places);
-    // Whoever touches it will move it: what that needs is asked for then.
+    // A touched slider will move: request the data for that now.
     for (const each of ["focus", "pointerenter"]) slider.addEventListener(each, need);
     slider.addEventListener("input", () => {
       const at = Number(slider.value);

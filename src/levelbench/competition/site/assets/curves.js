@@ -1,6 +1,6 @@
-/* Accuracy curves of the chosen entries over one another: running bests on a logarithmic axis of time.
+/* The curves of the chosen entries in one drawing: running bests on a logarithmic time axis.
  *
- * The one idea: a series is known by its colour and by its dashes, and its legend entry is its link and its words. */
+ * A series is identified by colour and dashes, and its legend entry has its link and name. */
 "use strict";
 (function (board) {
   const { el, svg } = board;
@@ -26,7 +26,7 @@
     const best = qualities.reduce((one, other) => (lower ? Math.min(one, other) : Math.max(one, other)));
     const worst = qualities.reduce((one, other) => (lower ? Math.max(one, other) : Math.min(one, other)));
     const room = Math.max(Math.abs(best - target.threshold), 0.02 * (Math.abs(target.threshold) || 1));
-    // The approach to the target is what differs; far from it, early values may lie outside.
+    // Curves differ near the target; early values far from it may lie outside the drawing.
     const far = lower ? Math.min(worst, target.threshold + 6 * room) : Math.max(worst, target.threshold - 6 * room);
     const near = lower ? best - 0.4 * room : best + 0.4 * room;
     return { low: low / 1.05, high: high * 1.05, bottom: Math.min(far, near), top: Math.max(far, near) };
@@ -99,12 +99,12 @@
 
   board.drawCurves = function (place, payload, chosen, root, drop) {
     if (chosen.some((entry) => entry.curve) && !payload.whole) {
-      place.replaceChildren(el("p", { class: "note" }, "The curves are being read."));
+      place.replaceChildren(el("p", { class: "note" }, "Loading the curves."));
       return;
     }
     const drawn = chosen.filter((entry) => entry.steps.some((run) => run[run.length - 1] > 0)).slice(0, board.SERIES);
     if (!drawn.length) {
-      place.replaceChildren(el("p", { class: "note" }, `Tick up to ${board.SERIES} entries in the table to lay their curves over one another.`));
+      place.replaceChildren(el("p", { class: "note" }, `Tick up to ${board.SERIES} entries in the table to compare their curves.`));
       return;
     }
     const { target } = payload;

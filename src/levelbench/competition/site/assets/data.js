@@ -1,7 +1,7 @@
-/* From the columns of the board's data to entries, and the runs' steps, which come when something needs them.
+/* Turns the columns of the board's data into entries, and loads the runs' steps on demand.
  *
- * The one idea: an entry is its place in the columns, and reads a field there when it is asked for: of ten thousand few
- * are shown. A step list is one flat array, quality then seconds, again and again; a run without one never arrives. */
+ * An entry is an index into the columns and reads its fields lazily, since few of ten thousand entries are shown. The
+ * steps of a run are one flat array that alternates quality and seconds; a run without steps never arrives. */
 "use strict";
 (function (board) {
   const NONE = Object.freeze([]);

@@ -1,10 +1,10 @@
-/* Elements, text and numbers: everything that comes from an entry enters the page here, and only as text. */
+/* Elements, text and numbers: everything from an entry enters the page here, and only as text. */
 "use strict";
 (function (board) {
   const SVG = "http://www.w3.org/2000/svg";
   const UNITS = [["ns", 1e-9, 0], ["µs", 1e-6, 0.5e-6], ["ms", 1e-3, 0.5e-3], ["s", 1, 0.5], ["min", 60, 180], ["h", 3600, 10800]];
 
-  /* Control and format characters (bidirectional overrides among them) as visible escapes. */
+  /* Shows control and format characters, such as bidirectional overrides, as escapes. */
   board.clean = (text) =>
     String(text).replace(/[\t\n\r]/g, " ").replace(/\p{C}/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 
@@ -49,7 +49,7 @@
   board.digits = digits;
 
   function clockTime(seconds) {
-    const whole = Math.ceil(Number(seconds.toFixed(6))); // Less than a microsecond is noise, not a second more.
+    const whole = Math.ceil(Number(seconds.toFixed(6))); // Less than a microsecond is noise, not another second.
     const two = (value) => String(value).padStart(2, "0");
     return `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
   }

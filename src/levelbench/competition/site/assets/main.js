@@ -1,4 +1,4 @@
-/* Ties a task's page together: data in, address to state, state to table. */
+/* Connects the parts of a task's page: data, address to state, state to table. */
 "use strict";
 (function (board) {
   const { el } = board;
@@ -7,7 +7,7 @@
   const lower = (title) => title[0].toLowerCase() + title.slice(1);
   const asIf = (state) => state.target !== "" && board.ofTraining(state.column);
 
-  /* Columns that an entry has a figure in. */
+  /* Columns with a figure of at least one entry. */
   const columnsOf = (payload) =>
     board.COLUMNS.filter((column) => Object.hasOwn(payload.columns.figures, column));
 
@@ -49,7 +49,7 @@
       if (!on) set.delete(slug);
       change({ curves: [...set].join(",") });
       if (full) byId("found").append(` ${board.FULL}`);
-      // The rows are new ones: the reader stays where they were.
+      // The rows are replaced: keep the reader's place.
       const again = inTable && [...table.querySelectorAll("tr[data-slug]")].find((row) => row.dataset.slug === slug);
       if (again) again.querySelector("input").focus();
     };
@@ -61,7 +61,7 @@
       if (again) again.focus();
     };
 
-    // The runs' steps are most of the data: they are asked for where another target or a curve needs them.
+    // The runs' steps are most of the data: they are loaded only for another target or a curve.
     const need = () => board.fetchSteps(payload, root, show);
 
     let whole = false;
@@ -113,7 +113,7 @@
       event.preventDefault();
       form.elements.q.focus();
     });
-    // On paper there are no pages to turn: all rows are printed.
+    // All rows are printed, since paper cannot be paged.
     for (const [name, all] of [["beforeprint", true], ["afterprint", false]]) {
       window.addEventListener(name, () => {
         whole = all;
@@ -129,7 +129,7 @@
     const what = `by ${lower(board.titleOf(payload, state.column))}`;
     const asked = asIf(state) ? board.quality(Number(state.target), payload.target, 2) : "";
     const moved = `, as if the target were ${asked}: by value alone, without intervals`;
-    const target = asked === "" ? "" : payload.whole ? moved : `; those at ${asked} are being read`;
+    const target = asked === "" ? "" : payload.whole ? moved : `; those at ${asked} are loading`;
     return `${entries} ${what}${target}.`;
   };
 })((window.levelbench = window.levelbench || {}));

@@ -1,9 +1,9 @@
-/* The ranking at another target, from the runs' own steps, by the board's rule; never reached counts as infinite.
+/* The ranking at another target, from the runs' steps and by the board's rule; never reached counts as infinite.
  *
- * The one idea: the same function ranks at the board's own target too, so that what moved is like against like. */
+ * The same function also ranks at the board's own target, so that changes of place compare like with like. */
 "use strict";
 (function (board) {
-  /* Seconds at which one run first reached the threshold; steps are its running best in order. */
+  /* Seconds until one run first reached the threshold; steps are its running best in order. */
   function crossing(steps, threshold, lower) {
     let from = 0;
     let to = steps.length >> 1;
@@ -46,7 +46,7 @@
     return kept.length ? kept.reduce((sum, each) => sum + each, 0) / kept.length : Infinity;
   }
 
-  /* Ranks at the board's own target, computed once a column: what moved is told against them. */
+  /* Ranks at the board's own target, computed once per column, to show what moved. */
   board.ranksBefore = function (payload, column) {
     payload.before = payload.before || new Map();
     if (!payload.before.has(column)) {
@@ -63,9 +63,9 @@
   board.reachedAt = (steps, threshold, lower) =>
     steps.filter((run) => Number.isFinite(crossing(run, threshold, lower))).length;
 
-  /* Rank of each value, 1 for the smallest; equal values share one; null where there is none. As in the build no worse
-   * value stands before a better one; that entries which cannot be told apart share a rank only the build says, since
-   * the page has no intervals at another target. */
+  /* Rank of each value, 1 for the smallest; equal values share one; null without a value. As in the build, no worse value
+   * stands before a better one; but only the build lets overlapping intervals share a rank, since the page has no
+   * intervals at another target. */
   board.ranks = function (values) {
     const known = Float64Array.from(values.filter(Number.isFinite)).sort();
     const first = new Map();

@@ -1,5 +1,5 @@
-/* The colour scheme: what the reader chose, remembered where storage is allowed, else what the system says.
- * Loaded before the page is painted, so that a chosen scheme does not flash the other one first. */
+/* The colour scheme: the reader's choice, stored if storage is allowed, else the system's.
+ * Loaded before the page is painted, so that the other scheme does not flash first. */
 "use strict";
 (function () {
   const KEY = "levelbench-scheme";
@@ -10,7 +10,7 @@
     try {
       return window.localStorage.getItem(KEY);
     } catch {
-      return null; // Storage is forbidden: the choice lasts as long as the page.
+      return null; // Storage is forbidden: the choice lasts only for this page.
     }
   }
 

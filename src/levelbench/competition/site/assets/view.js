@@ -1,5 +1,5 @@
-/* What is shown: column, filters, sorting, target, page and chosen curves; kept in the address, so that a view can be
- * linked. The one idea: the address's fragment is the only state, and every part of it has a default that is left out. */
+/* The view: column, filters, sorting, target, page and chosen curves. The address's fragment is the only state, so that a
+ * view can be linked; parts at their default are left out. */
 "use strict";
 (function (board) {
   const COLUMNS = ["time", "cost", "latency", "throughput", "inference_cost"];
@@ -53,7 +53,7 @@
 
   /* Keys to sort by; null sorts last in both directions. */
   const KEYS = {
-    // Divisions are ranked apart, and follow one another.
+    // Divisions are ranked separately, one after the other.
     rank: (row) => (row.rank === null ? null : row.rank + (row.entry.division === "open" ? 1e7 : 0)),
     figure: (row) => row.value,
     reached: (row) => (row.entry.n ? row.reached / row.entry.n : null),
@@ -93,7 +93,7 @@
     const ranks = last(column(rows, "rank"), 1);
     const values = last(column(rows, "figure"), board.moreIsBetter(state.column) ? -1 : 1);
     const order = Uint32Array.from(rows, (_, at) => at);
-    // Infinity less itself is no number, and so no difference.
+    // Infinity minus itself is NaN, which counts as no difference.
     const by = (one, a, b) => (one[a] < one[b] ? -1 : one[a] > one[b] ? 1 : 0);
     order.sort((a, b) => by(keys, a, b) || by(ranks, a, b) || by(values, a, b) || rows[a].at - rows[b].at);
     return Array.from(order, (at) => rows[at]);
@@ -124,7 +124,7 @@
       const value = values[at];
       return { entry, at, value: Number.isFinite(value) ? value : null, low: null, high: null, rank: ranks[at],
         shared: taken.get(place(at)) > 1, note: "",
-        // Of ten thousand rows a page is shown.
+        // Only one page of up to ten thousand rows is shown.
         get text() {
           if (value === null) return "";
           return column === "time" ? board.seconds(value, ceil) : board.dollars(value, ceil);
