@@ -122,7 +122,9 @@ def _rest(times_s: Draws, elapsed_s: float, rng: np.random.Generator) -> Draws:
 def _sum_of_runs(count: int, noise: float, rng: np.random.Generator) -> Draws:
     """The sum of so many runs' times as shares of a typical one, each log-normal; of many runs a normal one."""
     if count <= _FEW:
-        return np.exp(noise * rng.standard_normal((count, _DRAWS))).sum(axis=0)
+        whole: Draws = np.exp(noise * rng.standard_normal((count, _DRAWS))).sum(axis=0)
+        return whole
     mean = math.exp(noise**2 / 2)
     deviation = mean * math.sqrt(math.expm1(noise**2) * count)
-    return np.maximum(mean * count + deviation * rng.standard_normal(_DRAWS), 0.0)
+    drawn: Draws = mean * count + deviation * rng.standard_normal(_DRAWS)
+    return np.maximum(drawn, 0.0)

@@ -322,10 +322,15 @@ def _in_utf_8(value: Any) -> Any:
 
 def table_options(command: Command) -> Command:
     """``--csv`` and ``--markdown``, for :func:`write_tables`; ``--wide`` and ``--no-color``, for what is printed."""
-    wide = {"is_flag": True, "expose_value": False, "callback": _chosen(_WIDE)}
     for option in (
         no_color_option,
-        click.option("--wide", **wide, help="Do not fit tables and lines to the width of the terminal."),
+        click.option(
+            "--wide",
+            is_flag=True,
+            expose_value=False,
+            callback=_chosen(_WIDE),
+            help="Do not fit tables and lines to the width of the terminal.",
+        ),
         click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write it all as Markdown."),
         click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the tables as CSV."),
     ):
@@ -432,8 +437,8 @@ def _console() -> Console:
 
     context = click.get_current_context(silent=True)
     chosen = {} if context is None else context.meta
-    width = {"width": 100_000} if _WIDE in chosen else {}
-    return Raising(highlight=False, no_color=True if _NO_COLOUR in chosen else None, **width)
+    width = 100_000 if _WIDE in chosen else None
+    return Raising(highlight=False, no_color=True if _NO_COLOUR in chosen else None, width=width)
 
 
 def say(*lines: str) -> None:
@@ -445,8 +450,14 @@ def say(*lines: str) -> None:
         text = visible(line)
         if console.is_terminal:
             indent = " " * (len(text) - len(text.lstrip()))
-            wrap = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": f"{indent}  "}
-            text = textwrap.fill(text.lstrip(), console.width, initial_indent=indent, **wrap)
+            text = textwrap.fill(
+                text.lstrip(),
+                console.width,
+                initial_indent=indent,
+                subsequent_indent=f"{indent}  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         styled = Text(text)
         head = text.split(maxsplit=1)[:1]
         if head and head[0] in _COLOURS:

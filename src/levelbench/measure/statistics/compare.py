@@ -242,8 +242,15 @@ def welch_log_ratio(
         dof = sum(parts) ** 2 / (parts[0] ** 2 / (one.n - 1) + parts[1] ** 2 / (other.n - 1))
         whole = _tested(other.mean - one.mean, sum(parts), dof, level, method, (one, other), 0).interval
     untrimmed = exponential(float(logs[1].mean() - logs[0].mean()))
-    slow = {"slow_a": counts[0].high, "slow_b": counts[1].high}
-    return replace(found, untrimmed=untrimmed, moderate=moderate, fast=fast, untrimmed_interval=whole, **slow)
+    return replace(
+        found,
+        untrimmed=untrimmed,
+        moderate=moderate,
+        fast=fast,
+        untrimmed_interval=whole,
+        slow_a=counts[0].high,
+        slow_b=counts[1].high,
+    )
 
 
 def paired_log_ratio(
