@@ -90,7 +90,7 @@ class TestTheWay:
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_root_is_that_of_numpy_to_two_units_in_the_last_place(dtype, count):
     torch = pytest.importorskip("torch")
-    from levelbench.frameworks.torch.foreach import together
+    from levelbench.frameworks.torch.optimizers import together
     from levelbench.training.optimizers.arrays import sqrt
 
     limits = np.finfo(dtype)

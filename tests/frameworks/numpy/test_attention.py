@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from levelbench.frameworks.numpy.operators import attention
+from levelbench.frameworks.numpy.operators import linear
 
 torch = pytest.importorskip("torch")
 attend = torch.nn.functional.scaled_dot_product_attention
@@ -31,7 +31,7 @@ def test_attention_and_its_gradients_are_torchs(scale, key_heads, same_as_torch)
 
 
 def test_blocks_of_heads_add_up(monkeypatch, same_as_torch):
-    monkeypatch.setattr(attention, "_BLOCK", 1)
+    monkeypatch.setattr(linear, "_BLOCK", 1)
     same_as_torch(lambda q, k, v: attend(q, k, v, enable_gqa=True), "Attention", *heads(keys=2))
 
 

@@ -89,12 +89,12 @@ def run_first(backend, node, *inputs):
     ("cubic", "half_pixel"), ("cubic", "align_corners"),
 ])  # fmt: skip
 def test_resizing_by_a_kernel_and_by_tables_agree(torch_backend, monkeypatch, mode, coordinates, sizes):
-    from levelbench.frameworks.torch.operators import images
+    from levelbench.frameworks.torch.operators import windows
 
     node = operator_node("Resize", ["x", "", "", "s"], mode=mode, coordinate_transformation_mode=coordinates)
     inputs = draw(1, 2, 4, 5), None, None, np.array([1, 2, *sizes])
     (kernel,) = run(torch_backend, node, *inputs, structural=(1, 2, 3))
-    monkeypatch.setattr(images, "_by_kernel", lambda *_: None)
+    monkeypatch.setattr(windows, "_by_kernel", lambda *_: None)
     (table,) = run(torch_backend, node, *inputs, structural=(1, 2, 3))
     np.testing.assert_allclose(kernel, table, rtol=1e-4, atol=1e-5)
 

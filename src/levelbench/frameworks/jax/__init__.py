@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from levelbench.frameworks.shared.installed import PackagedFramework
+from levelbench.frameworks import PackagedFramework
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Backend
-
-__all__ = ["JaxFramework", "framework"]
 
 
 class JaxFramework(PackagedFramework):

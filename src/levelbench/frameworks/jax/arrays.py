@@ -23,19 +23,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.measure.meters.base import Meter, Reading
 from levelbench.operators.contract import DType
 
-__all__ = [
-    "DType",
-    "DeviceMemoryMeter",
-    "JaxPacker",
-    "device_of",
-    "from_numpy",
-    "is_differentiable",
-    "lacking_device",
-    "numpy_dtype",
-    "to_numpy",
-]
-
-
 _SMALL = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "bfloat16")
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _NUMPY = (

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.frameworks.jax import JaxFramework
-from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, device_of, from_numpy, to_numpy
-from levelbench.frameworks.jax.executor import JaxExecutor
+from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, JaxPacker, device_of, from_numpy, to_numpy
+from levelbench.frameworks.jax.executor import JaxExecutor, JaxFunction
 from levelbench.frameworks.jax.operator import CompiledKernel, Draw, JaxOperator, signature
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.ceilings import GemmMaker
@@ -31,8 +31,6 @@ from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
-
-__all__ = ["JaxBackend", "gemm"]
 
 # A compiled function takes about a megabyte; one that is forgotten here lives on in the operators that use it.
 _MOST_KERNELS = 512
@@ -90,8 +88,6 @@ class JaxBackend(Backend):
 
         Have it made before a backend is opened, for arrays that are made afterwards have 64 bits where nobody says.
         """
-        from levelbench.frameworks.jax.native import JaxFunction
-
         return JaxFunction(model, self, mode=self.chosen_mode(mode))
 
     @contextmanager
@@ -167,8 +163,6 @@ class JaxBackend(Backend):
 
     def packer(self, arrays: Mapping[str, Array]) -> Any:
         """Compiled programs: joined and cut in one call each."""
-        from levelbench.frameworks.jax.arrays import JaxPacker
-
         return JaxPacker(arrays)
 
     def mean(self, scalars: Sequence[Array]) -> float:

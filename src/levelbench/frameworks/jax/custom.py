@@ -22,16 +22,12 @@ import numpy as np
 from jax import Array
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnsupportedError
-from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Operator
+from levelbench.operators.contract import Function, Operator
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledCall, CompiledOperator, address_of, expect, failure_of
 from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["JaxCustom", "Ways", "custom_operator", "function", "kept", "spec_of", "translated", "ways_of"]
-
 
 _RAISED: deque[Exception] = deque(maxlen=4)
 _STATUS = {"INVALID_ARGUMENT": 1, "UNIMPLEMENTED": 2, "FAILED_PRECONDITION": 3}

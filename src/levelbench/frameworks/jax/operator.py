@@ -16,24 +16,10 @@ from jax import Array
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.jax.arrays import is_differentiable
-from levelbench.frameworks.jax.operators.registry import Function, JaxEntry
+from levelbench.frameworks.jax.operators.registry import JaxEntry
 from levelbench.frameworks.shared.operators import Host
-from levelbench.operators.contract import Operator, Pullback
+from levelbench.operators.contract import Function, Operator, Pullback
 from levelbench.operators.node import OperatorNode, structural
-
-__all__ = [
-    "CompiledKernel",
-    "CompiledProgram",
-    "Draw",
-    "JaxOperator",
-    "KernelSource",
-    "array_key",
-    "differentiable",
-    "gradients_of",
-    "integer_pullback",
-    "signature",
-    "with_pullback",
-]
 
 Draw = tuple[Array, np.uint32]
 """The key of a seed, and the number of a draw that is folded into it."""

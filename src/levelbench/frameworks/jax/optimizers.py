@@ -23,8 +23,6 @@ from levelbench.training.optimizers.base import RuleStepper, State, Stepper, Upd
 from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
-__all__ = ["CompiledStepper", "OptaxStepper", "make_stepper"]
-
 
 class OptaxStepper(Stepper):
     """A gradient transformation of optax. It counts its steps itself."""

@@ -6,8 +6,6 @@ from levelbench.errors import MissingError
 from levelbench.networks.executor import Backend
 from levelbench.operators.contract import Framework
 
-__all__ = ["NumpyFramework", "framework"]
-
 
 class NumpyFramework(Framework):
     """Runs on the CPU, and is always there."""

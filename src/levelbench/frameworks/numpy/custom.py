@@ -10,8 +10,6 @@ from levelbench.operators.custom import host
 from levelbench.operators.custom.definition import CustomOperator, create, node_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["NumpyCustom", "custom_operator", "function"]
-
 
 def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., Any]:
     """The operator as a function of arrays, one array or a tuple out, held to its own ``infer``.

@@ -20,9 +20,6 @@ from levelbench.frameworks.numpy.operators.kernel import Wanted, as_outputs
 from levelbench.operators.contract import Array, Operator, Pullback
 from levelbench.operators.node import OPSETS, OperatorNode, in_range
 
-__all__ = ["Fallback", "NumpyOperator", "modern"]
-
-
 _ELEMENTWISE = {
     **dict.fromkeys(("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Tanh"), 6),
     **dict.fromkeys(("Add", "Div", "Equal", "Greater", "Less", "Mul", "Pow", "Sub"), 7),

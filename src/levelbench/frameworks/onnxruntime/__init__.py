@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from levelbench.frameworks.shared.installed import PackagedFramework
+from levelbench.frameworks import PackagedFramework
 from levelbench.networks.executor import Backend
-
-__all__ = ["OnnxRuntimeFramework", "framework"]
 
 
 class OnnxRuntimeFramework(PackagedFramework):

@@ -24,27 +24,8 @@ from onnxruntime import OrtValue
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnsupportedError, UsageError
-from levelbench.networks.inspect import all_nodes
+from levelbench.networks.inspect import RANDOM, all_nodes
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION
-
-__all__ = [
-    "Preparation",
-    "Session",
-    "SessionDevice",
-    "WrongInputError",
-    "from_numpy",
-    "lacking_device",
-    "lowered",
-    "newest_ir",
-    "newest_opset",
-    "nodes_of",
-    "pack",
-    "spins",
-    "threads",
-    "to_numpy",
-    "unpack",
-]
-
 
 _REFUSALS = (
     native.EPFail,
@@ -124,6 +105,17 @@ def _siblings(cpu: int) -> str:
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
     except OSError:
         return str(cpu)
+
+
+RANDOM_OPERATORS = RANDOM | {"Dropout"}
+"""Those that draw random numbers: ONNX Runtime seeds them when a session is made."""
+
+
+class Seed:
+    """How often the backend was seeded: a session with random numbers is made anew when that has grown."""
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class Session:

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.shared.operators import ArrayLibrary, Host
-from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Array
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["AxisChange", "ResizeRule", "Taps", "changes_of", "resizing", "rule_of", "taps_of"]
 
 _MODES = ("nearest", "linear", "cubic")
 

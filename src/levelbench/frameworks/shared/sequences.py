@@ -16,22 +16,8 @@ from onnx import TensorProto
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.shared.operators import ArrayLibrary
-from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Array
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = [
-    "USUAL",
-    "Activation",
-    "Allowed",
-    "Fused",
-    "activation_functions",
-    "activations_of",
-    "allowed_by",
-    "attention",
-    "linear_attention",
-    "recurrent",
-]
 
 USUAL = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
 """The activations of a direction where the node names none."""

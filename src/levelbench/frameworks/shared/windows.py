@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Window", "Windows", "counts_of"]
-
 Sizes = tuple[int, ...]
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.frameworks.shared.installed import PackagedFramework
+from levelbench.frameworks import PackagedFramework
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Backend
 
 if TYPE_CHECKING:
     from levelbench.distributed.communicator import Communicator
     from levelbench.distributed.launching.environment import RankPlace
-
-__all__ = ["TorchFramework", "framework"]
 
 
 class TorchFramework(PackagedFramework):

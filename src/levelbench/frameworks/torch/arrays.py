@@ -21,9 +21,6 @@ from torch import Tensor
 from levelbench.distributed.packing import Packer
 from levelbench.errors import UnsupportedError
 
-__all__ = ["FLOAT8", "POWER_OF_TWO", "SMALL", "TorchPacker", "from_numpy", "small_to_bytes", "to_numpy", "torch_dtype"]
-
-
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
 """Those with a sign and a mantissa."""
 

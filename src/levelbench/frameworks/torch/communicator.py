@@ -44,8 +44,6 @@ from levelbench.training.optimizers.arrays import namespace
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = ["Cargo", "Pending", "TorchCommunicator", "interface_towards", "open_group", "raise_lost", "result_like"]
-
 
 _LIBRARIES = ("gloo", "nccl", "processgroup", "tcpstore")
 

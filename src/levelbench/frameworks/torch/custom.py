@@ -1,7 +1,7 @@
-"""Custom operators on PyTorch: each becomes a registered operator, ``torch.ops.levelbench.<name>``.
+"""What runs when PyTorch calls a custom operator: C++ on the tensors' own memory, NumPy on it, or tensors as they are.
 
-A registered operator with a shape function and a backward of its own is opaque to autograd, fake tensors and
-``torch.compile`` alike, so all of them work with whatever runs inside.
+A tensor on the CPU and a NumPy array can be the same memory, so nothing is copied on the way in or out unless it is not
+contiguous.
 """
 
 from __future__ import annotations
@@ -9,20 +9,280 @@ from __future__ import annotations
 import hashlib
 import keyword
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from levelbench.errors import UnsupportedError
-from levelbench.frameworks.torch import custom_kernels
+from levelbench.errors import CheckFailedError, UnsupportedError
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.custom import host
-from levelbench.operators.custom.compiled import CompiledOperator
+from levelbench.operators.custom.compiled import CPU, CUDA, CompiledCall, CompiledOperator, Device, expect
 from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
+from levelbench.operators.custom.library import cuda_class
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["TorchCustom", "custom_operator", "function"]
+_NAMES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+_TORCH: dict[np.dtype[Any], torch.dtype] = {np.dtype(name): getattr(torch, name) for name in _NAMES}
+_TORCH[np.dtype(ml_dtypes.bfloat16)] = torch.bfloat16
+_NUMPY: dict[torch.dtype, np.dtype[Any]] = {there: here for here, there in _TORCH.items()}
+
+
+def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
+    """PyTorch's type for NumPy's; ``UnsupportedError`` where it has none."""
+    if dtype not in _TORCH:
+        raise UnsupportedError(f"an array of {dtype} on torch", "PyTorch has no such elements", "use another type")
+    return _TORCH[dtype]
+
+
+def spec_of(tensor: Tensor) -> Spec:
+    """Shape (with the symbols of a compiler, where it traces) and NumPy's dtype."""
+    found = _NUMPY.get(tensor.dtype)
+    if found is None:
+        do = "convert it to a type that NumPy has"
+        raise UnsupportedError(f"a custom operator of {tensor.dtype}", "NumPy has no such elements", do)
+    return Spec(tuple(tensor.shape), found)
+
+
+def forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """New tensors, one an output, without a trace of autograd."""
+    if operator.array_api:
+        with torch.no_grad():
+            return _native_forward(operator, inputs)
+    if _is_compiled(operator):
+        return _compiled_forward(operator, inputs)
+    found = host.forward(operator, [_shared(each, operator) for each in inputs])
+    return tuple(_tensor(each) for each in found)
+
+
+def backward(
+    operator: CustomOperator,
+    gradients: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+) -> tuple[Tensor | None, ...]:
+    """Gradients of inputs, ``None`` for those that have none."""
+    host.need_backward(operator)
+    if operator.array_api:
+        with torch.no_grad():
+            return _native_backward(operator, gradients, inputs, outputs)
+    if _is_compiled(operator, "backward"):
+        return _compiled_backward(operator, gradients, inputs, outputs)
+    given = [None if each is None else _shared(each, operator) for each in gradients]
+    arrays = ([_shared(each, operator) for each in group] for group in (inputs, outputs))
+    return tuple(None if each is None else _tensor(each) for each in host.backward(operator, given, *arrays))
+
+
+def _is_compiled(operator: CustomOperator, method: str = "forward") -> bool:
+    """Whether it is C++ that runs, and not what a derived class wrote in its place."""
+    return isinstance(operator, CompiledOperator) and getattr(type(operator), method) is getattr(
+        CompiledOperator, method
+    )
+
+
+# NumPy's functions on tensors of the CPU.
+
+
+def _shared(tensor: Tensor, operator: CustomOperator) -> NDArray[Any]:
+    """The tensor's memory as a NumPy array."""
+    if tensor.device.type != "cpu":
+        found = f"it is written for NumPy's arrays, and this tensor is on {tensor.device}"
+        raise UnsupportedError(
+            f"{operator.name} on torch", found, "write it with array_api = True, or in C++ with CUDA"
+        )
+    tensor = _plain(tensor)
+    if tensor.dtype is torch.bfloat16:
+        array: NDArray[Any] = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    else:
+        spec_of(tensor)
+        array = tensor.numpy()
+    return array
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    """The NumPy array's memory as a tensor."""
+    array = array if array.flags.c_contiguous else np.array(array, order="C")
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    torch_type(array.dtype)
+    return torch.from_numpy(array)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Without autograd, and with conjugation and sign carried out rather than noted."""
+    tensor = tensor.detach()
+    return tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor
+
+
+def _native_forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    host.count_inputs(operator, len(inputs))
+    given = [each.detach() for each in inputs]
+    specs = infer_outputs(operator, [spec_of(each) for each in given])
+    found = host.as_tuple(operator.forward(*given))
+    if len(found) != len(specs):
+        what = f"it returned {len(found)} tensors for the outputs {', '.join(operator.outputs)}"
+        raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
+    named = zip(operator.outputs, found, specs, strict=True)
+    return tuple([_held(each, spec, given, f"output {name} of {operator.name}") for name, each, spec in named])
+
+
+def _native_backward(
+    operator: CustomOperator,
+    gradients: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+) -> tuple[Tensor | None, ...]:
+    host.count_inputs(operator, len(inputs))
+    host.need_outputs(operator, gradients, outputs)
+    given = [
+        (torch.zeros_like(each) if slope is None else slope.detach()) if each.is_floating_point() else None
+        for slope, each in zip(gradients, outputs, strict=True)
+    ]
+    arguments = [each.detach() for each in inputs]
+    kept = [*arguments, *(each.detach() for each in outputs), *(each for each in given if each is not None)]
+    found = host.as_tuple(operator.backward(tuple(given), tuple(arguments), tuple(kept[len(inputs) :][: len(outputs)])))
+    if len(found) != len(inputs):
+        what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
+        raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
+    return tuple(
+        [
+            _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
+            if slope is not None and differentiable(spec_of(each))
+            else None
+            for name, slope, each in zip(operator.inputs, found, arguments, strict=True)
+        ]
+    )
+
+
+def _held(found: Any, spec: Spec, kept: list[Tensor], what: str) -> Tensor:
+    """The tensor, contiguous, if it is as inferred, added to ``kept``; a copy, if it shares memory with one of them.
+
+    What is kept belongs to the caller: the inputs, and the results before this one, which it may change in place.
+    """
+    if not isinstance(found, Tensor) or tuple(found.shape) != spec.shape or found.dtype is not torch_type(spec.dtype):
+        is_tensor = isinstance(found, Tensor)
+        said = f"{found.dtype}{list(found.shape)}" if is_tensor else f"a {type(found).__name__}"
+        expected = f"{torch_type(spec.dtype)}{list(spec.shape)}"
+        raise CheckFailedError(
+            f"the {what}", f"it is {said}, and {expected} was to be expected", "correct infer, or it"
+        )
+    storage = found.untyped_storage().data_ptr()
+    if any(storage == each.untyped_storage().data_ptr() for each in kept):
+        found = found.clone(memory_format=torch.contiguous_format)
+    kept.append(found.contiguous())
+    return kept[-1]
+
+
+def _compiled_forward(operator: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    host.count_inputs(operator, len(inputs))
+    operator, place, device = _placed(operator, inputs)
+    given = [_readable(each) for each in inputs]
+    specs = tuple([spec_of(each) for each in given])
+    plan = operator.pool.take(specs, device)
+    try:
+        outputs = tuple([torch.empty(shape, dtype=torch_type(dtype), device=place) for shape, dtype in plan.outputs])
+        with _on(place):
+            scratch, stream = _cuda_extras(plan.workspace_bytes, place)
+            plan.forward(
+                operator.library.forward, operator.handle, _addresses(given), _addresses(outputs), scratch, stream
+            )
+    finally:
+        operator.pool.give(specs, plan, device)
+    return outputs
+
+
+def _compiled_backward(
+    operator: Any, gradients: Sequence[Tensor | None], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    operator, place, device = _placed(operator, [*inputs, *outputs, *(each for each in gradients if each is not None)])
+    given, found = ([_readable(each) for each in group] for group in (inputs, outputs))
+    specs = tuple([spec_of(each) for each in given])
+    plan = operator.pool.take(specs, device)
+    try:
+        expect(f"the outputs of {operator.name}", [spec_of(each) for each in found], plan.outputs)
+        plan.expect_gradients([None if each is None else spec_of(each) for each in gradients])
+        slopes = _slopes(plan, gradients, found)
+        answers = [torch.zeros_like(each) if wanted else None for each, wanted in zip(given, plan.wanted, strict=True)]
+        with _on(place):
+            scratch, stream = _cuda_extras(plan.backward_workspace_bytes, place)
+            plan.backward(
+                operator.library.backward,
+                operator.handle,
+                _addresses(slopes),
+                _addresses(given),
+                _addresses(found),
+                _addresses(answers),
+                scratch,
+                stream,
+            )
+    finally:
+        operator.pool.give(specs, plan, device)
+    return tuple(answers)
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """The tensor as C++ can read it by its address: contiguous, with nothing left to be carried out."""
+    if tensor.is_complex() or tensor.is_neg() or tensor.requires_grad:
+        tensor = _plain(tensor)
+    return tensor.contiguous()
+
+
+def _slopes(plan: CompiledCall, gradients: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> list[Tensor | None]:
+    """Gradients of outputs as C++ may read them: contiguous, zero for ``None``."""
+    slopes: list[Tensor | None] = []
+    for gradient, output, graded in zip(gradients, outputs, plan.graded, strict=True):
+        if not graded:
+            slopes.append(None)
+        elif gradient is None:
+            slopes.append(torch.zeros_like(output))
+        else:
+            slopes.append(_readable(gradient))
+    return slopes
+
+
+def _placed(operator: CompiledOperator, inputs: Sequence[Tensor]) -> tuple[CompiledOperator, torch.device, Device]:
+    """The operator compiled for the device that all tensors are on, inputs first."""
+    place = inputs[0].device
+    for each in inputs:
+        if each.device != place:
+            found = f"its tensors are on {place} and {each.device}"
+            raise UnsupportedError(f"{operator.name} on torch", found, "bring them to one device")
+    if place.type == "cpu":
+        return operator, place, (CPU, 0)
+    if place.type != "cuda":
+        raise UnsupportedError(f"{operator.name} on {place}", "C++ operators run on cpu and cuda", "use one of them")
+    return _cuda_twin(operator), place, (CUDA, place.index or 0)
+
+
+@lru_cache(maxsize=256)
+def _cuda_twin(operator: CompiledOperator) -> CompiledOperator:
+    return cuda_class(type(operator))(**operator.attributes)
+
+
+def _on(place: torch.device) -> Any:
+    return nullcontext() if place.type == "cpu" else torch.cuda.device(place)
+
+
+def _cuda_extras(size: int, place: torch.device) -> tuple[int | None, int | None]:
+    """Addresses of the workspace and of the stream; on the CPU the plan has a workspace of its own."""
+    if place.type == "cpu":
+        return None, None
+    # PyTorch's allocator hands memory on in the order of the stream, so it may be freed before it was used.
+    scratch = torch.empty(size, dtype=torch.uint8, device=place)
+    return scratch.data_ptr(), torch.cuda.current_stream(place).cuda_stream
+
+
+def _addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
+    return [None if each is None else each.data_ptr() for each in tensors]
+
 
 _LIBRARY: Any = torch.library.Library("levelbench", "FRAGMENT")
 _REGISTERED: dict[tuple[type[CustomOperator], str], Any] = {}
@@ -65,13 +325,13 @@ class TorchCustom(Operator):
             torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in inputs)
         ):
             return host.as_tuple(self._registered(*inputs))
-        return custom_kernels.forward(self._operator, inputs)
+        return forward(self._operator, inputs)
 
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
         """The operator's own backward."""
-        return custom_kernels.backward(self._operator, gradients, inputs, outputs)
+        return backward(self._operator, gradients, inputs, outputs)
 
 
 def _register(operator: CustomOperator) -> Any:
@@ -113,12 +373,12 @@ def _define_forward(operator: CustomOperator, name: str, gradient: Any) -> Any:
     schema = f"{name}({', '.join(f'Tensor {each}' for each in names)}) -> {answer}"
 
     def kernel(*inputs: Tensor) -> Any:
-        found = custom_kernels.forward(operator, inputs)
+        found = forward(operator, inputs)
         return found[0] if single else found
 
     def fake(*inputs: Tensor) -> Any:
-        specs = infer_outputs(operator, [_known(operator, custom_kernels.spec_of(each)) for each in inputs])
-        found = [inputs[0].new_empty(shape, dtype=custom_kernels.torch_type(dtype)) for shape, dtype in specs]
+        specs = infer_outputs(operator, [_known(operator, spec_of(each)) for each in inputs])
+        found = [inputs[0].new_empty(shape, dtype=torch_type(dtype)) for shape, dtype in specs]
         return found[0] if single else tuple(found)
 
     def remember(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
@@ -155,8 +415,8 @@ def _define_backward(operator: CustomOperator, name: str) -> Any:
     def kernel(gradients: list[Tensor], inputs: list[Tensor], outputs: list[Tensor]) -> list[Tensor]:
         given = iter(gradients)
         slopes = [next(given) if each.is_floating_point() else None for each in outputs]
-        found = custom_kernels.backward(operator, slopes, inputs, outputs)
-        wanted = [at for at, each in enumerate(inputs) if differentiable(custom_kernels.spec_of(each))]
+        found = backward(operator, slopes, inputs, outputs)
+        wanted = [at for at, each in enumerate(inputs) if differentiable(spec_of(each))]
         # PyTorch's operators answer with tensors: an input that the operator has no gradient for gets zeros.
         return [torch.zeros_like(inputs[at]) if (each := found[at]) is None else each for at in wanted]
 

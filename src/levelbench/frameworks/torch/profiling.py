@@ -26,9 +26,6 @@ from levelbench.measure.meters.base import Meter, Reading
 from levelbench.networks.codegen import Lowered, LoweredStep
 from levelbench.networks.executor import Executor, OperatorTime
 
-__all__ = ["CudaMemoryMeter", "Marks", "module_times", "operator_times", "profile"]
-
-
 _PREFIX = "levelbench node: "
 _INFERENCE = "levelbench inference"
 _MICRO = 1e-6

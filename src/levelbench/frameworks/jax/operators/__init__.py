@@ -2,13 +2,8 @@
 
 from levelbench.frameworks.jax.operators import (  # noqa: F401  # each registers its operators
     elementwise,
-    images,
-    learning,
-    normalization,
-    quantization,
-    random,
+    layers,
     reductions,
-    sequences,
     shapes,
     windows,
 )

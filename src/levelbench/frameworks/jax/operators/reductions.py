@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.arrays import DType
-from levelbench.frameworks.jax.operators.registry import PRECISION, Function, maker, operator, table
+from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, table
 from levelbench.frameworks.shared.operators import Host, reduction_axes
+from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
 table(

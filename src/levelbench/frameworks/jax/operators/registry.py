@@ -15,23 +15,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
-from levelbench.frameworks.shared.registry import Function, Makers, with_attributes
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = [
-    "LIBRARY",
-    "PRECISION",
-    "Function",
-    "JaxEntry",
-    "Maker",
-    "find",
-    "maker",
-    "names",
-    "operator",
-    "refuse",
-    "table",
-]
 
 Maker = Callable[[OperatorNode], Function]
 Condition = Callable[[OperatorNode], bool]

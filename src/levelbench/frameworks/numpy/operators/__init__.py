@@ -2,18 +2,14 @@
 
 from levelbench.frameworks.numpy.operators import (  # noqa: F401  # each registers its operators
     activations,
-    attention,
     convolution,
     elementwise,
     indexing,
+    layers,
     linear,
-    loss,
-    normalization,
     pooling,
-    random,
     recurrent,
     reductions,
-    resize,
     shapes,
 )
 from levelbench.frameworks.numpy.operators.kernel import OPERATORS, Kernel

@@ -33,9 +33,6 @@ from levelbench.frameworks.numpy.operators.kernel import (
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["erf", "erf_slope", "log_softmax", "rows", "softmax"]
-
-
 # erf(x) = x P(x²) / Q(x²) for |x| <= 3.92, and 1 in float32 at the limit: minimax in the relative error, 2.9e-8.
 # The rounding of its steps adds up to 6 units in the last place, near 1.
 _P = (1.1283791, 0.1903055, 0.052734725, 0.0037605721, 0.00028461782, 2.0491518e-06)

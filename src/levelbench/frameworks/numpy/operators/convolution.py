@@ -28,8 +28,6 @@ from levelbench.frameworks.numpy.operators.kernel import (
 from levelbench.frameworks.shared.windows import Window, Windows
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["correlate", "crop", "input_gradient", "pad", "weight_gradient"]
-
 
 def _view(windows: Windows, padded: Array) -> Array:
     """All windows of ``padded`` (batch, channels, spatial axes) as (batch, channels, kernel axes, out axes)."""

@@ -20,7 +20,6 @@ from levelbench.frameworks.numpy.operators.activations import erf, erf_slope
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
-    DType,
     Inputs,
     Kernel,
     Maker,
@@ -38,11 +37,9 @@ from levelbench.frameworks.numpy.operators.kernel import (
     within,
     working,
 )
-from levelbench.frameworks.shared.operators import POINTWISE, is_inf
-from levelbench.frameworks.shared.registry import with_attributes
+from levelbench.frameworks.shared.operators import POINTWISE, is_inf, with_attributes
+from levelbench.operators.contract import DType
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["no_gradient"]
 
 Derivative = Callable[[Array, Array, Array], Array]
 """(gradient of y, x, y) -> gradient of x, element by element."""

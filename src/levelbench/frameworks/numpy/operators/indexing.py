@@ -26,8 +26,6 @@ from levelbench.frameworks.numpy.operators.kernel import (
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["add_rows", "flat_positions", "flat_rows", "wrapped"]
-
 
 def wrapped(indices: Array, size: int) -> Array:
     """Indices with those that count from the end made positive; ``UsageError`` for one outside [-size, size)."""

@@ -18,39 +18,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import DType, Pullback
 from levelbench.operators.node import OperatorNode
 
-__all__ = [
-    "OPERATORS",
-    "Array",
-    "Arrays",
-    "DType",
-    "Differentiated",
-    "Fill",
-    "Inputs",
-    "Kernel",
-    "Maker",
-    "OneOutput",
-    "Slope",
-    "Wanted",
-    "activation",
-    "alone",
-    "as_outputs",
-    "blockwise",
-    "is_narrow",
-    "is_real",
-    "keep",
-    "lift",
-    "logistic",
-    "lower",
-    "negative_expm1",
-    "quiet",
-    "register",
-    "selective",
-    "unbroadcast",
-    "within",
-    "working",
-]
-
-
 Array = NDArray[Any]
 Inputs = Sequence[Any]
 """Arrays, one an input of a node, ``None`` for one that is left out: an operator knows which must be there."""

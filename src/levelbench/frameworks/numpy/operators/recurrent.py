@@ -25,8 +25,6 @@ from levelbench.frameworks.numpy.operators.kernel import (
 from levelbench.frameworks.shared.sequences import USUAL, activations_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Cell", "Gate", "GruCell", "LstmCell", "Pulled", "RnnCell", "Unrolled", "gates_of"]
-
 
 class Gate(NamedTuple):
     """``apply(x)`` is the activation; ``slope(x, y)`` its derivative at x, where it is y."""

@@ -31,8 +31,9 @@ from levelbench.frameworks.shared.operators import (
     shape,
     size,
     space_to_depth,
+    with_attributes,
 )
-from levelbench.frameworks.shared.registry import Function, with_attributes
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 

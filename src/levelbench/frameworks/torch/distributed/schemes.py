@@ -16,8 +16,6 @@ from typing import ClassVar, final
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError
 
-__all__ = ["HOOKS", "DistributedDataParallel", "FullyShardedDataParallel"]
-
 HOOKS = ("none", "fp16", "bf16", "power-sgd")
 _LIBRARIES = ("gloo", "nccl")
 

@@ -34,8 +34,6 @@ from levelbench.training.optimizers.wrappers import Native
 if TYPE_CHECKING:
     from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 
-__all__ = ["DdpStepper", "FsdpStepper", "WrappedExecutor", "leaves_of", "loss_of"]
-
 
 # The first module that is wrapped would import it, on the clock of whoever wraps it.
 

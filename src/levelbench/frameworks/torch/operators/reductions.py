@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from levelbench.frameworks.shared.operators import Host, reduction_axes
 from levelbench.frameworks.torch.operators.elementwise import modular, ordered
-from levelbench.frameworks.torch.operators.registry import Function, maker, operator, table
+from levelbench.frameworks.torch.operators.registry import maker, operator, table
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 Reduce = Callable[[Tensor, Sequence[int], bool], Tensor]

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
-from levelbench.frameworks.shared.registry import Function, Makers, with_attributes
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
 from levelbench.frameworks.torch.arrays import from_numpy, torch_dtype
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["Function", "TorchEntry", "device_maker", "find", "library", "maker", "names", "operator", "refuse", "table"]
 
 Retry = Callable[[Function, tuple[Any, ...]], Any]
 DeviceMaker = Callable[[OperatorNode, torch.device], Function]

@@ -12,10 +12,9 @@ from torch.nn import functional
 
 from levelbench.frameworks.shared.operators import Host, constant_of
 from levelbench.frameworks.torch.arrays import from_numpy
-from levelbench.frameworks.torch.operators.registry import Function, device_maker, maker, operator, refuse, table
+from levelbench.frameworks.torch.operators.registry import device_maker, maker, operator, refuse, table
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["risen"]
 
 
 @maker("Flatten")
