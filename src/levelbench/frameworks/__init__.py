@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib.util
 from abc import abstractmethod
 
-from levelbench.errors import MissingError
+from levelbench.errors import MissingError, UsageError
 from levelbench.networks.executor import Backend
 from levelbench.operators.contract import Framework
 
 
+def no_forward() -> UsageError:
+    """The error of a backward pass without a forward pass before it."""
+    return UsageError("the gradients of a loss", "there was no forward pass", "call forward before each backward")
+
+
 class PackagedFramework(Framework):
-    """A framework whose package, an extra of levelbench, has its name."""
+    """A framework that comes as a package of the same name, an optional extra of levelbench."""
 
     title: str
-    """The name that it is written by."""
+    """The name as its authors write it."""
 
     @abstractmethod
     def lacking_device(self, device: str) -> str | None:

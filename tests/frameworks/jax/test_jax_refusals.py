@@ -36,7 +36,7 @@ def test_an_unknown_mode_lists_those_there_are(backend):
 def test_what_cannot_be_meant_is_refused(backend):
     network = tiny()
     executor, inputs = backend.executor(network), given(backend, network)
-    with pytest.raises(UsageError, match="no forward came before"):
+    with pytest.raises(UsageError, match="no forward pass"):
         executor.backward()
     with pytest.raises(UsageError, match="only infers"):
         backend.executor(network, trains=False).forward(*inputs)

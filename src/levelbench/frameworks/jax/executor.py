@@ -18,6 +18,7 @@ from jax.stages import Wrapped
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
+from levelbench.frameworks import no_forward
 from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
@@ -188,7 +189,7 @@ class JaxExecutor(Executor):
         """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
         gradients = self._training.backward() if self._training else None
         if gradients is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         return gradients
 
     def compile(self, *inputs: Array) -> None:
@@ -447,7 +448,7 @@ class JaxFunction(Executor):
         """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
         gradients, self._gradients = self._gradients, None
         if gradients is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         return dict(zip(self._trained, gradients, strict=True))
 
     def compile(self, *inputs: Array) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.packing import Packer
-from levelbench.errors import DefinitionError, UnsupportedError, UsageError
+from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.kernel import QuietPass
 from levelbench.frameworks.numpy.operators.layers import generator_state, restore_generator, seed_generator
@@ -37,7 +37,7 @@ Host = NDArray[Any]
 
 
 class NumpyExecutor(Executor):
-    """The reference executor. Works in the dtype of the parameters: float64 ones make a float64 oracle."""
+    """The reference executor. It computes in the dtype of the parameters: float64 ones make a float64 oracle."""
 
     mode = "eager"
     parameters: LiveArrays
@@ -56,7 +56,6 @@ class NumpyExecutor(Executor):
         self._made: _Differentiated | None = None
 
     def infer(self, *inputs: Host) -> tuple[Host, ...]:
-        """The outputs."""
         with QuietPass():
             try:
                 return self._function(*inputs, *self._live(self._arrays))
@@ -65,17 +64,16 @@ class NumpyExecutor(Executor):
                 raise
 
     def forward(self, *inputs: Host) -> Any:
-        """The loss; each node between a parameter and it leaves on a tape what its backward needs."""
+        """The loss; each node between a parameter and the loss records its pullback on a tape."""
         with QuietPass():
             return self._training().forward(inputs)
 
     def backward(self) -> Mapping[str, Host]:
-        """Gradients of the last forward; a value read by several nodes gets the sum of theirs."""
+        """The gradients of the last forward pass; a value read by several nodes gets the sum of their gradients."""
         with QuietPass():
             return self._training().backward()
 
     def operator_times(self, *inputs: Host, repeats: int = 1) -> list[OperatorTime]:
-        """The time of each operator."""
         require_inputs(self._lowered.inputs, len(inputs))
         arrays = self._live(self._arrays)
         runs = [self._lowered.run_timed(inputs, arrays, HOST, lambda _: None) for _ in range(repeats)]
@@ -86,14 +84,14 @@ class NumpyExecutor(Executor):
         return [parameters[name] if name in parameters else buffers[name] for name in names]
 
     def _training(self) -> _Differentiated:
-        # Made when it is first asked for: a network that is only inferred need not have gradients.
+        # Created on first use: a network used for inference only need not have gradients.
         if self._made is None:
             self._made = _Differentiated(self, self._backend, self._live)
         return self._made
 
 
 class _Differentiated:
-    """The loss of a network, and its gradients."""
+    """Computes the loss of a network and its gradients."""
 
     def __init__(
         self, executor: NumpyExecutor, backend: OperatorBackend, live: Callable[[Sequence[str]], list[Host]]
@@ -101,7 +99,7 @@ class _Differentiated:
         network = executor.network
         assert network is not None
         if not network.loss:
-            raise DefinitionError(f"training {network.name}", "it has no loss", "splice one in: network.with_loss()")
+            raise DefinitionError(f"training {network.name}", "it has no loss", "add one with network.with_loss()")
         self._executor, self._live = executor, live
         self._updates = tuple(network.updates.items())
         names = (network.loss, *(value for _, value in self._updates))
@@ -132,7 +130,7 @@ class _Differentiated:
         self._function = self._lowered.composed(steps)
 
     def _recording(self, step: LoweredStep, asked: Sequence[bool]) -> LoweredStep:
-        """The step with a call that leaves its pullback on the tape."""
+        """The step, recording its pullback on the tape."""
         operator = _operator(step, self._lowered.backend)
         vjp: Any = operator.vjp
         keywords: dict[str, Any] = {"wanted": tuple(asked)} if isinstance(operator, NumpyOperator) else {}
@@ -147,7 +145,7 @@ class _Differentiated:
         return replace(step, call=call, bare=False)
 
     def forward(self, inputs: Sequence[Host]) -> Any:
-        """The loss, and the new values of buffers put in their places."""
+        """The loss; updates the buffers."""
         self._tape.clear()
         self._computed = False
         if len(inputs) != self._count:
@@ -155,7 +153,7 @@ class _Differentiated:
         given = [inputs[at] for at in self._taken]
         loss, *news = self._function(*given, *self._live(self._lowered.arrays))
         for (buffer, _), value in zip(self._updates, news, strict=True):
-            # The new value is an array of its own, or one that nothing writes to.
+            # The new value is a separate array, or one that nothing writes to.
             self._executor.buffers.arrays[buffer] = value
         if np.shape(loss):
             found = f"its loss has the shape {np.shape(loss)}"
@@ -164,9 +162,9 @@ class _Differentiated:
         return loss
 
     def backward(self) -> Mapping[str, Host]:
-        """The gradients, each in memory of its own, so that an optimizer may overwrite them."""
+        """The gradients, none sharing memory, so that an optimizer may overwrite them."""
         if not self._computed:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         self._computed = False
         gradients: list[Any] = [None] * self._slots
         if self._loss >= 0:
@@ -201,7 +199,7 @@ class _Differentiated:
 
 
 def _wanted(lowered: Lowered, parameters: set[str]) -> set[str]:
-    """The values that a gradient has to reach: those that depend on a trainable parameter."""
+    """The values that need a gradient: those that depend on a trainable parameter."""
     found = set(parameters)
     for step in lowered.steps:
         if not step.on_host and any(name in found for name in (*step.inputs, *(step.captures or ()))):
@@ -211,13 +209,13 @@ def _wanted(lowered: Lowered, parameters: set[str]) -> set[str]:
 
 def _operator(step: LoweredStep, backend: OperatorBackend) -> Operator:
     if step.captures is not None or takes_values(step.node):
-        reason = "only operators on tensors are differentiated here"
+        reason = "gradients are implemented for operators on tensors only"
         raise UnsupportedError(f"the gradient of {step.node.title} on numpy", reason, "use torch")
     return backend.operator(step.node)
 
 
 def make_operator(node: OperatorNode) -> Operator:
-    """The operator of a node, a custom one included."""
+    """The operator of a node, including custom ones."""
     if node.domain == CUSTOM_DOMAIN:
         from levelbench.frameworks.numpy.custom import custom_operator
 
@@ -226,7 +224,7 @@ def make_operator(node: OperatorNode) -> Operator:
 
 
 class NumpyPacker(Packer):
-    """Writes into its buffer; nothing is allocated after the first time."""
+    """Writes into one buffer that is allocated once."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         super().__init__(arrays)
@@ -234,7 +232,6 @@ class NumpyPacker(Packer):
         self._views = self.layout.unpack(self._flat)
 
     def put(self, name: str, array: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
-        """One pass over the array."""
         view: NDArray[Any] = self._views[name]
         if factor == 1.0:
             view[...] = array
@@ -243,16 +240,14 @@ class NumpyPacker(Packer):
         return view
 
     def packed(self) -> NDArray[Any]:
-        """The buffer."""
         return self._flat
 
     def unpack(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Views."""
         return dict(self._views) if flat is self._flat else super().unpack(flat)
 
 
 class NumpyBackend(Backend):
-    """NumPy on the CPU: every call is done when it returns."""
+    """NumPy on the CPU: every call is synchronous."""
 
     any_opset = True
 
@@ -266,7 +261,7 @@ class NumpyBackend(Backend):
         precision: str = "float32",
         channels_last: bool = False,
     ) -> Executor:
-        """A reference executor; one that is not trained differs in nothing."""
+        """A reference executor; ``trains`` makes no difference."""
         self.refuse_other_numbers(precision, channels_last)
         self.chosen_mode(mode)
         return NumpyExecutor(
@@ -274,23 +269,20 @@ class NumpyBackend(Backend):
         )
 
     def operator(self, node: OperatorNode) -> Operator:
-        """Ours, ONNX's reference where we have none, or a custom one."""
+        """Our operator, ONNX's reference where we have none, or a custom one."""
         return make_operator(node)
 
     def array(self, host: NDArray[Any]) -> NDArray[Any]:
-        """The array itself, of any dtype: ``ml_dtypes`` and strings included."""
+        """The array itself, of any dtype, including ``ml_dtypes`` and strings."""
         return host
 
     def host(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A copy."""
         return np.array(array)
 
     def take(self, array: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-        """Rows at ``indices``."""
         return array.take(indices, axis=0)
 
     def packer(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """A buffer with views of it."""
         return NumpyPacker(arrays)
 
     def mean(self, scalars: Sequence[Any]) -> float:
@@ -298,17 +290,15 @@ class NumpyBackend(Backend):
         return float(np.mean(np.array(scalars, np.float64)))
 
     def seed(self, seed: int) -> None:
-        """Seed the generator of the random operators; those with a seed of their own keep it."""
+        """Seed the generator of random operators; nodes with a seed attribute keep theirs."""
         seed_generator(seed)
 
     def draws(self) -> NDArray[Any]:
-        """The state of the shared generator."""
         return generator_state()
 
     def restore_draws(self, state: NDArray[Any]) -> None:
-        """Go on from it."""
         restore_generator(state)
 
     def describe(self) -> dict[str, Any]:
-        """Version; the environment holds the BLAS and its threads."""
+        """The version. The environment records the BLAS and its threads."""
         return {"name": "numpy", "version": np.__version__, "device": "cpu", "deterministic": True}

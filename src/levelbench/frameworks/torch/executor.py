@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from levelbench.errors import LevelbenchError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.frameworks import no_forward
 from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.frameworks.torch.operators import find
 from levelbench.networks.codegen import Lowered
@@ -232,7 +233,7 @@ class TorchExecutor(Executor):
         """Autograd's gradients of the last forward; zero for a parameter that the loss does not depend on."""
         loss, self._loss = self._loss, None
         if loss is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         # A loss that depends on no parameter has no graph.
         nothing = (None,) * len(self._trained)
         found = torch.autograd.grad(loss, self._trained, allow_unused=True) if loss.requires_grad else nothing
@@ -572,7 +573,7 @@ class TorchModule(Executor):
         """Autograd's gradients of the last forward; zero for a parameter that the loss does not depend on."""
         loss, self._loss = self._loss, None
         if loss is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         leaves = list(self._leaves.values())
         found = torch.autograd.grad(loss, leaves, allow_unused=True)
         zipped = zip(self._leaves.items(), found, strict=True)

@@ -1,4 +1,4 @@
-"""ONNX's operators in NumPy, vectorised, forward and backward, by family; importing this registers them all."""
+"""Vectorised ONNX operators in NumPy, forward and backward; importing this package registers all of them."""
 
 from levelbench.frameworks.numpy.operators import (  # noqa: F401  # each registers its operators
     activations,

@@ -1,8 +1,8 @@
-"""Reductions over axes, ArgMax and ArgMin, running sums and products.
+"""Reductions over axes, ArgMax and ArgMin, cumulative sums and products, and losses.
 
-Each reduction is a forward that keeps the reduced axes and a gradient by the kept shapes; which axes, and whether they
-are kept in the end, is decided once for all of them. Ties in ReduceMax and ReduceMin share the gradient evenly, as
-those of PyTorch's amax do.
+Each reduction has a forward that keeps the reduced axes, and a gradient for the kept shapes; the axes and whether they
+are dropped are handled once for all of them. Ties in ReduceMax and ReduceMin share the gradient evenly, as in PyTorch's
+amax.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Inputs,
     Kernel,
     Maker,
-    alone,
+    cast_like,
     is_narrow,
     is_real,
     lift,
     lower,
     quiet,
     register,
-    within,
+    single_output,
 )
 from levelbench.frameworks.shared.operators import reduction_axes
 from levelbench.operators.contract import DType, Pullback
@@ -37,16 +37,16 @@ from levelbench.operators.node import OperatorNode
 
 Axes = tuple[int, ...]
 Forward = Callable[[Array, Axes], Array]
-"""(x, axes) -> the result with reduced axes of size 1."""
+"""(x, axes) -> the result, with reduced axes of size 1."""
 Gradient = Callable[[Array, Array, Array, Axes], Array]
-"""(gradient, x, result, axes), all with reduced axes of size 1 -> what broadcasts to the gradient of x."""
+"""(gradient, x, result, axes), with reduced axes of size 1 -> a value that broadcasts to the gradient of x."""
 
 _SHORT = 64
 _RUN = 256
 
 
 def _axes(node: OperatorNode, rank: int, given: Array | None) -> Axes:
-    """The axes to reduce: an input of newer versions of an operator, an attribute of older ones."""
+    """The axes to reduce: an input in newer versions of an operator, an attribute in older ones."""
     axes = node.get("axes") if given is None else np.asarray(given).reshape(-1).tolist()
     return reduction_axes(axes, rank, bool(node.get("noop_with_empty_axes", 0)))
 
@@ -61,18 +61,14 @@ def _reduction(reduce: Forward, pull: Gradient) -> Maker:
                 y = lower(reduce(lift(x), axes), x.dtype)
             return y if keep else y.reshape([size for at, size in enumerate(x.shape) if at not in axes])
 
-        def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
-            x, rest = inputs[0], (None,) * (len(inputs) - 1)
-            if gradients[0] is None or not is_real(x):
-                return None, *rest
-            axes = _axes(node, x.ndim, inputs[1] if len(inputs) > 1 else None)
+        def backward(gradient: Array, inputs: Inputs, output: Array) -> Arrays:
+            x, given = (*inputs, None)[:2]
+            axes = _axes(node, x.ndim, given)
             kept = _kept(x, axes)
-            wide = [lift(each).reshape(kept) for each in (gradients[0], outputs[0])]
-            with quiet():
-                found = np.broadcast_to(pull(wide[0], lift(x), wide[1], axes), x.shape)
-            return within(found, x), *rest
+            found = pull(lift(gradient).reshape(kept), lift(x), lift(output).reshape(kept), axes)
+            return cast_like(np.broadcast_to(found, x.shape), x), *(None,) * (len(inputs) - 1)
 
-        return Kernel(forward, backward)
+        return Kernel(forward, single_output(backward))
 
     return maker
 
@@ -86,14 +82,14 @@ def _kept(x: Array, axes: Axes) -> list[int]:
 
 
 def _trailing(x: Array, axes: Axes) -> int:
-    """The number of elements reduced to one, if the axes are the last ones and there is something to reduce; else 0."""
+    """How many elements are reduced to one if the axes are the last ones and x is not empty; else 0."""
     return _count(x, axes) if x.size and axes == tuple(range(x.ndim - len(axes), x.ndim)) else 0
 
 
 def _sum(x: Array, axes: Axes) -> Array:
     count = _trailing(x, axes)
     if x.dtype.kind == "f" and 1 < count < _SHORT:
-        # NumPy starts anew for each row; a product with ones does not.
+        # NumPy pays an overhead for each row; a product with ones does not.
         return (x.reshape(-1, count) @ np.ones(count, x.dtype)).reshape(_kept(x, axes))
     rows = _leading(x, axes)
     if x.dtype.kind == "f" and rows > _RUN and x.flags.c_contiguous:
@@ -102,12 +98,12 @@ def _sum(x: Array, axes: Axes) -> Array:
 
 
 def _leading(x: Array, axes: Axes) -> int:
-    """The number of rows that are added up, if the axes are the first ones, but not all; else 0."""
+    """How many rows are added up if the axes are the first ones, but not all; else 0."""
     return _count(x, axes) if x.size and len(axes) < x.ndim and axes == tuple(range(len(axes))) else 0
 
 
 def _sum_of_rows(rows: Array) -> Array:
-    """The sum of rows in runs, then of the runs' sums: NumPy adds rows one by one, and the error grows with them."""
+    """The sum of rows in runs, then of the sums of runs: NumPy adds rows one by one, so its error grows with them."""
     while len(rows) > _RUN:
         whole = len(rows) // _RUN * _RUN
         sums = np.add.reduce(rows[:whole].reshape(-1, _RUN, rows.shape[1]), axis=1)
@@ -118,19 +114,19 @@ def _sum_of_rows(rows: Array) -> Array:
 def _mean(x: Array, axes: Axes) -> Array:
     if x.dtype.kind == "f":
         return _sum(x, axes) / x.dtype.type(_count(x, axes))
-    # Integers are cut off towards zero.
+    # Integer means are truncated towards zero.
     return np.trunc(np.add.reduce(x, axis=axes, keepdims=True, dtype=np.float64) / _count(x, axes))
 
 
 def _real(x: Array) -> Array:
-    """Integers as float64: what goes through a square root or a logarithm is cut off to an integer at the end."""
+    """Integers as float64: results of square roots and logarithms are truncated to integers at the end."""
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
 def _log_sum_exp(x: Array, axes: Axes) -> Array:
     x = _real(x)
     top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
-    # An infinite maximum is not subtracted: infinity minus itself is no number.
+    # An infinite maximum is not subtracted: infinity minus infinity is NaN.
     base = np.where(np.isfinite(top), top, x.dtype.type(0))
     shifted = np.asarray(x - base)
     np.exp(shifted, out=shifted)
@@ -150,7 +146,7 @@ def _extreme(function: np.ufunc, sign: int) -> Maker:
             return np.asarray(function.reduce(x, axis=axes, keepdims=True, initial=_least(x.dtype, sign)))
         count = _trailing(x, axes)
         if 1 < count < _SHORT:
-            # NumPy starts anew for each row, but reduces rows that lie side by side together.
+            # NumPy pays an overhead for each row, but reduces transposed rows together.
             columns = np.array(x.reshape(-1, count).T, order="C")
             return np.asarray(function.reduce(columns, axis=0)).reshape(_kept(x, axes))
         return np.asarray(function.reduce(x, axis=axes, keepdims=True))
@@ -164,7 +160,7 @@ def _extreme(function: np.ufunc, sign: int) -> Maker:
 
 
 def _least(dtype: DType, sign: int) -> Any:
-    """What an empty set has as maximum (``sign`` -1) or minimum."""
+    """The maximum (``sign`` -1) or minimum of an empty set."""
     if dtype.kind == "b":
         return sign > 0
     if dtype.kind in "iu":
@@ -173,12 +169,12 @@ def _least(dtype: DType, sign: int) -> Any:
 
 
 def _product(x: Array, axes: Axes) -> Array:
-    # NumPy multiplies one after the other, where PyTorch has several chains: up to 12 times its time.
+    # NumPy multiplies sequentially, where PyTorch has several chains: up to 12 times PyTorch's time.
     return np.asarray(np.multiply.reduce(x, axis=axes, keepdims=True, dtype=x.dtype))
 
 
 def _product_gradient(g: Array, x: Array, y: Array, axes: Axes) -> Array:
-    """The product of all others: y / x, but without division where there are zeros."""
+    """The product of all other elements: y / x, or without division if there are zeros."""
     if np.all(x):
         return g * y / x
     rest = [axis for axis in range(x.ndim) if axis not in axes]
@@ -232,8 +228,8 @@ register("ArgMin")(_position(np.argmin))
 
 
 # CumSum and CumProd, forward and backward.
-# ``reverse`` flips the axis and ``exclusive`` shifts it by one, so the plain cumulative sum and product,
-# and their gradients, are all that there is to compute. NumPy adds one after the other: up to 8 times PyTorch's time.
+# ``reverse`` flips the axis and ``exclusive`` shifts it by one, so only the plain cumulative sum and product and their
+# gradients are computed. NumPy accumulates sequentially: up to 8 times PyTorch's time.
 
 
 def _sum_gradient(gradient: Array, x: Array) -> Array:
@@ -241,9 +237,9 @@ def _sum_gradient(gradient: Array, x: Array) -> Array:
 
 
 def _running_product_gradient(gradient: Array, x: Array) -> Array:
-    """The sum of gradient times product from each element on, over the element.
+    """The sum of gradient times product from each element on, divided by the element.
 
-    Where a zero is the first of its row, the products that hold it are taken without it; nothing passes it.
+    For the first zero in a row, the products are taken without it; elements after it get no gradient.
     """
     zeros = x == 0
     first = zeros & (np.cumsum(zeros, axis=-1) == 1)
@@ -256,7 +252,7 @@ def _running_product_gradient(gradient: Array, x: Array) -> Array:
 
 
 def _shift(x: Array, first: float) -> Array:
-    """Moved by one along the last axis, ``first`` in front."""
+    """Shifted by one along the last axis, with ``first`` at the start."""
     result = np.full_like(x, first)
     result[..., 1:] = x[..., :-1]
     return result
@@ -272,7 +268,7 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
 
         def back(y: Array, axis: Array, like: Array) -> Array:
             restored = np.moveaxis(np.flip(y, -1) if reverse else y, -1, int(np.asarray(axis).item()))
-            return within(restored, like)
+            return cast_like(restored, like)
 
         def forward(x: Array, axis: Array) -> Array:
             rows = turned(x, axis)
@@ -287,7 +283,7 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
             with quiet():
                 return back(pull(rows, turned(x, axis)), axis, x), None
 
-        return Kernel(forward, alone(backward))
+        return Kernel(forward, single_output(backward))
 
     return maker
 
@@ -300,7 +296,7 @@ _WORKING = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_plain(scores: Array, target: Array) -> bool:
-    """Whether these are rows of scores in a working dtype with a label each, as :func:`mean_cross_entropy` takes."""
+    """Whether these are rows of scores in a working dtype with one label each, as for :func:`mean_cross_entropy`."""
     return scores.ndim == 2 and target.ndim == 1 and scores.size > 0 and scores.dtype in _WORKING
 
 
@@ -324,19 +320,19 @@ def mean_cross_entropy(scores: Array, target: Array) -> tuple[Array, Pullback]:
     return loss, pullback
 
 
-# Both pick one element a position along the class axis and weigh it; a target that is ignored has weight 0, and the
-# mean divides by the sum of weights, as PyTorch's does.
+# NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss pick and weight one class per position. An ignored target has
+# weight 0, and the mean divides by the sum of weights, as in PyTorch.
 
 
 class _Likelihood:
-    """The weighted choice of a class: ``log_prob`` (N, C, d1, ...), ``target`` (N, d1, ...), ``weight`` (C)."""
+    """The weighted loss of the targets: ``log_prob`` (N, C, d1, ...), ``target`` (N, d1, ...), ``weight`` (C)."""
 
     def __init__(self, node: OperatorNode) -> None:
         self._ignored = node.get("ignore_index")
         self._reduction = node["reduction"]
 
     def _places(self, log_prob: Array, target: Array, weight: Array | None) -> tuple[Array, Array | None]:
-        """The class of each position, with an axis for it, and its weight (``None``: all 1)."""
+        """The class of each position, with a class axis, and its weight (``None``: all 1)."""
         kept = None if self._ignored is None else target != self._ignored
         place = target if kept is None else np.where(kept, target, 0)
         scale = None if weight is None else lift(weight)[place]
@@ -350,7 +346,7 @@ class _Likelihood:
         loss = np.take_along_axis(log_prob, place, 1).squeeze(1)
         np.negative(loss, out=loss)
         if scale is not None:
-            # What is ignored counts nothing, be it infinite.
+            # Ignored positions count as zero, even where the loss is infinite.
             loss = np.where(scale == 0, scale, loss * scale)
         if self._reduction == "none":
             return loss
@@ -362,7 +358,7 @@ class _Likelihood:
     def coefficients(
         self, gradient: Array, log_prob: Array, target: Array, weight: Array | None
     ) -> tuple[Array, Array]:
-        """The class of each position, with an axis for it, and the negative gradient of its logarithm, likewise."""
+        """The class of each position and the negative gradient of its log-probability, both with a class axis."""
         place, scale = self._places(log_prob, target, weight)
         if self._reduction == "mean":
             gradient = gradient / (gradient.dtype.type(target.size) if scale is None else scale.sum())
@@ -370,7 +366,7 @@ class _Likelihood:
         return place, np.expand_dims(share, 1)
 
     def weight_gradient(self, gradient: Array, log_prob: Array, target: Array, weight: Array) -> Array:
-        """The gradient of ``weight``: a mean depends on it twice, by its terms and by its divisor."""
+        """The gradient of ``weight``: a mean depends on it through its terms and its divisor."""
         place, scale = self._places(log_prob, target, weight)
         terms = -np.take_along_axis(log_prob, place, 1).squeeze(1)
         share: Any = gradient
@@ -391,27 +387,21 @@ def _negative_log_likelihood(node: OperatorNode) -> Kernel:
         with quiet():
             return lower(loss.forward(lift(log_prob), target, weight), log_prob.dtype)
 
-    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> Arrays:
         log_prob, target, weight = (*inputs, None)[:3]
-        if gradients[0] is None:
-            return (None,) * len(inputs)
-        wide, gradient = lift(log_prob), lift(gradients[0])
-        with quiet():
-            place, share = loss.coefficients(gradient, wide, target, weight)
-            result = np.zeros_like(wide)
-            np.put_along_axis(result, place, -share, 1)
-            found: list[Any] = [within(result, log_prob), None]
-            if len(inputs) > 2:
-                by_weight = is_real(weight)
-                found.append(loss.weight_gradient(gradient, wide, target, lift(weight)) if by_weight else None)
-        return (*found[:2], *(lower(each, weight.dtype) if each is not None else None for each in found[2:]))
+        wide, g = lift(log_prob), lift(gradient)
+        place, share = loss.coefficients(g, wide, target, weight)
+        result = np.zeros_like(wide)
+        np.put_along_axis(result, place, -share, 1)
+        by_weight = cast_like(loss.weight_gradient(g, wide, target, lift(weight)), weight) if is_real(weight) else None
+        return (cast_like(result, log_prob), None, by_weight)[: len(inputs)]
 
-    return Kernel(forward, backward)
+    return Kernel(forward, single_output(backward))
 
 
 @register("SoftmaxCrossEntropyLoss")
 def _softmax_cross_entropy(node: OperatorNode) -> Kernel:
-    """The loss and, where it is named, the logarithms of the probabilities."""
+    """The loss and, if it is named, the log-probabilities."""
     general = _general(node)
     if len(node.outputs) > 1 or len(node.inputs) > 2 or node["reduction"] != "mean" or "ignore_index" in node:
         return general
@@ -467,13 +457,13 @@ def _general(node: OperatorNode) -> Kernel:
             if is_real(weight) and by_loss is not None:
                 found = loss.weight_gradient(lift(by_loss), log_prob, target, lift(weight))
                 rest = (None, lower(found, weight.dtype))
-        return within(result, scores), *rest
+        return cast_like(result, scores), *rest
 
     def forward(scores: Array, target: Array, weight: Array | None = None) -> tuple[Array, ...]:
         return answer(scores, *compute(scores, target, weight))
 
     def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
-        # The logarithms are computed again, up to five times the time of PyTorch's backward; vjp keeps them.
+        # Recomputes the log-probabilities, which takes up to five times PyTorch's backward; vjp keeps them.
         return pull(gradients, inputs, rows(log_softmax, 1, lift(inputs[0])))
 
     def vjp(*inputs: Any) -> Differentiated:

@@ -22,7 +22,8 @@ from levelbench.distributed.schemes.base import (
     those_under,
     under,
 )
-from levelbench.errors import UnsupportedError, UsageError
+from levelbench.errors import UnsupportedError
+from levelbench.frameworks import no_forward
 from levelbench.frameworks.torch.communicator import raise_lost
 from levelbench.frameworks.torch.executor import TorchExecutor
 from levelbench.measure.timeline import Phase
@@ -103,7 +104,7 @@ class WrappedExecutor(Executor):
         """The gradients that the library leaves: of the whole batch. They are its own until the next backward pass."""
         loss, self._loss = self._loss, None
         if loss is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         for leaf in self._leaves.values():
             leaf.grad = None
         try:
