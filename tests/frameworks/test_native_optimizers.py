@@ -69,7 +69,7 @@ class TestNative:
 
     def test_a_state_of_other_parameters_is_refused(self):
         backend = opened("torch")
-        with pytest.raises(DataError, match="belongs to no parameter here"):
+        with pytest.raises(DataError, match="does not belong to any parameter"):
             Native("torch.optim.SGD", lr=0.1).start(backend, arrays(backend)).restore({"other/x": np.zeros(3)})
 
     def test_optax_that_is_not_installed_is_named(self, monkeypatch):

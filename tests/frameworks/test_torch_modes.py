@@ -142,7 +142,7 @@ def test_outputs_that_are_left_out_do_not_cut_the_one_that_is_there(torch_backen
 @pytest.mark.parametrize("mode", MODES)
 def test_a_node_that_names_more_outputs_than_there_are_is_refused(torch_backend, mode):
     executor = torch_backend.executor(normalised("mean", "variance"), mode=mode)
-    with pytest.raises(UnsupportedError, match=r"3 outputs of BatchNormalization on torch: .* gives 1"):
+    with pytest.raises(UnsupportedError, match=r"3 outputs of BatchNormalization on torch: .* returns 1"):
         executor.infer(torch_backend.array(np.ones((2, 3), np.float32)))
 
 

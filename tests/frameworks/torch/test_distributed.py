@@ -104,7 +104,7 @@ def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():
     stepper._hook = "none"
     assert stepper.unkept is None
     stepper._hook = "power-sgd"
-    assert "keeps what it left out to itself" in stepper.unkept
+    assert "does not expose its error feedback" in stepper.unkept
 
 
 @started

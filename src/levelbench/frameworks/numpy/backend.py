@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.packing import Packer
 from levelbench.errors import DefinitionError, UnsupportedError
+from levelbench.frameworks import no_forward
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.kernel import QuietPass
 from levelbench.frameworks.numpy.operators.layers import generator_state, restore_generator, seed_generator

@@ -1,4 +1,4 @@
-"""PyTorch, eager, on the CPU or an accelerator; imported only when it is opened."""
+"""PyTorch on the CPU or an accelerator, eager or compiled; imported only when it is opened."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ class TorchFramework(PackagedFramework):
     communicators = ("gloo", "nccl")
 
     def lacking_device(self, device: str) -> str | None:
-        """By what PyTorch sees."""
         from levelbench.frameworks.torch.backend import lacking_device
 
         return lacking_device(device)
 
     def backend(self, device: str) -> Backend:
-        """Imports PyTorch."""
         from levelbench.frameworks.torch.backend import TorchBackend
 
         return TorchBackend(device)
 
     def gemms(self) -> Sequence[tuple[str, GemmMaker]]:
-        """float32, and bfloat16, which NumPy has not."""
+        """float32, and bfloat16, which NumPy does not have."""
         from levelbench.frameworks.torch.backend import gemm
 
         return [(name, gemm(name)) for name in ("float32", "bfloat16")]

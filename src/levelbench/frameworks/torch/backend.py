@@ -1,7 +1,7 @@
-"""An ONNX node on PyTorch: one call of the function that its maker chose, and autograd's gradients of it.
+"""PyTorch on one device: operators, whole networks, and tensors that stay on the device until they are requested.
 
-The good path is that call and nothing else. What PyTorch has no kernel for is told apart by its own error, after it
-happened: tried again in a wider type for unsigned integers, refused for the rest.
+An operator is one call of the function that its maker chose, with autograd's gradients. A missing kernel is recognised
+by PyTorch's error message: unsigned integers are retried in a wider type, anything else is refused.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _NO_KERNEL = (
 
 
 class TorchOperator(Operator):
-    """Tensors in and out, on the device they are on.
+    """An ONNX node on tensors of one device.
 
-    :meth:`forward` leaves no trace as long as no input requires a gradient, as those of ``TorchBackend.array`` do not.
+    :meth:`forward` builds no graph as long as no input requires a gradient; those of ``TorchBackend.array`` do not.
     """
 
     def __init__(self, node: OperatorNode, device: torch.device) -> None:
-        """Raises ``UnsupportedError`` for an operator or an attribute that is not there."""
+        """Raises ``UnsupportedError`` for an operator or attribute that is not supported."""
         self.node = node
         entry = find(node)
         self._function = entry.make(node, device)
@@ -63,7 +63,7 @@ class TorchOperator(Operator):
         self._gaps = "" in node.outputs
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs; ``UnsupportedError`` where PyTorch has no kernel for these types."""
+        """The outputs; ``UnsupportedError`` if PyTorch has no kernel for these types."""
         try:
             found = self._function(*inputs)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -73,7 +73,7 @@ class TorchOperator(Operator):
         return self._named(found) if self._gaps else found[: self._count]
 
     def vjp(self, *inputs: Array) -> tuple[tuple[Array, ...], Pullback]:
-        """The outputs, and autograd's vector-Jacobian product, which may be asked for more than once."""
+        """The outputs, and autograd's vector-Jacobian product, which may be called more than once."""
         with torch.enable_grad():
             arguments = [_leaf(each) if _differentiable(each) else each for each in inputs]
             outputs = self.forward(*arguments)
@@ -93,7 +93,7 @@ class TorchOperator(Operator):
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """The gradients of inputs; the forward is computed once more, for autograd saves what it needs there only."""
+        """The gradients of inputs; recomputes the forward, because autograd saves what it needs only there."""
         return self.vjp(*inputs)[1](*gradients)
 
     def _named(self, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -123,7 +123,7 @@ def _leaf(value: Tensor) -> Tensor:
 
 
 def _gradients(pairs: list[tuple[Tensor, Tensor]], leaves: list[Tensor]) -> list[Tensor | None]:
-    """By leaf: zero where no output depends on it, none at all where no output has a gradient."""
+    """The gradient of each leaf: zero if no output depends on it, ``None`` if no output has a gradient."""
     if not pairs:
         return [None] * len(leaves)
     outputs, gradients = zip(*pairs, strict=True)
@@ -131,15 +131,15 @@ def _gradients(pairs: list[tuple[Tensor, Tensor]], leaves: list[Tensor]) -> list
     return [torch.zeros_like(leaf) if each is None else each for each, leaf in zip(found, leaves, strict=True)]
 
 
-_ROUNDING = "the test expects NumPy's rounding of 2e-7 where the exact answer, and PyTorch's, is 0"
+_ROUNDING = "the test expects NumPy's rounding error of 2e-7 where the exact answer, and PyTorch's, is 0"
 
 
 def lacking_device(device: str) -> str | None:
-    """``None`` if torch can use ``device``, else the reason."""
+    """``None`` if PyTorch can use ``device``, else the reason."""
     try:
         kind = torch.device(device)
     except RuntimeError:
-        return f"PyTorch knows no device {device!r}"
+        return f"PyTorch has no device {device!r}"
     if kind.type == "cpu":
         return None
     if kind.type != "cuda":
@@ -149,7 +149,7 @@ def lacking_device(device: str) -> str | None:
 
 
 def gemm(dtype: str) -> GemmMaker:
-    """Makes the product of two square matrices of ``dtype`` on the CPU: 2 n^3 operations, done when it returns."""
+    """Makes a product of two n x n matrices of ``dtype`` on the CPU: 2 n^3 operations per synchronous call."""
 
     def make(n: int) -> tuple[Callable[[], object], float]:
         a, b = (torch.randn(n, n).to(getattr(torch, dtype)) for _ in range(2))
@@ -181,10 +181,10 @@ class TorchBackend(Backend):
         precision: str = "float32",
         channels_last: bool = False,
     ) -> Executor:
-        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with inputs of new shapes.
+        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with new input shapes.
 
-        ``precision`` is ``float32`` or ``bfloat16``: PyTorch's autocast, with parameters, gradients, losses, softmaxes
-        and sums in float32.
+        ``precision`` is ``float32`` or ``bfloat16``, which uses PyTorch's autocast and keeps parameters, gradients,
+        losses, softmaxes and sums in float32.
         """
         given = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return TorchExecutor(
@@ -201,25 +201,23 @@ class TorchBackend(Backend):
     def native(
         self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
     ) -> Executor:
-        """A ``torch.nn.Module`` as an executor; it is moved to the device."""
+        """A ``torch.nn.Module`` as an executor; moves it to the device."""
         numerics = Numerics(None, self._device, precision, channels_last)
         return TorchModule(model, self._device, mode=self.chosen_mode(mode), numerics=numerics)
 
     @contextmanager
     def building(self, seed: int) -> Iterator[None]:
-        """PyTorch's generators are seeded, and as they were afterwards."""
+        """Seeds PyTorch's generators, and restores their state afterwards."""
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             yield
 
     def profile(self, executor: Executor, inputs: Sequence[Tensor], repeats: int) -> tuple[str, dict[str, float]]:
-        """``torch.profiler``'s times."""
         from levelbench.frameworks.torch.profiling import profile
 
         return profile(executor, inputs, repeats)
 
     def memory_meter(self) -> Meter:
-        """The allocator's peak."""
         from levelbench.frameworks.torch.profiling import CudaMemoryMeter
 
         return CudaMemoryMeter(self._device) if self._device.type == "cuda" else super().memory_meter()
@@ -229,11 +227,10 @@ class TorchBackend(Backend):
         return from_numpy(host, self._device)
 
     def host(self, array: Tensor) -> NDArray[Any]:
-        """A copy on the host."""
         return to_numpy(array)
 
     def operator(self, node: OperatorNode) -> Operator:
-        """The operator on this device; custom ones included."""
+        """The operator on this device, including custom ones."""
         if node.domain == CUSTOM_DOMAIN:
             from levelbench.frameworks.torch.custom import custom_operator
 
@@ -241,26 +238,24 @@ class TorchBackend(Backend):
         return TorchOperator(node, self._device)
 
     def take(self, array: Tensor, indices: Tensor) -> Tensor:
-        """Rows at ``indices``."""
         return array.index_select(0, indices)
 
     def stepper(self, rule: Any, parameters: MutableMapping[str, Tensor]) -> Any | None:
-        """All tensors at once where the rule is elementwise; PyTorch's own optimizers."""
+        """Updates all tensors at once if the rule is elementwise; also runs PyTorch's own optimizers."""
         from levelbench.frameworks.torch.optimizers import make_stepper
 
         return make_stepper(rule, self, parameters)
 
     def split(self, array: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
-        """All at once: a slice costs three times as much."""
+        """All rows in one call: slices take three times as long."""
         return array.split(sizes)
 
     def normalise(self, array: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-        """Converted first where there are bytes: mixed types would make two arrays more."""
+        """Converts bytes first: mixed types would allocate two more arrays."""
         moved = array - shift if array.dtype == torch.float32 else array.float().sub_(shift)
         return moved.mul_(scale)
 
     def packer(self, arrays: Mapping[str, Tensor]) -> Any:
-        """A buffer with views of it."""
         return TorchPacker(arrays)
 
     def mean(self, scalars: Sequence[Tensor]) -> float:
@@ -268,28 +263,26 @@ class TorchBackend(Backend):
         return float(torch.stack(list(scalars)).double().mean())
 
     def seed(self, seed: int) -> None:
-        """Seed the generators of all devices."""
         torch.manual_seed(seed)
 
     def draws(self) -> NDArray[Any]:
-        """The states of the CPU's generator and, behind it, of the device's."""
+        """The state of the CPU's generator, followed by that of the device's."""
         states = [torch.get_rng_state()]
         if self._device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device))
         return np.concatenate([np.array([len(states[0])], "<u8").view(np.uint8), *(each.numpy() for each in states)])
 
     def restore_draws(self, state: NDArray[Any]) -> None:
-        """Go on from them; ``DataError`` for what is no such state."""
+        """Continue from this state; ``DataError`` if it is invalid."""
         host = int(state[:8].view("<u8")[0]) if len(state) >= 8 else 0
         try:
             torch.set_rng_state(torch.from_numpy(state[8 : 8 + host].copy()))
             if self._device.type == "cuda":
                 torch.cuda.set_rng_state(torch.from_numpy(state[8 + host :].copy()), self._device)
         except RuntimeError as error:
-            raise DataError("the state of PyTorch's draws", f"it is none ({error})", "start the run anew") from error
+            raise DataError("the state of PyTorch's generator", f"it is invalid: {error}", "restart the run") from error
 
     def describe(self) -> dict[str, Any]:
-        """Version, device, threads, and whether equal seeds give equal bits."""
         return {
             "name": "torch",
             "version": str(torch.__version__),
@@ -299,17 +292,17 @@ class TorchBackend(Backend):
         }
 
     def finish(self, arrays: Sequence[Tensor]) -> None:
-        """Wait for the device; the CPU is done when a call returns."""
+        """Wait for the device; calls on the CPU are synchronous."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
     def clock(self, host: Clock = HOST) -> Clock:
-        """The host's clock on the CPU, one that waits for the device otherwise."""
+        """The host's clock on the CPU, otherwise one that waits for the device."""
         return host if self._device.type == "cpu" else DeviceClock(_Cuda(self._device), host)
 
 
 class _Cuda:
-    """A CUDA device as a clock sees it."""
+    """A CUDA device for a :class:`DeviceClock`."""
 
     def __init__(self, device: torch.device) -> None:
         self.name = str(device)

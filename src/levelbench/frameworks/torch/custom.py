@@ -1,7 +1,8 @@
-"""What runs when PyTorch calls a custom operator: C++ on the tensors' own memory, NumPy on it, or tensors as they are.
+"""Custom operators on PyTorch: each becomes a registered operator, ``torch.ops.levelbench.<name>``.
 
-A tensor on the CPU and a NumPy array can be the same memory, so nothing is copied on the way in or out unless it is not
-contiguous.
+A registered operator with a shape function and a backward is opaque to autograd, fake tensors and ``torch.compile``, so
+all of them work with whatever runs inside: C++ or NumPy on the tensors' memory, or the Array API on tensors. On the CPU
+a tensor and a NumPy array can share memory, so nothing is copied unless it is not contiguous.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ _NUMPY: dict[torch.dtype, np.dtype[Any]] = {there: here for here, there in _TORC
 
 
 def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
-    """PyTorch's type for NumPy's; ``UnsupportedError`` where it has none."""
+    """PyTorch's type for NumPy's; ``UnsupportedError`` if it has none."""
     if dtype not in _TORCH:
-        raise UnsupportedError(f"an array of {dtype} on torch", "PyTorch has no such elements", "use another type")
+        raise UnsupportedError(f"an array of {dtype} on torch", "PyTorch has no such type", "use another type")
     return _TORCH[dtype]
 
 
 def spec_of(tensor: Tensor) -> Spec:
-    """Shape (with the symbols of a compiler, where it traces) and NumPy's dtype."""
+    """Shape (symbolic while a compiler traces) and NumPy dtype."""
     found = _NUMPY.get(tensor.dtype)
     if found is None:
         do = "convert it to a type that NumPy has"
-        raise UnsupportedError(f"a custom operator of {tensor.dtype}", "NumPy has no such elements", do)
+        raise UnsupportedError(f"a custom operator of {tensor.dtype}", "NumPy has no such type", do)
     return Spec(tuple(tensor.shape), found)
 
 
 def forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """New tensors, one an output, without a trace of autograd."""
+    """New tensors, one per output, without autograd."""
     if operator.array_api:
         with torch.no_grad():
             return _native_forward(operator, inputs)
@@ -69,7 +70,7 @@ def backward(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of inputs, ``None`` for those that have none."""
+    """The gradients of inputs, ``None`` for those that have none."""
     host.need_backward(operator)
     if operator.array_api:
         with torch.no_grad():
@@ -82,19 +83,19 @@ def backward(
 
 
 def _is_compiled(operator: CustomOperator, method: str = "forward") -> bool:
-    """Whether it is C++ that runs, and not what a derived class wrote in its place."""
+    """Whether the method is C++, not an override in a derived class."""
     return isinstance(operator, CompiledOperator) and getattr(type(operator), method) is getattr(
         CompiledOperator, method
     )
 
 
-# NumPy's functions on tensors of the CPU.
+# NumPy on CPU tensors.
 
 
 def _shared(tensor: Tensor, operator: CustomOperator) -> NDArray[Any]:
     """The tensor's memory as a NumPy array."""
     if tensor.device.type != "cpu":
-        found = f"it is written for NumPy's arrays, and this tensor is on {tensor.device}"
+        found = f"it is written for NumPy, and this tensor is on {tensor.device}"
         raise UnsupportedError(
             f"{operator.name} on torch", found, "write it with array_api = True, or in C++ with CUDA"
         )
@@ -117,7 +118,7 @@ def _tensor(array: NDArray[Any]) -> Tensor:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Without autograd, and with conjugation and sign carried out rather than noted."""
+    """Detached, and with lazy conjugation and negation applied."""
     tensor = tensor.detach()
     return tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor
 
@@ -129,7 +130,7 @@ def _native_forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple
     found = host.as_tuple(operator.forward(*given))
     if len(found) != len(specs):
         what = f"it returned {len(found)} tensors for the outputs {', '.join(operator.outputs)}"
-        raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
+        raise CheckFailedError(f"forward of {operator.name}", what, "return one per output")
     named = zip(operator.outputs, found, specs, strict=True)
     return tuple([_held(each, spec, given, f"output {name} of {operator.name}") for name, each, spec in named])
 
@@ -151,7 +152,7 @@ def _native_backward(
     found = host.as_tuple(operator.backward(tuple(given), tuple(arguments), tuple(kept[len(inputs) :][: len(outputs)])))
     if len(found) != len(inputs):
         what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
-        raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
+        raise CheckFailedError(f"backward of {operator.name}", what, "return one per input, None if it has none")
     return tuple(
         [
             _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
@@ -163,16 +164,17 @@ def _native_backward(
 
 
 def _held(found: Any, spec: Spec, kept: list[Tensor], what: str) -> Tensor:
-    """The tensor, contiguous, if it is as inferred, added to ``kept``; a copy, if it shares memory with one of them.
+    """The tensor, contiguous and added to ``kept``; a copy if it shares memory with one of them.
 
-    What is kept belongs to the caller: the inputs, and the results before this one, which it may change in place.
+    ``kept`` are the inputs and earlier results, which the caller may modify in place. Raises ``CheckFailedError`` if
+    the tensor is not as inferred.
     """
     if not isinstance(found, Tensor) or tuple(found.shape) != spec.shape or found.dtype is not torch_type(spec.dtype):
         is_tensor = isinstance(found, Tensor)
         said = f"{found.dtype}{list(found.shape)}" if is_tensor else f"a {type(found).__name__}"
         expected = f"{torch_type(spec.dtype)}{list(spec.shape)}"
         raise CheckFailedError(
-            f"the {what}", f"it is {said}, and {expected} was to be expected", "correct infer, or it"
+            f"the {what}", f"it is {said}, and {expected} was expected", "correct infer, or what is returned"
         )
     storage = found.untyped_storage().data_ptr()
     if any(storage == each.untyped_storage().data_ptr() for each in kept):
@@ -229,14 +231,14 @@ def _compiled_backward(
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    """The tensor as C++ can read it by its address: contiguous, with nothing left to be carried out."""
+    """The tensor as C++ can read it: contiguous, without lazy operations."""
     if tensor.is_complex() or tensor.is_neg() or tensor.requires_grad:
         tensor = _plain(tensor)
     return tensor.contiguous()
 
 
 def _slopes(plan: CompiledCall, gradients: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> list[Tensor | None]:
-    """Gradients of outputs as C++ may read them: contiguous, zero for ``None``."""
+    """Gradients of outputs as C++ can read them: contiguous, zero for ``None``."""
     slopes: list[Tensor | None] = []
     for gradient, output, graded in zip(gradients, outputs, plan.graded, strict=True):
         if not graded:
@@ -249,12 +251,12 @@ def _slopes(plan: CompiledCall, gradients: Sequence[Tensor | None], outputs: Seq
 
 
 def _placed(operator: CompiledOperator, inputs: Sequence[Tensor]) -> tuple[CompiledOperator, torch.device, Device]:
-    """The operator compiled for the device that all tensors are on, inputs first."""
+    """The operator compiled for the device of the tensors, which must be the same for all; inputs come first."""
     place = inputs[0].device
     for each in inputs:
         if each.device != place:
             found = f"its tensors are on {place} and {each.device}"
-            raise UnsupportedError(f"{operator.name} on torch", found, "bring them to one device")
+            raise UnsupportedError(f"{operator.name} on torch", found, "move them to one device")
     if place.type == "cpu":
         return operator, place, (CPU, 0)
     if place.type != "cuda":
@@ -272,10 +274,10 @@ def _on(place: torch.device) -> Any:
 
 
 def _cuda_extras(size: int, place: torch.device) -> tuple[int | None, int | None]:
-    """Addresses of the workspace and of the stream; on the CPU the plan has a workspace of its own."""
+    """Addresses of the workspace and the stream; on the CPU the plan has its own workspace."""
     if place.type == "cpu":
         return None, None
-    # PyTorch's allocator hands memory on in the order of the stream, so it may be freed before it was used.
+    # PyTorch's allocator reuses memory in stream order, so the workspace may be freed before it is used.
     scratch = torch.empty(size, dtype=torch.uint8, device=place)
     return scratch.data_ptr(), torch.cuda.current_stream(place).cuda_stream
 
@@ -290,10 +292,10 @@ _TAKEN: set[str] = set()
 
 
 def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., Any]:
-    """The operator as a function of tensors, one tensor or a tuple out; its gradients are those of its ``backward``.
+    """The operator as a function of tensors that returns one tensor or a tuple; ``backward`` gives its gradients.
 
-    Works with autograd, under ``torch.compile`` (also with ``fullgraph=True``) and on fake tensors. A second
-    derivative is refused with ``UnsupportedError``.
+    It works with autograd, under ``torch.compile`` (also with ``fullgraph=True``) and on fake tensors. A second
+    derivative raises ``UnsupportedError``.
     """
     made = operator if isinstance(operator, CustomOperator) else operator()
     registered = _register(made)
@@ -307,12 +309,12 @@ def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., A
 
 
 def custom_operator(node: OperatorNode) -> Operator:
-    """The operator that a node of the domain ``levelbench.custom`` describes."""
+    """The operator of a node of the domain ``levelbench.custom``."""
     return TorchCustom(node)
 
 
 class TorchCustom(Operator):
-    """A node on PyTorch. A forward of inputs that require a gradient can be trained through by autograd too."""
+    """A custom operator on PyTorch. If inputs require a gradient, autograd can differentiate its forward."""
 
     def __init__(self, node: OperatorNode) -> None:
         self.node = node
@@ -320,7 +322,6 @@ class TorchCustom(Operator):
         self._registered = _register(self._operator)
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs."""
         if torch.compiler.is_compiling() or (
             torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in inputs)
         ):
@@ -330,12 +331,11 @@ class TorchCustom(Operator):
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """The operator's own backward."""
         return backward(self._operator, gradients, inputs, outputs)
 
 
 def _register(operator: CustomOperator) -> Any:
-    """PyTorch's operator for this one; registered once for its class and attributes."""
+    """PyTorch's operator for this one, registered once per class and attributes."""
     key = (type(operator), repr(sorted(operator.attributes.items())))
     if key not in _REGISTERED:
         name = _free_name(operator, key[1])
@@ -344,10 +344,10 @@ def _register(operator: CustomOperator) -> Any:
 
 
 def _free_name(operator: CustomOperator, attributes: str) -> str:
-    """``GeluBias``; with other attributes than none, their digest; for another class of that name, a number."""
+    """``GeluBias``; with attributes, also their digest; for another class of that name, also a number."""
     digest = hashlib.sha256(attributes.encode()).hexdigest()[:8]
     base = operator.name if not operator.attributes else f"{operator.name}_{digest}"
-    # A class that was defined anew is another operator: compiled programs may still hold the first one.
+    # A redefined class is a different operator: compiled programs may still use the first one.
     name, number = base, 1
     while not _TAKEN.isdisjoint((name, f"{name}_backward")):
         number += 1
@@ -365,7 +365,7 @@ def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -
 
 
 def _define_forward(operator: CustomOperator, name: str, gradient: Any) -> Any:
-    """The operator itself."""
+    """Register the forward."""
     single = len(operator.outputs) == 1
     usable = all(each.isidentifier() and not keyword.iskeyword(each) for each in operator.inputs)
     names = operator.inputs if usable else [f"input{at}" for at in range(len(operator.inputs))]
@@ -402,14 +402,14 @@ def _define_forward(operator: CustomOperator, name: str, gradient: Any) -> Any:
 
 
 def _known(operator: CustomOperator, spec: Spec) -> Spec:
-    """The spec, in numbers for C++, to which a compiler's symbols mean nothing: its program is for these alone."""
+    """The spec with a compiler's symbols replaced by numbers for C++, which fixes the sizes of its program."""
     return Spec(tuple(map(int, spec.shape)), spec.dtype) if isinstance(operator, CompiledOperator) else spec
 
 
 def _define_backward(operator: CustomOperator, name: str) -> Any:
-    """Its backward, an operator too, so that compilers need not look inside.
+    """Register the backward as an operator too, so that it is opaque to compilers.
 
-    It takes gradients of floating-point outputs, and answers with those of floating-point inputs.
+    It takes the gradients of floating-point outputs and returns those of floating-point inputs.
     """
 
     def kernel(gradients: list[Tensor], inputs: list[Tensor], outputs: list[Tensor]) -> list[Tensor]:
@@ -417,7 +417,7 @@ def _define_backward(operator: CustomOperator, name: str) -> Any:
         slopes = [next(given) if each.is_floating_point() else None for each in outputs]
         found = backward(operator, slopes, inputs, outputs)
         wanted = [at for at, each in enumerate(inputs) if differentiable(spec_of(each))]
-        # PyTorch's operators answer with tensors: an input that the operator has no gradient for gets zeros.
+        # PyTorch's operators return tensors, so an input without a gradient gets zeros.
         return [torch.zeros_like(inputs[at]) if (each := found[at]) is None else each for at in wanted]
 
     def fake(gradients: list[Tensor], inputs: list[Tensor], outputs: list[Tensor]) -> list[Tensor]:
@@ -425,10 +425,12 @@ def _define_backward(operator: CustomOperator, name: str) -> Any:
         return [each.new_empty(each.shape) for each in inputs if each.is_floating_point()]
 
     def remember(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing to save."""
+        """There is nothing to save."""
 
     def back(ctx: Any, *gradients: Any) -> Any:
-        raise UnsupportedError(f"the second derivative of {operator.name}", "it has one backward", "differentiate once")
+        raise UnsupportedError(
+            f"the second derivative of {operator.name}", "it has only the first", "differentiate once"
+        )
 
     schema = f"{name}(Tensor[] gradients, Tensor[] inputs, Tensor[] outputs) -> Tensor[]"
     defined = _define(schema, kernel, fake)

@@ -1,4 +1,4 @@
-"""ONNX's operators on PyTorch, by group; importing this registers them all."""
+"""ONNX operators on PyTorch; importing this package registers all of them."""
 
 from levelbench.frameworks.torch.operators import (  # noqa: F401  # each registers its operators
     elementwise,

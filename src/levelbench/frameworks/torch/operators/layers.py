@@ -1,4 +1,4 @@
-"""Normalisation over the batch, layers, groups, instances, channels and axes."""
+"""Normalisations, recurrent layers, attention and random tensors, by PyTorch's kernels where they agree with ONNX."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from levelbench.operators.node import OperatorNode
 def _batch_normalization(node: OperatorNode) -> Function:
     epsilon, momentum = node["epsilon"], node["momentum"]
     if node.opset < 14 and sum(map(bool, node.outputs)) > 1:
-        raise refuse(node, "before opset 14 its further outputs were only for training", "use opset 14 or newer")
+        raise refuse(node, "before opset 14 its further outputs are for training only", "use opset 14 or newer")
     if not node.get("training_mode", 0):
 
         def infer(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
             if mean.requires_grad or variance.requires_grad:
-                # The kernel has no gradient for the moments it is given.
+                # The kernel has no gradient for given moments.
                 shape = (-1, *[1] * (x.dim() - 2))
                 factor = scale * torch.rsqrt(variance + epsilon)
                 return x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)
@@ -44,7 +44,7 @@ def _batch_normalization(node: OperatorNode) -> Function:
 
     def train(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         y = torch.batch_norm(x, scale, bias, None, None, True, 0.0, epsilon, True)
-        # ONNX keeps the variance over the population, PyTorch the one over n - 1.
+        # ONNX uses the population variance, PyTorch divides by n - 1.
         axes = [axis for axis in range(x.dim()) if axis != 1]
         here, there = torch.var_mean(x.to(mean.dtype), axes, correction=0)
         kept = 1 - momentum
@@ -91,7 +91,7 @@ def _group_normalization(
 ) -> Tensor:
     by_group = node.opset < 21
     if by_group:
-        # Before opset 21 there was one scale and bias a group.
+        # Before opset 21 scale and bias were per group.
         each = x.shape[1] // num_groups
         scale, bias = scale.repeat_interleave(each), bias.repeat_interleave(each)
     return functional.group_norm(x, num_groups, scale, bias, epsilon)
@@ -105,7 +105,7 @@ def _instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: 
 @operator("LpNormalization")
 def _lp_normalization(x: Tensor, *, axis: int, p: int) -> Tensor:
     norm = torch.linalg.vector_norm(x, p, axis, True)
-    # Zero over zero is zero here.
+    # Zero divided by zero is zero here.
     return x / torch.where(norm == 0, 1, norm)
 
 
@@ -135,13 +135,13 @@ _ACTIVATIONS: dict[str, Function] = {
 }
 
 
-# RNN, GRU and LSTM: PyTorch's own kernels for what they compute, a loop over the time steps for the rest.
-# Without sequence lengths, clipping, peepholes and uncommon activations a layer of ONNX is one of PyTorch's with its
-# gates in another order, so the weights are put in that order and the kernel does the rest.
+# RNN, GRU and LSTM: PyTorch's own kernels where they apply, otherwise a loop over the time steps.
+# Without sequence lengths, clipping, peepholes and uncommon activations, a layer of ONNX is one of PyTorch's with its
+# gates in another order, so the weights are reordered for the kernel.
 
 
 class _Layer(NamedTuple):
-    """What the inputs have in common, with the time first."""
+    """The inputs of a recurrent layer, time first."""
 
     x: Tensor
     weights: Tensor
@@ -152,7 +152,7 @@ class _Layer(NamedTuple):
 
 
 def _swap(order: tuple[tuple[int, int], ...]) -> Callable[[Tensor, int], Tensor]:
-    """Puts gates, each of ``size`` rows, in another order, given as ranges of gates."""
+    """Reorders gates of ``size`` rows each; the order is given as ranges of gates."""
     return lambda w, size: torch.cat([w[start * size : stop * size] for start, stop in order])
 
 
@@ -212,7 +212,7 @@ def _linear_attention(node: OperatorNode, device: torch.device) -> Function:
 
 
 class _Kernel:
-    """PyTorch's kernel; weights that need no gradient are put in its order once, until they change."""
+    """PyTorch's kernel; weights that need no gradient are reordered once and reused until they change."""
 
     def __init__(self, native: Function, order: Callable[[Tensor, int], Tensor], backwards: bool) -> None:
         self._native, self._order, self._backwards = native, order, backwards
@@ -233,7 +233,7 @@ class _Kernel:
         sources = (layer.weights, layer.recurrent, layer.bias)
         if any(each is not None and (each.requires_grad or each.is_inference()) for each in sources):
             return self._ordered(layer)
-        # Tensors are kept, so that none can take the place of another one in memory.
+        # The tensors are kept alive, so that no other tensor can take their identity.
         state = [(each, None if each is None else each._version) for each in sources]
         if self._known is not None and all(
             old is new and before == now for (old, before), (new, now) in zip(self._known[0], state, strict=True)
@@ -279,11 +279,11 @@ def _attention(node: OperatorNode, device: torch.device) -> Function:
 
 
 def _generator(node: OperatorNode, device: torch.device) -> torch.Generator | None:
-    """Its own one for a node with a seed, else PyTorch's, which the backend seeds."""
+    """A separate generator for a node with a seed, else PyTorch's, which the backend seeds."""
     seed = node.get("seed")
     if seed is None:
         return None
-    # The seed is a float: its bits, for its whole part is often the same.
+    # The seed is a float; its bits are used, because its integer part is often the same.
     return torch.Generator(device).manual_seed(int(np.float32(seed).view(np.uint32)))
 
 
@@ -325,7 +325,7 @@ def _multinomial(node: OperatorNode, device: torch.device) -> Function:
     generator, dtype, count = _generator(node, device), _type(node) or torch.int32, node["sample_size"]
 
     def multinomial(x: Tensor) -> Tensor:
-        # The input is logarithms of probabilities that need not add up to one.
+        # The input has unnormalised log-probabilities.
         return torch.multinomial(torch.softmax(x, -1), count, replacement=True, generator=generator).to(dtype)
 
     return multinomial

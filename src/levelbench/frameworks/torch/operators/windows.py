@@ -1,6 +1,6 @@
-"""Operators of sliding windows: convolutions and pools.
+"""Sliding windows and images: convolutions, pooling, Resize, sampling on grids, NonMaxSuppression.
 
-PyTorch pads both ends of an axis alike. What ONNX asks for beyond that is put on, or cut off, before.
+PyTorch pads both ends of an axis by the same amount; any other padding or cropping of ONNX is applied before.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from levelbench.operators.node import OperatorNode
 
 
 def pad_ends(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0) -> Tensor:
-    """``x`` with its last axes padded before and behind; negative numbers cut off."""
+    """``x`` with its last axes padded before and after; negative padding crops."""
     flat = [each for pair in reversed(padding) for each in pair]
     return functional.pad(x, flat, value=value) if any(flat) else x
 
 
 def short(values: tuple[int, ...]) -> int | tuple[int, ...]:
-    """One number where all are the same: PyTorch reads it faster than a tuple."""
+    """A single number if all values are the same: PyTorch parses it faster than a tuple."""
     return values[0] if values and len(set(values)) == 1 else values
 
 
-# Convolutions and transposed convolutions over one to three axes, and the causal one with a state.
+# Convolutions over one to three axes: plain, transposed, causal with a state, quantised.
 
 
 _BY_RANK = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
@@ -43,7 +43,7 @@ _TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3
 
 @maker("Conv")
 def _convolution(node: OperatorNode) -> Function:
-    """PyTorch's convolution itself wherever both ends are padded alike."""
+    """PyTorch's own convolution wherever both ends get the same padding."""
     window, groups = Window.of(node), node["group"]
     if not window.rank and not window.automatic:
         return lambda x, w, b=None: _BY_RANK[x.dim() - 2](x, w, b, 1, 0, 1, groups)
@@ -70,7 +70,7 @@ def _conv_transpose(node: OperatorNode) -> Function:
     extra, wanted = node.get("output_padding"), node.get("output_shape")
     if window.rank and window.even and wanted is None and window.auto_pad != "VALID":
         more = tuple(extra) if extra else (0,) * window.rank
-        # PyTorch takes additional rows only where they are fewer than a step of the window.
+        # PyTorch accepts output_padding only below the stride or dilation.
         if all(each < max(pair) for each, *pair in zip(more, window.strides, window.dilations, strict=True)):
             function, strides, dilations = _TRANSPOSED[window.rank], window.strides, window.dilations
             padding = window.begins
@@ -130,7 +130,7 @@ def _q_linear_conv(node: OperatorNode) -> Function:
     return quantised
 
 
-# Pooling: maxima with their places, averages, Lp norms, global ones, and the inverse of a maximum.
+# Pooling: maxima with their indices, averages, Lp norms, global pooling, and MaxUnpool.
 
 
 _MAX = {1: torch.max_pool1d, 2: torch.max_pool2d, 3: torch.max_pool3d}
@@ -144,7 +144,7 @@ _CONVOLUTION = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d
 
 
 def _native(window: Window) -> bool:
-    """Whether PyTorch's own pooling takes this padding: alike at both ends, half a kernel at most."""
+    """Whether PyTorch's own pooling supports the padding: the same at both ends, at most half a kernel."""
     return window.even and all(2 * begin <= size for begin, size in zip(window.begins, window.kernel, strict=True))
 
 
@@ -170,7 +170,7 @@ def _max_pool(node: OperatorNode) -> Function:
         return function(pad_ends(x, padding, -math.inf), kernel, strides, 0, dilations, False)
 
     def max_pool(x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        # PyTorch pools floating-point numbers; a float holds each value of eight bits.
+        # PyTorch pools floating-point numbers only; a float represents eight-bit integers exactly.
         found = pool(x if x.is_floating_point() else x.float())
         if isinstance(found, Tensor):
             return found.to(x.dtype)
@@ -182,7 +182,7 @@ def _max_pool(node: OperatorNode) -> Function:
 
 
 def _places(at: Tensor, shape: Sequence[int], padding: Sequence[tuple[int, int]] | None, by_column: bool) -> Tensor:
-    """Positions in the whole input from those in a plane, which may have been padded."""
+    """Indices in the whole input from those in a plane, which may have been padded."""
     sizes = shape[2:]
     if padding is not None or by_column:
         wide = [size + sum(pair) for size, pair in zip(sizes, padding or [(0, 0)] * len(sizes), strict=True)]
@@ -218,7 +218,7 @@ def _average_pool(node: OperatorNode) -> Function:
 
 
 def _sums(x: Tensor, window: Window, padding: Sequence[tuple[int, int]]) -> Tensor:
-    """The sum of each window, as a convolution with ones."""
+    """The sum of each window, by a convolution with ones."""
     padded = pad_ends(x, padding)
     planes = padded.reshape(-1, 1, *padded.shape[2:])
     ones = x.new_ones((1, 1, *window.kernel))
@@ -276,7 +276,7 @@ def _resize(node: OperatorNode, device: torch.device) -> Function:
 
 
 def _by_kernel(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Tensor | None:
-    """By PyTorch's kernel, where it takes the same elements with the same weights; else ``None``."""
+    """The result of PyTorch's kernel, where it uses the same elements and weights; else ``None``."""
     if x.dim() not in _LINEAR or min(each.axis for each in changes) < 2 or not x.is_floating_point():
         return None
     if rule.exclude_outside or rule.antialias:
@@ -285,7 +285,7 @@ def _by_kernel(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Te
     for each in changes:
         sizes[each.axis - 2], scales[each.axis - 2] = each.target, each.scale
     if rule.mode == "nearest":
-        # The kernel rounds a place times the inverse factor in single precision: exact for powers of two.
+        # The kernel computes positions in single precision, which is exact for scales that are powers of two.
         powers = all(float(each.scale).hex().startswith("0x1.0000000000000p") for each in changes)
         if powers and (rule.coordinates, rule.nearest) == ("asymmetric", "floor"):
             return _NEAREST[x.dim()](x, sizes, *scales)
@@ -301,7 +301,7 @@ def _by_kernel(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Te
     return None
 
 
-# Images: sampling on grids, affine grids, columns to images, and pooling of regions.
+# Sampling on grids, affine grids, columns to images, deformable convolutions.
 
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
@@ -314,7 +314,7 @@ def _grid_sample(node: OperatorNode) -> Function:
 
     def sample(x: Tensor, grid: Tensor) -> Tensor:
         if x.dim() not in (4, 5) or (x.dim() == 5 and mode == "bicubic"):
-            raise refuse(node, f"PyTorch samples images and volumes, volumes not with cubic: rank {x.dim()}, {mode}")
+            raise refuse(node, f"PyTorch samples images, and volumes except with cubic, not rank {x.dim()} with {mode}")
         return functional.grid_sample(x, grid.to(x.dtype), mode, padding, corners)
 
     return sample
@@ -340,12 +340,12 @@ def _col2im(node: OperatorNode) -> Function:
 
 
 def _sum_of_blocks(x: Tensor, sizes: list[int], windows: Windows) -> Tensor:
-    """Adds each block at its place in an image with its padding, which is then cut off."""
+    """Adds each block at its position in a padded image, and crops the padding."""
     wide = [sum(each) for each in zip(windows.before, sizes, windows.after, strict=True)]
     rank = len(sizes)
     at = np.zeros((1,) * 2 * rank, np.int64)
     for axis in range(rank):
-        # Axes 0 to rank - 1 run over the elements of a block, the others over the blocks.
+        # Axes 0 to rank - 1 run over the elements of a block, the other axes over the blocks.
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = windows.kernel[axis], windows.out[axis]
         at = at * wide[axis] + (windows.places(axis).T + windows.before[axis]).reshape(shape)
@@ -366,13 +366,13 @@ def _deform_conv(node: OperatorNode) -> Function:
         x: Tensor, weight: Tensor, offset: Tensor, bias: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         if x.dim() != 4:
-            raise refuse(node, "it is implemented over two axes")
+            raise refuse(node, "it is implemented for two spatial axes")
         here = window.filled(2, weight.shape[2:])
         (batch, channels), (height, width) = x.shape[:2], offset.shape[2:]
         elements = math.prod(here.kernel)
         shifts = offset.reshape(batch * offset_groups, elements, 2, height, width)
         grid = _sampling_grid(here, shifts, x.shape[2:])
-        # Each group of channels is sampled at its own places: (batch groups, channels, elements, height, width).
+        # Each group of channels is sampled at its own positions: (batch groups, channels, elements, height, width).
         planes = x.reshape(batch * offset_groups, channels // offset_groups, *x.shape[2:])
         taken = functional.grid_sample(planes, grid.flatten(1, 2), align_corners=True)
         taken = taken.reshape(batch, offset_groups, -1, elements, height, width)
@@ -387,14 +387,14 @@ def _deform_conv(node: OperatorNode) -> Function:
 
 
 def _sampling_grid(window: Window, shifts: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Where the elements of each window are sampled, -1 to 1: (batch groups, elements, height, width, 2)."""
+    """Sampling positions of the elements of each window, in [-1, 1]: (batch groups, elements, height, width, 2)."""
     height, width = shifts.shape[3:]
     options: Any = {"device": shifts.device, "dtype": shifts.dtype}
     found = []
     for axis, (count, kernel) in enumerate(zip((height, width), window.kernel, strict=True)):
         starts = torch.arange(count, **options) * window.strides[axis] - window.begins[axis]
         reach = torch.arange(kernel, **options) * window.dilations[axis]
-        # The elements of a window run row by row.
+        # Elements of a window are in row-major order.
         reach = reach.repeat_interleave(window.kernel[1]) if axis == 0 else reach.repeat(window.kernel[0])
         starts = starts.reshape((-1, 1) if axis == 0 else (1, -1))
         at = reach.reshape(-1, 1, 1) + starts + shifts[:, :, axis]
@@ -402,7 +402,7 @@ def _sampling_grid(window: Window, shifts: Tensor, sizes: Sequence[int]) -> Tens
     return torch.stack(found[::-1], -1)
 
 
-# Non-maximum suppression: the best boxes of each class that do not overlap a better one too much.
+# Non-maximum suppression: the best boxes of each class that do not overlap a better box too much.
 
 
 @operator("NonMaxSuppression")
@@ -415,7 +415,7 @@ def _non_max_suppression(
     *,
     center_point_box: int,
 ) -> Tensor:
-    """Rows of (batch, class, box), best first within a class; all classes of all batches are done side by side."""
+    """Rows of (batch, class, box), best first within a class; all batches and classes are processed together."""
     count = min(0 if most is None else int(np.asarray(most).item()), boxes.shape[1])
     limit = 0.0 if overlap is None else float(np.asarray(overlap).item())
     left = scores
@@ -440,7 +440,7 @@ def _non_max_suppression(
 
 
 def _overlaps(boxes: Tensor, centred: bool) -> Tensor:
-    """Intersection over union of all pairs: (batch, box, box); 0 with a box without area."""
+    """Intersection over union of all pairs, (batch, box, box); 0 for a box without area."""
     if centred:
         middle, half = boxes[..., :2], boxes[..., 2:] / 2
         low, high = middle - half, middle + half
