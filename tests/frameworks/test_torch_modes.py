@@ -149,7 +149,7 @@ def test_a_node_that_names_more_outputs_than_there_are_is_refused(torch_backend,
 def test_outputs_are_counted_on_the_way_around_a_refusal_too(torch_backend):
     executor = torch_backend.executor(normalised("mean", "variance"))
     around = executor.lower(["y", "mean"], bare=False)
-    with pytest.raises(UnsupportedError, match="gives 1"):
+    with pytest.raises(UnsupportedError, match="returns 1"):
         around.function(torch.ones(2, 3))
 
 

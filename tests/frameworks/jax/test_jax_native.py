@@ -90,7 +90,7 @@ def test_a_function_that_branches_on_a_value_runs_eagerly_and_is_refused_when_co
     ("changes", "says"),
     [
         ({"model": 3}, "it is a int. Return a function"),
-        ({"parameters": {"w": "text"}}, "w is no array"),
+        ({"parameters": {"w": "text"}}, "w is not an array"),
     ],
 )
 def test_what_is_no_function_of_arrays_is_refused(backend, changes, says):
@@ -102,5 +102,5 @@ def test_an_answer_without_an_array_and_a_loss_that_is_no_scalar_are_refused(bac
     x = backend.array(np.ones((2, 4), np.float32))
     with pytest.raises(DefinitionError, match="no array in a str"):
         backend.native(native(model=lambda *_: "nothing")).infer(x)
-    with pytest.raises(DefinitionError, match="it is no scalar array"):
+    with pytest.raises(DefinitionError, match="it is not a scalar array"):
         backend.native(native(loss=lambda found, _: found["logits"])).forward(x, x)

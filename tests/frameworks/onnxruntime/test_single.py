@@ -138,7 +138,7 @@ def test_an_unknown_operator_is_unsupported(backend):
 
 def test_a_sequence_is_refused_by_a_single_operator(backend):
     value = backend.array(np.ones(2, np.float32))
-    with pytest.raises(UnsupportedError, match="takes tensors alone"):
+    with pytest.raises(UnsupportedError, match="only tensors are supported"):
         backend.operator(operator_node("SequenceLength")).forward([value])
 
 

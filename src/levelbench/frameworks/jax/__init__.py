@@ -1,4 +1,4 @@
-"""JAX, its functions compiled by XLA, on the CPU or an accelerator; imported only when it is opened."""
+"""JAX, compiled by XLA, on the CPU or an accelerator; imported only when it is opened."""
 
 from __future__ import annotations
 
@@ -18,19 +18,16 @@ class JaxFramework(PackagedFramework):
     modes = ("jit", "eager")
 
     def lacking_device(self, device: str) -> str | None:
-        """By what JAX sees."""
         from levelbench.frameworks.jax.arrays import lacking_device
 
         return lacking_device(device)
 
     def backend(self, device: str) -> Backend:
-        """Imports JAX."""
         from levelbench.frameworks.jax.backend import JaxBackend
 
         return JaxBackend(device)
 
     def gemms(self) -> Sequence[tuple[str, GemmMaker]]:
-        """float32."""
         from levelbench.frameworks.jax.backend import gemm
 
         return [("float32", gemm("float32"))]

@@ -1,7 +1,8 @@
-"""An ONNX node on ONNX Runtime: a model of this one node, made ready for each combination of types it is called with.
+"""ONNX Runtime on one device: single operators, whole models and networks, on its own values.
 
-No shape is written into the model, so one session serves all of them. Structural inputs become constants of the model,
-as they are in networks, until so many have been seen that they must be thought to vary.
+An operator is a model of one node, with a session for each combination of input types. The model has no shapes, so a
+session works for all of them. Structural inputs become constants of the model, as in networks, until so many have been
+seen that they seem to vary.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _MOST_CONSTANTS = 16
 class _Ready(NamedTuple):
     session: Session
     fed: tuple[int, ...]
-    """Positions of the inputs that are given at each call."""
+    """Positions of the inputs that are passed at each call."""
 
 
 class OnnxRuntimeOperator(Operator):
-    """Values in and out stay ONNX Runtime's, on its device."""
+    """An ONNX node on ONNX Runtime's own values, which stay on its device."""
 
     def __init__(self, node: OperatorNode, device: SessionDevice, seed: Seed) -> None:
         self.node = node
@@ -65,23 +66,23 @@ class OnnxRuntimeOperator(Operator):
         self._skips = "" in node.outputs
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs; ``UnsupportedError`` where ONNX Runtime has no kernel for these types."""
+        """The outputs; ``UnsupportedError`` if ONNX Runtime has no kernel for these types."""
         last = self._last
         if last is not None and len(inputs) == len(last.inputs):
             try:
                 return last.run(inputs)
             except (AttributeError, WrongInputError):
-                # No value, or one of another type than last time: ONNX Runtime looks at types anyway, so we need not.
+                # Not a value, or of another type than last time: ONNX Runtime checks types, so we need not.
                 pass
         return self._forward(inputs)
 
     def session(self, *inputs: Array) -> InferenceSession:
-        """ONNX Runtime's own session that serves inputs of such types, for whoever wants to call it by hand."""
+        """ONNX Runtime's own session for inputs of these types, to be called directly."""
         key = tuple([_signature(each) for each in inputs])
         return (self._ready.get(key) or self._prepare(key, inputs)).session.session
 
     def _forward(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """As :meth:`forward`, with the session found by the inputs' types."""
+        """:meth:`forward` with a lookup of the session by the inputs' types."""
         if self._random and self._seeded != self._seed.count:
             self._ready.clear()
             self._seeded = self._seed.count
@@ -98,10 +99,10 @@ class OnnxRuntimeOperator(Operator):
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """Refused: ONNX Runtime's Python package does inference only."""
+        """Raises ``UnsupportedError``: ONNX Runtime's Python package supports inference only."""
         raise UnsupportedError(
             f"the gradient of {self.node.title} on ONNX Runtime",
-            "its Python package does inference only",
+            "its Python package supports inference only",
             "use numpy, torch or jax",
         )
 
@@ -110,10 +111,10 @@ class OnnxRuntimeOperator(Operator):
         return tuple([next(found) if name else None for name in self.node.outputs])
 
     def _prepare(self, key: tuple[Any, ...], inputs: Sequence[Array]) -> _Ready:
-        """A session for inputs of such types, with the structural ones as constants if they do not seem to vary."""
+        """A session for inputs of these types, with structural ones as constants if they do not seem to vary."""
         given = [at for at, each in enumerate(inputs) if each is not None]
         constants = [at for at in given if isinstance(inputs[at], np.ndarray)]
-        # An operator on nothing but constants would be computed when the session is made, and only copied at each call.
+        # With constants only, the result would be computed when the session is made and only copied at each call.
         if constants and len(constants) < len(given) and self._with_constants < _MOST_CONSTANTS:
             self._with_constants += 1
             fed = tuple(at for at in given if at not in constants)
@@ -149,7 +150,7 @@ class OnnxRuntimeOperator(Operator):
 
 
 def _signature(value: Array) -> Any:
-    """What decides which session serves: the type of a value, and all of a constant."""
+    """The lookup key of an input: the type of a value, or the type, shape and content of a constant."""
     if value.__class__ is OrtValue:
         return value._ortvalue.element_type()
     if isinstance(value, np.ndarray):
@@ -158,32 +159,32 @@ def _signature(value: Array) -> Any:
 
 
 def _element(value: Array) -> int:
-    """ONNX's number of the element type, 0 for an input that is left out."""
+    """ONNX's number of the element type; 0 for an input that is left out."""
     if value is None:
         return 0
     if isinstance(value, np.ndarray):
         return int(helper.np_dtype_to_tensor_dtype(value.dtype))
     if isinstance(value, list):
-        raise UnsupportedError("a sequence as an operator's input", "it takes tensors alone", "run a whole model")
+        raise UnsupportedError("a sequence as an operator's input", "only tensors are supported", "run a whole model")
     return int(value.element_type())
 
 
 def _declared(name: str, element: int) -> onnx.ValueInfoProto:
-    """An input whose type is known and whose shape is not."""
+    """An input with a type but no shape."""
     return helper.make_tensor_value_info(name, element, None)
 
 
 SEEN = ("1.31.1", "1.32.0")
-"""The versions of ONNX Runtime that all of these were seen in."""
+"""The versions of ONNX Runtime in which all of these faults were seen."""
 _ROUNDING = "float32's rounding, below 1e-6 of the largest value, where the test allows 1e-7 near zero"
-_LOWEST = "a masked score is the lowest float32 in place of -inf"
+_LOWEST = "a masked score is the lowest float32 instead of -inf"
 _ROUNDED_LENGTH = "aligns corners by the rounded output length, ONNX by scale times length"
 
 _FAULTS = {
-    "test_attention_4d_diff_heads_mask4d_padded_kv": "refuses a mask shorter than the keys, which opset 24 pads",
+    "test_attention_4d_diff_heads_mask4d_padded_kv": "rejects a mask shorter than the keys, which opset 24 pads",
     "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal": _LOWEST,
     "test_attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal": _LOWEST,
-    "test_convinteger_with_padding": "takes one zero point of the weight, not one a channel",
+    "test_convinteger_with_padding": "accepts one zero point of the weight, not one per channel",
     "test_dft": _ROUNDING,
     "test_dft_axis": _ROUNDING,
     "test_dft_axis_opset19": _ROUNDING,
@@ -195,7 +196,7 @@ _FAULTS = {
     "test_dft_rfft": _ROUNDING,
     "test_dft_rfft_opset19": _ROUNDING,
     "test_maxunpool_export_with_output_shape": "reads indices as positions in output_shape, not in the inferred shape",
-    "test_reduce_max_empty_set_bool": "refuses the maximum of no booleans, which is false",
+    "test_reduce_max_empty_set_bool": "rejects the maximum of no booleans, which is false",
     "test_resize_downsample_scales_cubic_align_corners": _ROUNDED_LENGTH,
     "test_resize_downsample_scales_linear_align_corners": _ROUNDED_LENGTH,
     "test_stft": _ROUNDING,
@@ -204,27 +205,27 @@ _FAULTS = {
 
 
 def faults(version: str) -> Mapping[str, str]:
-    """Reasons by the test's name, with the versions that they were seen in."""
+    """Reasons by the test's name, with the versions in which they were seen."""
     return known_upstream(_FAULTS, SEEN, version)
 
 
-# A witness beside ONNX Runtime's profiler, from which the times of its operators come: our own clock.
-# Each node is run as a session of its own, finished before the next, with a clock around it. Neither its graph nor its
-# profiler is in that, so where both give the same shares, both are right. A single session costs some ten microseconds
-# a call, which small operators show.
+# An independent check of ONNX Runtime's profiler, from which the operators' times come: our own clock.
+# Each node runs in its own session, one after the other, with a clock around it. This uses neither the graph's session
+# nor its profiler, so if both agree on the shares, both are right. A session call costs about ten microseconds, which
+# is visible in small operators.
 
 
 def profile(
     backend: OperatorBackend, executor: Executor, inputs: Sequence[Any], repeats: int
 ) -> tuple[str, dict[str, float]]:
-    """The method, and the seconds of each type of operator in an inference: the median of ``repeats``.
+    """The method, and the seconds per operator type in an inference: the median of ``repeats``.
 
-    Raises ``UnsupportedError`` for an optimised session, whose fused operators are not those of the network.
+    Raises ``UnsupportedError`` for an optimised session, whose fused operators are not the network's.
     """
     network = executor.network
     if network is None or executor.mode != "unoptimised":
         raise UnsupportedError(
-            f"sessions of single operators beside mode {executor.mode!r}",
+            f"sessions of single operators in mode {executor.mode!r}",
             "its fused operators are not those of the network",
             "use mode unoptimised",
         )
@@ -237,15 +238,15 @@ def profile(
         turns.append(defaultdict(float))
         for index, nanoseconds in lowered.run_timed(list(inputs), arrays, backend.clock(HOST), backend.finish):
             turns[-1][titles[index]] += nanoseconds * 1e-9
-    # The first turn makes the sessions.
+    # The first turn creates the sessions.
     found = {name: median(turn[name] for turn in turns[1:]) for name in turns[0]}
     return "sessions of single operators", found
 
 
 class OnnxRuntimeBackend(Backend):
-    """Arrays are ``onnxruntime.OrtValue``. A call returns when the device is done, so the host's clock is right.
+    """Arrays are ``onnxruntime.OrtValue``. Calls are synchronous, so the host's clock is right. It does not train.
 
-    Mode ``optimised`` has all of ONNX Runtime's optimisations of graphs, ``unoptimised`` none. It does not train.
+    Mode ``optimised`` applies all of ONNX Runtime's graph optimisations, ``unoptimised`` none.
     """
 
     any_opset = True
@@ -267,13 +268,13 @@ class OnnxRuntimeBackend(Backend):
         precision: str = "float32",
         channels_last: bool = False,
     ) -> Executor:
-        """An executor for inference; its ``forward`` raises ``UnsupportedError`` whatever ``trains`` says."""
+        """An executor for inference; its ``forward`` raises ``UnsupportedError``, whatever ``trains`` is."""
         self.refuse_other_numbers(precision, channels_last)
         values = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return OnnxRuntimeExecutor(network, values, self._device, self._seed, mode=self.chosen_mode(mode))
 
     def profile(self, executor: Executor, inputs: Sequence[OrtValue], repeats: int) -> tuple[str, dict[str, float]]:
-        """Our clock around sessions of single operators: the times of operators are the profiler's already."""
+        """Our clock around sessions of single operators: the executor's operator times are already the profiler's."""
         return profile(self, executor, inputs, repeats)
 
     def take(self, array: OrtValue, indices: OrtValue) -> OrtValue:
@@ -286,34 +287,33 @@ class OnnxRuntimeBackend(Backend):
         return float(np.mean([np.asarray(to_numpy(each), np.float64) for each in scalars]))
 
     def operator(self, node: OperatorNode) -> Operator:
-        """The operator; which types it has kernels for shows at the first call. A custom operator is refused."""
+        """The operator; missing kernels for a type show at the first call. Custom operators are refused."""
         if node.domain == CUSTOM_DOMAIN:
             raise UnsupportedError(
                 f"custom operator {node.op_type} on onnxruntime",
-                "ONNX Runtime's Python package takes none that is not compiled against it",
+                "ONNX Runtime's Python package requires operators compiled against it",
                 "use numpy, torch or jax",
             )
         return OnnxRuntimeOperator(node, self._device, self._seed)
 
     def array(self, host: NDArray[Any]) -> OrtValue:
-        """A value on the device (on the CPU it shares the host's memory)."""
+        """A value on the device; on the CPU it shares the array's memory."""
         return from_numpy(host, self._device)
 
     def host(self, array: OrtValue) -> NDArray[Any]:
-        """A copy on the host."""
         return to_numpy(array)
 
     def model(self, model: onnx.ModelProto) -> Callable[[Sequence[Any]], list[Any]]:
-        """The whole model as one session, so with ONNX Runtime's own optimisation of graphs."""
+        """The whole model as one session, with ONNX Runtime's graph optimisations."""
         return OnnxRuntimeModel(model, self._device, self._seed)
 
     def seed(self, seed: int) -> None:
-        """Seed the random operators, of sessions that exist too: those are made anew."""
+        """Seed random operators; existing sessions that use them are recreated."""
         onnxruntime.set_seed(seed)
         self._seed.count += 1
 
     def describe(self) -> dict[str, Any]:
-        """Version, device, threads, the newest versions of ONNX it takes, and whether idle threads spin."""
+        """Version, device, threads, the newest ONNX versions it supports, and whether idle threads spin."""
         return {
             "name": "onnxruntime",
             "version": str(onnxruntime.__version__),

@@ -1,4 +1,7 @@
-"""Normalisations: batch, layer, group, instance, root mean square, local response, p-norm, mean and variance."""
+"""Normalisations, recurrent layers, attention, Dropout and random tensors.
+
+An operator that draws takes a random key first; the same key gives the same draw, compiled or not.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def _batch_normalization(node: OperatorNode) -> Function:
     epsilon, momentum = float(node["epsilon"]), float(node["momentum"])
     training = bool(node.get("training_mode", 0))
     if not training and sum(bool(name) for name in node.outputs) > 1:
-        raise refuse(node, "more than one output asks for the training mode of opsets before 14", "use opset 15")
+        raise refuse(node, "several outputs mean the training mode of opsets before 14", "use opset 15")
 
     def batch_normalization(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
         wide, rank = _wide(x), x.ndim
@@ -67,7 +70,7 @@ def _standardised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 def _group_normalization(
     x: Array, scale: Array, bias: Array, *, node: OperatorNode, num_groups: int, epsilon: float
 ) -> Array:
-    """Scale and bias by channel, before opset 21 by group."""
+    """Scale and bias are per channel; before opset 21 they are per group."""
     by_group = node.opset < 21
     grouped = _wide(x).reshape(x.shape[0], num_groups, -1)
     y = _standardised(grouped, (2,), epsilon)
@@ -81,7 +84,7 @@ def _group_normalization(
 def _layer_normalization(
     x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float, stash_type: int
 ) -> tuple[Array, ...]:
-    """Mean and deviation in at least ``stash_type``, scale and bias in the input's type."""
+    """The statistics are computed in at least ``stash_type``, scale and bias applied in the input's type."""
     stash = numpy_dtype(stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = x.astype(jnp.promote_types(x.dtype, stash))
@@ -112,12 +115,12 @@ def _lrn(x: Array, *, alpha: float, beta: float, bias: float, size: int) -> Arra
 
 @operator("LpNormalization")
 def _lp_normalization(x: Array, *, axis: int, p: int) -> Array:
-    """Where the norm is zero, so is the answer."""
+    """Zero where the norm is zero."""
     if p == 1:
         norm = jnp.sum(jnp.abs(x), axis, keepdims=True)
     else:
         squares = jnp.sum(x * x, axis, keepdims=True)
-        # The root has no derivative at zero.
+        # The square root has no derivative at zero.
         norm = jnp.where(squares == 0, 0, jnp.sqrt(jnp.where(squares == 0, 1, squares)))
     return jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm)).astype(x.dtype)
 
@@ -161,7 +164,7 @@ def _ratio(ratio: Array) -> float:
 
 
 def _dropout_gradient(node: OperatorNode) -> Function:
-    """The mask of the draw stands among its outputs, or nothing was dropped."""
+    """From the mask among the outputs, unless nothing was dropped."""
 
     def backward(gradients: Array, inputs: Array, outputs: Array) -> tuple[Array, ...]:
         ratio, training = ((*inputs, None, None))[1:3]
@@ -172,7 +175,7 @@ def _dropout_gradient(node: OperatorNode) -> Function:
         if not _trains(training):
             return gradient, *nothing
         if len(outputs) < 2 or outputs[1] is None:
-            raise UnsupportedError(f"the gradient of {node.title}", "its mask is no output", "name it, or use vjp")
+            raise UnsupportedError(f"the gradient of {node.title}", "its mask is not an output", "name it, or use vjp")
         return jnp.where(outputs[1], gradient / (1 - _ratio(ratio)), 0).astype(gradient.dtype), *nothing
 
     return backward
@@ -194,7 +197,7 @@ def _bernoulli(key: Array, probability: Array, *, dtype: int | None = None) -> A
 
 
 def _drawable(dtype: DType) -> DType:
-    """Uniform numbers of a half precision are too coarse to compare a probability with."""
+    """Half-precision uniform numbers are too coarse to compare with a probability."""
     return dtype if dtype.itemsize >= 4 else jnp.float32
 
 
@@ -217,6 +220,6 @@ def _random_like(key: Array, x: Array, *, node: OperatorNode, dtype: int | None 
 
 @operator("Multinomial", random=True)
 def _multinomial(key: Array, logits: Array, *, sample_size: int, dtype: int) -> Array:
-    """Classes drawn with replacement from unnormalised logarithms of probabilities, (batch, classes)."""
+    """Classes drawn with replacement from unnormalised log-probabilities, (batch, classes)."""
     drawn = jax.random.categorical(key, logits[:, None], axis=-1, shape=(logits.shape[0], sample_size))
     return drawn.astype(numpy_dtype(dtype))

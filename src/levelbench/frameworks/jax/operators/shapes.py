@@ -1,7 +1,8 @@
-"""Shapes, indices and constants: Reshape to Transpose, joining and splitting, gathering and scattering, arrays made.
+"""Shapes, indices, constants, and the table lookups of ``ai.onnx.ml`` (LabelEncoder, TreeEnsemble).
 
-Every shape, axis and size is structural, so it is known when the function is traced, and XLA turns most of these into
-nothing. Two answers, NonZero's and Unique's, have a size that only their values tell; they run outside compiled code.
+Shapes, axes and sizes are structural, so they are known at trace time, and most of these operators cost nothing in XLA.
+The output sizes of NonZero and Unique depend on values, so they run outside compiled code. The tables of ``ai.onnx.ml``
+are constants that are looked up for all rows at once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _concat(*inputs: Array, axis: int) -> Array:
 def _split(x: Array, sizes: Host | None = None, *, node: OperatorNode, axis: int) -> tuple[Array, ...]:
     count = len(node.outputs)
     length = x.shape[axis]
-    # Parts are equal but for the last one.
+    # Parts are equal except for the last one.
     equal = np.minimum(-(-length // count) * np.arange(1, count + 1), length)
     ends = equal if sizes is None else np.cumsum(sizes)
     starts = [0, *ends[:-1]]
@@ -59,7 +60,7 @@ def _slice(x: Array, starts: Host, ends: Host, axes: Host | None = None, steps: 
 
 
 def _range(start: int, end: int, step: int, length: int) -> slice:
-    """Python's slice with ONNX's bounds: going down, what lies below the first element begins or ends at it."""
+    """Python's slice with ONNX's bounds: for negative steps, positions before the first element are clamped to it."""
     if step < 0:
         return slice(max(start, -length), None if end < -length else end, step)
     return slice(start, end, step)
@@ -72,10 +73,10 @@ def _tile(x: Array, repeats: Array) -> Array:
 
 @maker("Pad")
 def _pad(node: OperatorNode) -> Function:
-    """A negative pad cuts off."""
+    """Negative pads crop."""
     mode = node["mode"]
     if mode not in {"constant", "reflect", "edge", "wrap"}:
-        raise refuse(node, f"there is no mode {mode!r}")
+        raise refuse(node, f"unknown mode {mode!r}")
 
     def pad(x: Array, pads: Host, value: Array | None = None, axes: Host | None = None) -> Array:
         places = [int(each) % x.ndim for each in (range(x.ndim) if axes is None else axes)]
@@ -101,7 +102,7 @@ def _center_crop_pad(x: Array, shape: Host, *, axes: Sequence[int] | None = None
     return lax.pad(x, jnp.zeros((), x.dtype), width)
 
 
-# Gathering and scattering by index, Compress, NonZero, Unique. Negative indices count from the end.
+# Gathering and scattering by index, NonZero, Unique.
 
 
 @operator("Gather")
@@ -118,7 +119,7 @@ def _gather_elements(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 def _write(node: OperatorNode, place: Array, updates: Array) -> Array:
-    """Updates put at a place, or joined with what is there."""
+    """Writes updates, or combines them with the values that are there."""
     match node.get("reduction", "none"):
         case "none":
             return place.set(updates)
@@ -130,7 +131,7 @@ def _write(node: OperatorNode, place: Array, updates: Array) -> Array:
             return place.max(updates)
         case "min":
             return place.min(updates)
-    raise refuse(node, f"there is no reduction {node['reduction']!r}")
+    raise refuse(node, f"unknown reduction {node['reduction']!r}")
 
 
 @operator("Scatter", "ScatterElements")
@@ -147,7 +148,7 @@ def _scatter_nd(x: Array, indices: Array, updates: Array, *, node: OperatorNode)
 
 @operator("TensorScatter")
 def _tensor_scatter(cache: Array, update: Array, start: Array | None = None, *, axis: int, mode: str) -> Array:
-    """Writes a stretch along ``axis`` of each batch element's cache, from an index of its own on."""
+    """Writes a range along ``axis`` of each sample's cache, starting at the sample's own index."""
     circular = mode == "circular"
     moved, written = jnp.moveaxis(cache, axis, 1), jnp.moveaxis(update, axis, 1)
     first = jnp.zeros(cache.shape[0], jnp.int64) if start is None else start.astype(jnp.int64)
@@ -176,14 +177,14 @@ def _unique(x: Array, *, axis: int | None = None, sorted: int) -> tuple[Array, .
     return values, *(each.astype(jnp.int64) for each in (first, inverse, counts))
 
 
-# Arrays out of nothing but their shape: Constant, ConstantOfShape, EyeLike, Range, OneHot, windows, mel filters.
+# Constants.
 
 
 @maker("Constant")
 def _constant(node: OperatorNode) -> Function:
     value = constant_of(node)
     if value is None:
-        raise refuse(node, "strings and sparse tensors are not there")
+        raise refuse(node, "strings and sparse tensors are not supported")
     if value.dtype.kind in "OSUT":
         raise refuse(node, "JAX has no strings")
     return lambda: jnp.asarray(value)
@@ -202,7 +203,7 @@ _AVERAGE, _SUM, _MIN, _MAX = range(4)
 
 @maker("LabelEncoder", domain=_DOMAIN)
 def _label_encoder(node: OperatorNode) -> Function:
-    """Keys to values; NaN is a key like another."""
+    """Maps keys to values; NaN is a valid key."""
 
     def given(part: str) -> Array:
         kinds = {"tensor": None, "int64s": np.int64, "floats": np.float32}
@@ -231,7 +232,7 @@ def _label_encoder(node: OperatorNode) -> Function:
 
 
 def _members(node: OperatorNode, modes: Array) -> Array:
-    """(nodes, members): the sets of the nodes that ask for membership, filled up with NaN, which equals nothing."""
+    """(nodes, members): the sets of the membership nodes, padded with NaN, which equals nothing."""
     values = np.asarray(node.get("membership_values", np.zeros(0)), np.float64).reshape(-1)
     sets = [each[~np.isnan(each)] for each in np.split(values, np.flatnonzero(np.isnan(values)) + 1)]
     table = np.full((len(modes), max([len(each) for each in sets] + [1])), np.nan)
@@ -241,7 +242,7 @@ def _members(node: OperatorNode, modes: Array) -> Array:
 
 
 def _holds(x: Array, split: Array, mode: Array, members: Array) -> Array:
-    """Whether each comparison of a node is true."""
+    """Whether the comparison of each node is true."""
     within = jnp.any(x[..., None] == members, -1)
     tests = [x <= split, x < split, x >= split, x > split, x == split, x != split, within]
     return jnp.select([mode == at for at in range(len(tests))], tests)
@@ -249,9 +250,9 @@ def _holds(x: Array, split: Array, mode: Array, members: Array) -> Array:
 
 @maker("TreeEnsemble", domain=_DOMAIN)
 def _tree_ensemble(node: OperatorNode) -> Function:
-    """All rows walk down all trees together, as many steps as there are nodes on the longest way at most."""
+    """All rows descend all trees together; the number of nodes bounds the number of steps."""
     if int(node["post_transform"]) != 0:
-        raise refuse(node, "this adapter has no post_transform")
+        raise refuse(node, "post_transform is not implemented")
     modes = np.asarray(node["nodes_modes"]).reshape(-1)
     integers = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs")
     feature, yes, no, yes_leaf, no_leaf = (np.asarray(node[name], np.int64) for name in integers)
@@ -273,7 +274,7 @@ def _tree_ensemble(node: OperatorNode) -> Function:
             return jnp.where(done, at, following), done | leaf
 
         start = jnp.broadcast_to(jnp.asarray(roots), shape), jnp.zeros(shape, bool)
-        # An index of a leaf may be larger than any of a node; nothing is looked up with it that counts.
+        # A leaf index may be out of range for nodes; lookups with it are ignored.
         leaf, _ = lax.fori_loop(0, len(modes), step, start)
         weight, target = jnp.asarray(weights, x.dtype)[leaf], jnp.asarray(targets)[leaf]
         rows = jnp.arange(x.shape[0])[:, None]

@@ -1,7 +1,7 @@
-"""Operators of sliding windows: convolutions of all kinds and pools, with ONNX's rules of padding.
+"""Sliding windows and images: convolutions, pooling, Resize, sampling between elements, NonMaxSuppression.
 
-Every rule (``auto_pad``, ``ceil_mode``) ends in one number of elements before and one behind each axis, which may be
-negative; XLA takes exactly these.
+Every padding rule of ONNX (``auto_pad``, ``ceil_mode``) results in a number of elements before and after each axis,
+which may be negative; XLA takes exactly these.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from levelbench.operators.node import OperatorNode
 
 
 def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The border before and behind each axis, with what the last window reaches out beyond it."""
+    """The padding before and after each axis, including what the last window needs beyond it."""
     needed = windows.needed(sizes)
     return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
 
 
-# Convolutions of any number of spatial axes: Conv, ConvTranspose, the quantised ones, the causal one, Col2Im.
-# All are XLA's one general convolution. A transposed one is that of an input spread by its strides with the kernel
-# turned round.
+# Convolutions of any number of spatial axes: Conv, ConvTranspose, quantised and causal ones, Col2Im. All use XLA's
+# general convolution. A transposed one dilates the input by the strides and flips the kernel.
 
 
 def _convolve(node: OperatorNode, x: Array, weight: Array) -> Array:
@@ -114,7 +113,7 @@ def _conv_transpose(x: Array, weight: Array, bias: Array | None = None, *, node:
 def _causal_conv(
     x: Array, weight: Array, bias: Array | None = None, past: Array | None = None, *, activation: str = "none"
 ) -> tuple[Array, ...]:
-    """A depthwise convolution along time that begins with the end of what came before."""
+    """A depthwise convolution along time that is padded with the end of the previous chunk."""
     gated = activation in {"silu", "swish"}
     channels, size = x.shape[1], weight.shape[2]
     before = jnp.zeros((*x.shape[:2], size - 1), x.dtype) if past is None else past
@@ -126,7 +125,7 @@ def _causal_conv(
 
 @operator("Col2Im")
 def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> Array:
-    """Blocks added up where they overlap: the transpose of cutting an image into blocks."""
+    """Adds up overlapping blocks: the transpose of extracting blocks from an image."""
     spatial, sizes = [int(each) for each in image], [int(each) for each in block]
     windows = Window.of(node).over(spatial, sizes)
     count = len(sizes)
@@ -144,8 +143,8 @@ def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> 
     return full[(slice(None), slice(None), *inner)]
 
 
-# Pools of any number of spatial axes: the largest, the mean, the p-norm, over windows or the whole, and MaxUnpool.
-# XLA's ``reduce_window`` is the pool; how many elements a mean divides by is known from the shape alone.
+# Pooling of any number of spatial axes by XLA's ``reduce_window``: maximum, mean and p-norm, and MaxUnpool. The divisor
+# of a mean depends only on the shape.
 
 
 def _spatial(x: Array) -> tuple[int, ...]:
@@ -175,7 +174,7 @@ def _lowest(dtype: DType) -> Array:
 
 
 def _elements(x: Array, windows: Windows, fill: Array) -> Array:
-    """(N, C, outputs..., kernel elements): the windows laid out, for what ``reduce_window`` cannot derive."""
+    """(N, C, outputs..., kernel elements): the windows, where ``reduce_window`` has no derivative."""
     padded = lax.pad(
         x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in _pads(windows, x.shape[2:]))]
     )
@@ -190,7 +189,7 @@ def _elements(x: Array, windows: Windows, fill: Array) -> Array:
 
 
 def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> Array:
-    """(outputs..., kernel elements): where in its channel an element lies, along rows or along columns."""
+    """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
     count = len(windows.kernel)
     steps = [1] * count
     for axis in range(1, count) if column_major else range(count - 2, -1, -1):
@@ -251,7 +250,7 @@ def _global_lp_pool(x: Array, *, p: int) -> Array:
 
 @operator("MaxUnpool")
 def _max_unpool(x: Array, indices: Array, shape: Host | None = None, *, node: OperatorNode) -> Array:
-    """Values put back to their positions in the pool's input; a larger shape that is asked for has zeros behind."""
+    """Values written to their positions in the pool's input; a larger requested shape is zero-padded at the end."""
     inner = Window.of(node).pooled(x.shape[2:])
     size = prod(x.shape[:2]) * prod(inner)
     flat = jnp.zeros(size, x.dtype).at[indices.reshape(-1)].set(x.reshape(-1))
@@ -268,19 +267,19 @@ def _resize(node: OperatorNode) -> Function:
     return resizing(node, LIBRARY)
 
 
-# Values between the elements of an image: A point between elements is a weighted sum over its neighbours along each
-# axis; a tap is one neighbour, its weight, and whether it lies in the image at all.
+# Sampling between the elements of an image. A point is a weighted sum over its neighbours along each axis; a tap is one
+# neighbour with its weight.
 
 
 class _Tap(NamedTuple):
-    """A neighbour along one axis, of shape (batch, points): its position as a number, its weight."""
+    """A neighbour along one axis, its position and weight, of shape (batch, points)."""
 
     place: Any
     weight: Any
 
 
 def _combine(x: Array, taps: Sequence[Sequence[_Tap]]) -> list[Array]:
-    """(batch, channels, points) for every choice of one tap an axis: value times weight, zero outside the image."""
+    """(batch, channels, points) for each choice of one tap per axis: value times weight, zero outside the image."""
     spatial = x.shape[2:]
     flat = x.reshape(*x.shape[:2], -1)
     found = []
@@ -303,7 +302,7 @@ def _linear_taps(place: Array) -> list[_Tap]:
 
 
 def _cubic_taps(place: Array) -> list[_Tap]:
-    """Keys' cubic convolution with a = -0.75, as ONNX and PyTorch have it."""
+    """Keys' cubic convolution with a = -0.75, as in ONNX and PyTorch."""
     low, a = jnp.floor(place), -0.75
     taps = []
     for step in range(-1, 3):
@@ -317,7 +316,7 @@ def _cubic_taps(place: Array) -> list[_Tap]:
 
 
 def _inside(place: Array, length: int, padding: str, corners: bool) -> Array:
-    """The position that stands for one outside the image."""
+    """The position in the image that replaces one outside."""
     if padding == "border":
         return jnp.clip(place, 0, length - 1)
     if padding == "reflection":
@@ -335,12 +334,12 @@ def _grid_sample(node: OperatorNode) -> Function:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node["mode"], node["mode"])
     padding, corners = node["padding_mode"], bool(node["align_corners"])
     if mode not in {"linear", "nearest", "cubic"} or padding not in {"zeros", "border", "reflection"}:
-        raise refuse(node, f"there is no mode {mode!r} with padding {padding!r}")
+        raise refuse(node, f"unknown mode {mode!r} or padding {padding!r}")
 
     def taps(place: Array, length: int) -> list[_Tap]:
         if mode == "cubic":
-            # ONNX's reference and ONNX Runtime move a point that lies beyond the edges of the outer pixels to their
-            # centres before they look for its neighbours; PyTorch does not.
+            # ONNX's reference and ONNX Runtime move a point beyond the edges of the outer pixels to their centres
+            # before they find its neighbours; PyTorch does not.
             edge = 0.0 if corners else 0.5
             beyond = (place < -edge) | (place > length - 1 + edge)
             start = jnp.where(beyond & (padding == "border"), jnp.clip(place, 0, length - 1), place)
@@ -353,7 +352,7 @@ def _grid_sample(node: OperatorNode) -> Function:
         points = grid.reshape(grid.shape[0], -1, grid.shape[-1])
         axes = []
         for axis, length in enumerate(spatial):
-            # The grid names the last axis first, in [-1, 1] from edge to edge.
+            # The grid has the last axis first, in [-1, 1] from edge to edge.
             at = points[..., len(spatial) - 1 - axis]
             place = (at + 1) / 2 * (length - 1) if corners else ((at + 1) * length - 1) / 2
             axes.append(taps(place, length))
@@ -375,9 +374,9 @@ def _deform_conv(
     group: int,
     offset_group: int,
 ) -> Array:
-    """A convolution whose elements each look where an offset sends them (Dai et al. 2017, Zhu et al. 2019)."""
+    """A convolution whose sampling points are shifted by offsets (Dai et al. 2017, Zhu et al. 2019)."""
     if x.ndim != 4:
-        raise refuse(node, "this adapter has it for two spatial axes")
+        raise refuse(node, "it is implemented for two spatial axes")
     n, channels = x.shape[:2]
     windows = Window.of(node).over(x.shape[2:], weight.shape[2:])
     (kh, kw), (oh, ow) = windows.kernel, windows.out
@@ -395,13 +394,13 @@ def _deform_conv(
     return y if bias is None else y + bias.reshape(1, -1, 1, 1)
 
 
-# NonMaxSuppression: the best boxes that do not overlap one another too much.
-# The overlaps of all pairs are found at once; the choice, which is a chain, walks down the scores for all batches and
-# classes together. Only how many boxes remain is read from the device.
+# NonMaxSuppression: the best boxes that do not overlap too much.
+# Overlaps of all pairs are computed at once. The selection is sequential, for all batches and classes together. Only
+# the number of remaining boxes is read from the device.
 
 
 def _corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
-    """Lower and upper corners, (boxes, 2) each; any two opposite corners may be given."""
+    """Lower and upper corners, (boxes, 2) each, from any two opposite corners or centre and size."""
     first, second = boxes[:, :2], boxes[:, 2:]
     if centred:
         return first - second / 2, first + second / 2
@@ -423,7 +422,7 @@ def _non_max_suppression(node: OperatorNode) -> Function:
 
     @jax.jit
     def choose(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> tuple[Array, ...]:
-        """For (batch, class): the boxes by falling score, and which of them remain."""
+        """Per batch and class: the boxes by decreasing score, and which of them remain."""
         pairs = jax.vmap(lambda each: _overlaps(each, centred))(boxes)
         order = jnp.argsort(-scores, axis=-1, stable=True)
 
