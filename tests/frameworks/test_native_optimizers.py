@@ -1,4 +1,4 @@
-"""A framework's own optimizers by the contract of ours."""
+"""A framework's own optimizers under our contract."""
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ from levelbench.networks import Draw, GraphBuilder
 
 
 def build(loss=True):
-    """A product with a bias, and with ``loss`` its distance from targets."""
+    """A linear layer and, with ``loss``, its distance from targets."""
     g = GraphBuilder("tiny")
     weight, bias = g.parameter("w", [2, 2], Draw("normal", 1.0)), g.parameter("bias", [2], Draw("constant", 0.0))
     g.output(g.node("Gemm", g.input("x", ["batch", 2]), weight, bias), "y")

@@ -1,4 +1,4 @@
-"""The CPU's tiles: how parameters are cut for an elementwise rule on torch, and that nothing else changes by it."""
+"""The CPU's tiles: how parameters are split for an elementwise rule on torch, and that results stay the same."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ CUT = {"first": (4,), "large": (60, 70), "images": (8, 16, 5, 5), "middle": (600
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Tiles so small that small arrays are cut."""
+    """Tiles so small that small arrays are split."""
     pytest.importorskip("torch")
     monkeypatch.setattr("levelbench.frameworks.torch.optimizers.TILE", TILE)
 
 
 def cut(backend, shapes):
-    """The names of the tensors of each tile, and the elements of each of its parts, as a rule sees them."""
+    """The tensor names of each tile, and the elements of each of its parts, as a rule gets them."""
     seen = []
 
     class Looks(SGD):

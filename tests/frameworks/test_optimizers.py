@@ -1,4 +1,4 @@
-"""A rule on all arrays of a network at once goes the way of the plain loop."""
+"""A rule on all arrays of a network at once gives the same results as the plain loop."""
 
 import math
 
@@ -135,7 +135,7 @@ class TestFastSteppers:
 
 
 class Stepped(UpdateRule):
-    """Asks for the number of the step, as a rule in plain Python may."""
+    """Uses the value of the step number, as a rule in plain Python may."""
 
     def init(self, parameter):
         return None

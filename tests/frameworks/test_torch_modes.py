@@ -1,4 +1,4 @@
-"""What is compiled computes what is run eagerly, and what cannot be compiled says so."""
+"""Compiled networks compute the same as eager ones, and networks that cannot be compiled are refused."""
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ MODES = ("eager", "compiled")
 
 
 def words():
-    """Token ids that may count from the end."""
+    """Token ids that may be negative."""
     graph = GraphBuilder("words")
     table = graph.parameter("table", (7, 4), Draw("normal", 1.0))
     found = graph.node("Gather", table, graph.input("ids", ("batch", 3), "int64", high=7))
@@ -120,7 +120,7 @@ def test_the_operators_of_a_compiled_network_cannot_be_told_apart(torch_backend)
 
 
 def normalised(*outputs):
-    """BatchNormalization that infers, in a node with places for more outputs than it then has."""
+    """BatchNormalization in inference mode, in a node with more outputs than it has in this mode."""
     info = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [2, 3]), ("y", None))
     ]

@@ -8,7 +8,7 @@ from levelbench.operators.node import OperatorNode, operator_node
 
 
 def count(operator):
-    """How many functions have been compiled for the operator's forward."""
+    """The number of functions compiled for the operator's forward."""
     return sum(each.forward._cache_size() for each in operator._kernel._programs.values())
 
 

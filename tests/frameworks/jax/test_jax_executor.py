@@ -1,4 +1,4 @@
-"""JAX's executor computes what the reference computes, compiled and not, in the types of the network."""
+"""JAX's executor computes the same as the reference, compiled or not, in the types of the network."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from levelbench.frameworks.numpy import framework as numpy_framework  # noqa: E4
 
 
 def build():
-    """Convolution, normalisation, shape arithmetic, and one parameter that nothing reads."""
+    """Convolution, normalisation, shape arithmetic, and one unused parameter."""
     g = GraphBuilder("small")
     x = g.input("x", ["batch", 2, 6, 6])
     g.parameter("unread", [3], HE)

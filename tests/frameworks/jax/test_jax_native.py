@@ -1,4 +1,4 @@
-"""A function of the user's own runs and is trained on JAX as it is."""
+"""A user's own function runs and trains on JAX unchanged."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_a_function_of_the_user_is_trained_with_its_own_loss_or_cross_entropy(ba
     labels = np.array([0, 1, 2, 0, 1])
     arrays = backend.array(x), backend.array(labels)
     loss, gradients = backend.native(native(), mode).infer_and_backprop(*arrays)
-    # In the order of the keys, "hidden" is the first output.
+    # Outputs are ordered by key, so "hidden" is the first one.
     hidden = x @ np.full((4, 3), 0.5) + 1
     share = np.exp(hidden) / np.exp(hidden).sum(1, keepdims=True)
     close(loss, -np.log(share[range(5), labels]).mean())

@@ -42,7 +42,7 @@ def test_cross_entropy_and_its_gradient_are_torchs(shape, ignored, reduction, sa
 
 
 def weighted_likelihood(x, target, weight, reduction, ignored):
-    """PyTorch's definition in operators that have a gradient by the weights."""
+    """PyTorch's definition, written with operators that have a gradient for the weights."""
     kept = target != ignored
     place = torch.where(kept, target, 0)
     scale = torch.where(kept, weight[place], 0.0)

@@ -33,7 +33,7 @@ CASES = {
 
 
 def case(name):
-    """The operator and inputs that fit it, all positive, so that variances are."""
+    """The operator and valid inputs, all positive, so that variances are positive."""
     shapes, attributes = CASES[name]
     names = [f"x{at}" for at in range(len(shapes))]
     return NumpyOperator(operator_node(name, names, **attributes)), [
@@ -63,7 +63,7 @@ def test_a_pullback_may_be_asked_twice(name):
         np.testing.assert_array_equal(first, second)
 
 
-# GroupNormalization's scale was by group before opset 21.
+# Before opset 21 the scale of GroupNormalization was per group.
 @pytest.mark.parametrize("name", [each for each in CASES if each != "GroupNormalization"])
 def test_every_opset_that_has_the_operator_computes_the_same(name):
     operator, inputs = case(name)
@@ -183,3 +183,50 @@ def test_a_seed_repeats_the_random_numbers(numpy_backend):
     assert not np.array_equal(first, operator.forward()[0])
     numpy_backend.seed(3)
     np.testing.assert_array_equal(first, operator.forward()[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_erf_is_within_a_few_units_in_the_last_place(dtype, run):
+    special = pytest.importorskip("scipy.special")
+    tiny = np.logspace(-300 if dtype is np.float64 else -30, 0, 5000)
+    x = np.concatenate([np.linspace(-7, 7, 40001), tiny, -tiny]).astype(dtype)
+    exact = special.erf(x.astype(np.float64))
+    apart = np.abs(run("Erf", x).astype(np.float64) - exact) / np.spacing(
+        np.abs(exact.astype(dtype)) + np.finfo(dtype).tiny
+    )
+    assert apart.max() < (3 if dtype is np.float64 else 6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_erf_of_special_values(dtype, run):
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30], dtype)
+    found = run("Erf", x)
+    np.testing.assert_array_equal(found, np.array([np.nan, 1, -1, 0, 0, 1], dtype))
+    assert np.signbit(found[4])
+
+
+CASTS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int32, np.int64, np.uint64, bool]
+
+
+@pytest.mark.parametrize("to", CASTS)
+@pytest.mark.parametrize("source", CASTS)
+def test_a_cast_keeps_values_that_both_types_have(source, to, run):
+    from onnx import helper
+
+    x = np.array([0, 1, 5, 100]).astype(source)
+    expected = x.astype(to)
+    found = run("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(to)))
+    assert found.dtype == np.dtype(to)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(run("CastLike", x, np.zeros(2, to)), expected)
+
+
+def test_the_gradient_of_a_cast_has_the_dtype_of_its_input(pull):
+    (found,) = pull("Cast", np.ones(3, np.float32), gradient=np.ones(3), to=11)
+    assert found.dtype == np.float32
+    assert pull("Cast", np.ones(3, np.float32), gradient=np.ones(3), to=7) == (None,)
+
+
+def test_a_cast_to_eight_bits_is_left_to_onnx(run):
+    found = run("Cast", np.array([1.0, 1e9], np.float32), to=17, reference=True)
+    np.testing.assert_array_equal(found.astype(np.float32), [1, 448])

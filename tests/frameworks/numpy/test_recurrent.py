@@ -5,7 +5,7 @@ torch = pytest.importorskip("torch")
 
 STEPS, BATCH, INPUT, HIDDEN = 5, 3, 4, 6
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-# PyTorch's order of gates, as positions in ONNX's.
+# PyTorch's gate order, as positions in ONNX's.
 ORDER = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}
 
 
@@ -33,7 +33,7 @@ def reordered(name, weight):
 
 
 def of_torch(name, directions, lengths=None):
-    """torch.nn's module, its parameters made of ONNX's, as a function of these."""
+    """torch.nn's module as a function of ONNX's parameters."""
 
     def reference(x, w, r, b=None, _=None, h=None, c=None):
         parameters = []
@@ -63,7 +63,7 @@ def outputs(name):
 
 def options(name, directions=1):
     direction = "bidirectional" if directions == 2 else "forward"
-    # PyTorch's GRU multiplies by the recurrent weights before it resets.
+    # PyTorch's GRU multiplies by the recurrent weights before the reset.
     extra = {"linear_before_reset": 1} if name == "GRU" else {}
     return {"outputs": outputs(name), "hidden_size": HIDDEN, "direction": direction, **extra}
 

@@ -96,7 +96,7 @@ def test_a_split_of_older_opsets_counts_its_outputs(run):
 
 
 def sliced(x, start, end, step):
-    """ONNX's definition, position by position."""
+    """ONNX's definition, element by element."""
     size = len(x)
     start, end = (each + size if each < 0 else each for each in (start, end))
     if step > 0:

@@ -24,7 +24,7 @@ def relu(opset, **options):
 
 
 def changed_since(opset):
-    """An operator that got a new version after ``opset``."""
+    """An operator with a newer version after ``opset``."""
     return next(each for each in defs.get_all_schemas() if not each.domain and each.since_version > opset)
 
 

@@ -1,4 +1,4 @@
-"""NumPy's arrays become tensors and come back with the same type, shape and bits."""
+"""NumPy arrays converted to tensors and back keep their type, shape and bits."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Hooks of a PyTorch module, its optimizer and loader tell the phases of a tracked run."""
+"""Hooks of a PyTorch module, its optimizer and loader report the phases of a tracked run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trained(tmp_path, *, evaluate_inside, with_optimizer=True):
 
 
 class Wrapped(torch.optim.Optimizer):
-    """Like that of accelerate: an optimizer that has another one, and was never set up as one."""
+    """Like accelerate's: an optimizer that wraps another one and was never initialised itself."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer

@@ -1,4 +1,4 @@
-"""Gradients of an eager network are told one by one, as autograd completes them."""
+"""Gradients of an eager network are reported one by one, as autograd completes them."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def convolutional():
 
 
 def tied():
-    """``shared`` is used twice, ``unused`` in an output alone that is not the loss's."""
+    """``shared`` is used twice, ``unused`` only in an output that the loss does not depend on."""
     graph = GraphBuilder("tied")
     value = graph.input("input", ("batch", 4))
     shared = graph.parameter("shared", (4, 4), Draw("normal", 0.5))
@@ -37,7 +37,7 @@ def tied():
 
 
 def heard(executor, inputs):
-    """Names and gradients in the order in which they were told, and what backward returned."""
+    """Names and gradients in the order in which they were reported, and the result of backward."""
     told = []
 
     assert executor.on_gradient(lambda name, gradient: told.append((name, gradient)))
@@ -129,7 +129,7 @@ def test_numpy_tells_nothing_before_the_end():
 
 
 class Shared(torch.nn.Module):
-    """One layer used twice, one that is frozen, and one that is never used."""
+    """One layer used twice, one frozen layer, and one unused layer."""
 
     def __init__(self):
         super().__init__()

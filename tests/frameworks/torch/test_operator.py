@@ -1,4 +1,4 @@
-"""An operator on PyTorch: what comes out, what is refused, and in which types."""
+"""An operator on PyTorch: its outputs, what is refused, and types."""
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,7 @@ WIDE = ["uint16", "uint32", "uint64"]
 
 @pytest.fixture
 def call(torch_backend):
-    """Calls an operator with NumPy's arrays; structural inputs stay so."""
+    """Calls an operator with NumPy arrays; structural inputs remain NumPy arrays."""
 
     def of(node, *inputs, structural=()):
         native = [

@@ -1,4 +1,4 @@
-"""Where an operator has a fast path and a general one, both compute the same."""
+"""The fast and the general path of an operator compute the same."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_kernel_and_a_loop_over_time_agree(torch_backend, kind, gates, directi
     inputs = [x, draw(count, gates * size, 2), draw(count, gates * size, size), draw(count, 2 * gates * size)]
     names, outputs = ["x", "w", "r", "b", "", "h"], ["y", "last"]
     kernel = run(torch_backend, operator_node(kind, names, outputs, **attributes), *inputs, None, hidden)
-    # A clip that never bites leaves the values and takes the way of the loop.
+    # A clip that never applies keeps the values but selects the loop.
     loop = run(torch_backend, operator_node(kind, names, outputs, clip=1e6, **attributes), *inputs, None, hidden)
     for one, other in zip(kernel, loop, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
@@ -66,7 +66,7 @@ def test_fused_attention_and_its_steps_agree(torch_backend, causal, mask, heads)
     query, key, value = draw(2, heads, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 6)
     given = {None: None, "bool": draw(3, 5) > 0, "float": draw(2, 1, 3, 5)}[mask]
     if mask == "bool":
-        # A query that sees no key gets zeros on both ways.
+        # A query without keys gets zeros on both paths.
         given[1] = False
     names = ["q", "k", "v", "m" if mask else ""]
     fused = run(torch_backend, operator_node("Attention", names, opset=23, is_causal=causal), query, key, value, given)

@@ -35,21 +35,9 @@ _DTYPES = frozenset(
 
 
 def device_of(name: str) -> Device:
-    """JAX's device for ``cpu``, ``cuda`` or ``cuda:N``, which must be available (:func:`lacking_device`)."""
+    """JAX's device for ``cpu``, ``cuda`` or ``cuda:N``, which must be available."""
     kind, _, index = name.partition(":")
     return jax.local_devices(backend=kind)[int(index or 0)]
-
-
-def lacking_device(name: str) -> str | None:
-    """``None`` if JAX can use the device, else the reason."""
-    kind, _, index = name.partition(":")
-    if kind not in {"cpu", "cuda"} or (index and not index.isdecimal()):
-        return f"this adapter runs on cpu, cuda and cuda:N, not on {name!r}"
-    try:
-        count = len(jax.local_devices(backend=kind))
-    except RuntimeError:
-        count = 0
-    return None if int(index or 0) < count else f"JAX sees {count} {kind} devices here"
 
 
 def numpy_dtype(code: int) -> DType:

@@ -18,6 +18,7 @@ from jax import Array, Device
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError
+from levelbench.frameworks import Float32Backend
 from levelbench.frameworks.jax import JaxFramework
 from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, JaxPacker, device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor, JaxFunction
@@ -26,7 +27,7 @@ from levelbench.frameworks.jax.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
-from levelbench.networks.executor import Backend, Executor, checked_parameters
+from levelbench.networks.executor import Executor
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
@@ -34,6 +35,18 @@ from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 # A compiled function takes about a megabyte; operators that use one keep it alive after it is evicted here.
 _MOST_KERNELS = 512
+
+
+def lacking_device(name: str) -> str | None:
+    """``None`` if JAX can use the device, else the reason."""
+    kind, _, index = name.partition(":")
+    if kind not in {"cpu", "cuda"} or (index and not index.isdecimal()):
+        return f"this adapter runs on cpu, cuda and cuda:N, not on {name!r}"
+    try:
+        count = len(jax.local_devices(backend=kind))
+    except RuntimeError:
+        count = 0
+    return None if int(index or 0) < count else f"JAX sees {count} {kind} devices here"
 
 
 def gemm(dtype: str) -> GemmMaker:
@@ -49,7 +62,7 @@ def gemm(dtype: str) -> GemmMaker:
     return make
 
 
-class JaxBackend(Backend):
+class JaxBackend(Float32Backend):
     """JAX on one device. Opening a backend enables 64-bit types, which ONNX's operators need, for the whole process.
 
     Mode ``jit`` compiles a network to one program, ``eager`` dispatches its operators one by one.
@@ -66,20 +79,10 @@ class JaxBackend(Backend):
         self._traced: tuple[Any, int] | None = None
         self.seed(0)
 
-    def executor(
-        self,
-        network: Network,
-        parameters: Mapping[str, NDArray[Any]] | None = None,
-        *,
-        mode: str | None = None,
-        trains: bool = True,
-        precision: str = "float32",
-        channels_last: bool = False,
+    def executor_of(
+        self, network: Network, parameters: Mapping[str, NDArray[Any]], mode: str, trains: bool
     ) -> Executor:
-        """An executor with its own arrays; it compiles at the first call for each set of shapes."""
-        self.refuse_other_numbers(precision, channels_last)
-        values = network.initialise() if parameters is None else checked_parameters(network, parameters)
-        return JaxExecutor(self, network, values, mode=self.chosen_mode(mode), trains=trains)
+        return JaxExecutor(self, network, parameters, mode=mode, trains=trains)
 
     def native(
         self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.packing import Packer
 from levelbench.errors import DefinitionError, UnsupportedError
-from levelbench.frameworks import no_forward
+from levelbench.frameworks import Float32Backend, no_forward
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.kernel import QuietPass
 from levelbench.frameworks.numpy.operators.layers import generator_state, restore_generator, seed_generator
 from levelbench.measure.clocks import HOST
 from levelbench.networks.codegen import Lowered, LoweredStep
 from levelbench.networks.executor import (
-    Backend,
     Executor,
     LiveArrays,
     OperatorTime,
-    checked_parameters,
     collected_times,
     require_inputs,
 )
@@ -247,27 +245,15 @@ class NumpyPacker(Packer):
         return dict(self._views) if flat is self._flat else super().unpack(flat)
 
 
-class NumpyBackend(Backend):
+class NumpyBackend(Float32Backend):
     """NumPy on the CPU: every call is synchronous."""
 
     any_opset = True
 
-    def executor(
-        self,
-        network: Network,
-        parameters: Mapping[str, NDArray[Any]] | None = None,
-        *,
-        mode: str | None = None,
-        trains: bool = True,
-        precision: str = "float32",
-        channels_last: bool = False,
+    def executor_of(
+        self, network: Network, parameters: Mapping[str, NDArray[Any]], mode: str, trains: bool
     ) -> Executor:
-        """A reference executor; ``trains`` makes no difference."""
-        self.refuse_other_numbers(precision, channels_last)
-        self.chosen_mode(mode)
-        return NumpyExecutor(
-            network, network.initialise() if parameters is None else checked_parameters(network, parameters), self
-        )
+        return NumpyExecutor(network, parameters, self)
 
     def operator(self, node: OperatorNode) -> Operator:
         """Our operator, ONNX's reference where we have none, or a custom one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from levelbench.frameworks import PackagedFramework
-from levelbench.networks.executor import Backend
 
 
 class OnnxRuntimeFramework(PackagedFramework):
@@ -11,18 +10,9 @@ class OnnxRuntimeFramework(PackagedFramework):
 
     name = "onnxruntime"
     title = "ONNX Runtime"
+    backend_class = "OnnxRuntimeBackend"
     modes = ("optimised", "unoptimised")
     trains = False
-
-    def lacking_device(self, device: str) -> str | None:
-        from levelbench.frameworks.onnxruntime.sessions import lacking_device
-
-        return lacking_device(device)
-
-    def backend(self, device: str) -> Backend:
-        from levelbench.frameworks.onnxruntime.backend import OnnxRuntimeBackend
-
-        return OnnxRuntimeBackend(device)
 
 
 framework = OnnxRuntimeFramework()

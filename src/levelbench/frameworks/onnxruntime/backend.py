@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnxruntime import InferenceSession, OrtValue
 
-from levelbench.errors import UnsupportedError
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.frameworks import Float32Backend
 from levelbench.frameworks.onnxruntime import OnnxRuntimeFramework
 from levelbench.frameworks.onnxruntime.executor import OnnxRuntimeExecutor, OnnxRuntimeModel
 from levelbench.frameworks.onnxruntime.sessions import (
@@ -38,7 +39,7 @@ from levelbench.frameworks.onnxruntime.sessions import (
 )
 from levelbench.measure.clocks import HOST
 from levelbench.networks.codegen import Lowered
-from levelbench.networks.executor import Backend, Executor, checked_parameters
+from levelbench.networks.executor import Executor
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Operator, OperatorBackend, known_upstream
 from levelbench.operators.node import CUSTOM_DOMAIN, DEFAULT_OPSET, IR_VERSION, OperatorNode, structural
@@ -243,7 +244,7 @@ def profile(
     return "sessions of single operators", found
 
 
-class OnnxRuntimeBackend(Backend):
+class OnnxRuntimeBackend(Float32Backend):
     """Arrays are ``onnxruntime.OrtValue``. Calls are synchronous, so the host's clock is right. It does not train.
 
     Mode ``optimised`` applies all of ONNX Runtime's graph optimisations, ``unoptimised`` none.
@@ -258,20 +259,11 @@ class OnnxRuntimeBackend(Backend):
         self._gather = OnnxRuntimeOperator(OperatorNode("Gather", ("x", "i"), ("y",)), self._device, self._seed)
         self.known_faults: Mapping[str, str] = faults(onnxruntime.__version__)
 
-    def executor(
-        self,
-        network: Network,
-        parameters: Mapping[str, NDArray[Any]] | None = None,
-        *,
-        mode: str | None = None,
-        trains: bool = True,
-        precision: str = "float32",
-        channels_last: bool = False,
+    def executor_of(
+        self, network: Network, parameters: Mapping[str, NDArray[Any]], mode: str, trains: bool
     ) -> Executor:
         """An executor for inference; its ``forward`` raises ``UnsupportedError``, whatever ``trains`` is."""
-        self.refuse_other_numbers(precision, channels_last)
-        values = network.initialise() if parameters is None else checked_parameters(network, parameters)
-        return OnnxRuntimeExecutor(network, values, self._device, self._seed, mode=self.chosen_mode(mode))
+        return OnnxRuntimeExecutor(network, parameters, self._device, self._seed, mode=mode)
 
     def profile(self, executor: Executor, inputs: Sequence[OrtValue], repeats: int) -> tuple[str, dict[str, float]]:
         """Our clock around sessions of single operators: the executor's operator times are already the profiler's."""
@@ -324,3 +316,14 @@ class OnnxRuntimeBackend(Backend):
             "newest_ir": newest_ir(),
             "spins": spins(),
         }
+
+
+def lacking_device(device: str) -> str | None:
+    """``None`` if this build of ONNX Runtime can use ``device``, else the reason."""
+    try:
+        wanted = SessionDevice.parse(device)
+    except UsageError:
+        return f"this adapter runs on cpu and cuda, not on {device}"
+    if wanted.kind == "cpu" or "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        return None
+    return "this build of ONNX Runtime has no CUDAExecutionProvider: pip install onnxruntime-gpu"

@@ -70,17 +70,6 @@ class SessionDevice:
         return onnxruntime.OrtDevice.make(self.kind, self.index)._get_c_device()
 
 
-def lacking_device(device: str) -> str | None:
-    """``None`` if this build of ONNX Runtime can use ``device``, else the reason."""
-    try:
-        wanted = SessionDevice.parse(device)
-    except UsageError:
-        return f"this adapter runs on cpu and cuda, not on {device}"
-    if wanted.kind == "cpu" or "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        return None
-    return "this build of ONNX Runtime has no CUDAExecutionProvider: pip install onnxruntime-gpu"
-
-
 def threads() -> int:
     """Threads per operator: ``OMP_NUM_THREADS``, else the number of cores that this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()

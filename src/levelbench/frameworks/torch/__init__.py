@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from levelbench.frameworks import PackagedFramework
-from levelbench.measure.ceilings import GemmMaker
-from levelbench.networks.executor import Backend
 
 if TYPE_CHECKING:
     from levelbench.distributed.communicator import Communicator
@@ -19,6 +16,7 @@ class TorchFramework(PackagedFramework):
 
     name = "torch"
     title = "PyTorch"
+    backend_class = "TorchBackend"
     imports = (
         "levelbench.frameworks.torch.backend",
         "levelbench.frameworks.torch.optimizers",
@@ -26,22 +24,7 @@ class TorchFramework(PackagedFramework):
     )
     modes = ("eager", "compiled")
     communicators = ("gloo", "nccl")
-
-    def lacking_device(self, device: str) -> str | None:
-        from levelbench.frameworks.torch.backend import lacking_device
-
-        return lacking_device(device)
-
-    def backend(self, device: str) -> Backend:
-        from levelbench.frameworks.torch.backend import TorchBackend
-
-        return TorchBackend(device)
-
-    def gemms(self) -> Sequence[tuple[str, GemmMaker]]:
-        """float32, and bfloat16, which NumPy does not have."""
-        from levelbench.frameworks.torch.backend import gemm
-
-        return [(name, gemm(name)) for name in ("float32", "bfloat16")]
+    gemm_types = ("float32", "bfloat16")
 
     def communicator(self, kind: str, place: RankPlace, timeout_s: float) -> Communicator:
         """Over PyTorch's default process group."""

@@ -163,7 +163,44 @@ def updating(node: OperatorNode, otherwise: Function) -> Function:
 _REFUSALS = (RuntimeError, TypeError, ValueError, UnsupportedError)
 
 
-class TorchExecutor(Executor):
+class LeafExecutor(Executor):
+    """An executor whose trainable parameters are leaf tensors of autograd."""
+
+    trained: dict[str, Tensor]
+    """The leaves that the loss may depend on, by name."""
+    _leaves: dict[str, Tensor]
+    _loss: Tensor | None = None
+    _hooks: Sequence[Any] = ()
+
+    def take_loss(self) -> Tensor | None:
+        """The loss of the last forward pass with its graph, once."""
+        loss, self._loss = self._loss, None
+        return loss
+
+    def backward(self) -> Mapping[str, Tensor]:
+        """Autograd's gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
+        if (loss := self.take_loss()) is None:
+            raise no_forward()
+        leaves = list(self.trained.values())
+        # A loss that does not depend on any parameter has no graph.
+        found = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else (None,) * len(leaves)
+        gradients = dict(zip(self.trained, found, strict=True))
+        return {
+            name: torch.zeros_like(leaf) if (gradient := gradients.get(name)) is None else gradient
+            for name, leaf in self._leaves.items()
+        }
+
+    def on_gradient(self, callback: Callable[[str, Tensor], None] | None) -> bool:
+        """Uses hooks on the leaves, which autograd runs one by one; a compiled backward runs them all at the end."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        if callback is not None:
+            self._hooks = [leaf.register_hook(partial(callback, name)) for name, leaf in self.trained.items()]
+        return True
+
+
+class TorchExecutor(LeafExecutor):
     """A network over leaf tensors; ``parameters`` share their storage, detached, and can be updated in place."""
 
     network: Network
@@ -193,15 +230,14 @@ class TorchExecutor(Executor):
         trained = [each.name for each in network.parameters if each.trainable]
         live = {name: tensors[name].detach() for name in trained}
         self._leaves = {name: tensors[name].requires_grad_(trains) for name in trained}
+        self.trained = {}
         self.parameters = LiveTensors(live)
         self.buffers = LiveTensors({name: each for name, each in tensors.items() if name not in live})
         self._grad_mode = torch.no_grad if trains else torch.inference_mode
         outputs = [each.name for each in network.for_inference.outputs]
         self._infer = _Runner(self, outputs, {**self.parameters, **self.buffers})
         self._updated = [self.buffers[name] for name in network.updates]
-        self._loss: Tensor | None = None
         self._forward: _Runner | None = None
-        self._hooks: list[Any] = []
         self._every_input = tuple(range(len(network.inputs)))
         if network.loss and trains:
             self._prepare_training()
@@ -222,31 +258,8 @@ class TorchExecutor(Executor):
                 torch._foreach_copy_(self._updated, updates)
         return self._loss.detach()
 
-    def backward(self) -> Mapping[str, Tensor]:
-        """Autograd's gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
-        loss, self._loss = self._loss, None
-        if loss is None:
-            raise no_forward()
-        # A loss that does not depend on any parameter has no graph.
-        nothing = (None,) * len(self._trained)
-        found = torch.autograd.grad(loss, self._trained, allow_unused=True) if loss.requires_grad else nothing
-        gradients = dict(zip(self._trained_names, found, strict=True))
-        for name, gradient in gradients.items():
-            if gradient is None:
-                gradients[name] = torch.zeros_like(self._leaves[name])
-        for name in self._unread:
-            gradients[name] = torch.zeros_like(self._leaves[name])
-        return gradients
-
     def on_gradient(self, callback: Callable[[str, Tensor], None] | None) -> bool:
-        """Uses hooks on the leaves, which autograd runs one by one; a compiled backward runs them all at the end."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
-        if callback is not None and self._forward is not None:
-            named = zip(self._trained_names, self._trained, strict=True)
-            self._hooks = [leaf.register_hook(partial(callback, name)) for name, leaf in named]
-        return self._forward is not None
+        return self._forward is not None and super().on_gradient(callback)
 
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
         """The times of all operators; on a GPU between CUDA events, with work queued ahead of the device."""
@@ -282,9 +295,7 @@ class TorchExecutor(Executor):
         self._forward = forward = _Runner(self, outputs, {**self._leaves, **self.buffers}, training=True)
         read = set(forward.lowered.arrays)
         forward.copy(_overwritten(self.network, forward.lowered))
-        self._trained_names = [name for name in self._leaves if name in read]
-        self._trained = [self._leaves[name] for name in self._trained_names]
-        self._unread = [name for name in self._leaves if name not in read]
+        self.trained = {name: leaf for name, leaf in self._leaves.items() if name in read}
         names = [each.name for each in self.network.inputs]
         self._places = tuple(names.index(name) for name in forward.lowered.inputs)
 
@@ -511,7 +522,7 @@ def _plain(tensor: Tensor) -> Tensor:
     return _wide(tensor).contiguous()
 
 
-class TorchModule(Executor):
+class TorchModule(LeafExecutor):
     """A ``torch.nn.Module`` on a device: its own parameters and forward, with autograd's gradients.
 
     Nothing is converted, so what is measured is what the user wrote. ``infer`` runs the module in evaluation mode,
@@ -535,11 +546,10 @@ class TorchModule(Executor):
             self._module = self._module.to(memory_format=torch.channels_last)
         self._call = self._module if mode == "eager" else compiled(self._module)
         self._leaves = {name: each for name, each in self._module.named_parameters() if each.requires_grad}
+        self.trained = self._leaves
         frozen = {name: each for name, each in self._module.named_parameters() if name not in self._leaves}
         self.parameters = LiveTensors({name: each.detach() for name, each in self._leaves.items()})
         self.buffers = LiveTensors({**frozen, **dict(self._module.named_buffers())})
-        self._loss: Tensor | None = None
-        self._hooks: list[Any] = []
 
     def infer(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The tensors that the module returns, in the order of its tuples and dictionaries."""
@@ -563,25 +573,6 @@ class TorchModule(Executor):
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is not a scalar tensor", "return the mean")
         self._loss = loss
         return loss.detach()
-
-    def backward(self) -> Mapping[str, Tensor]:
-        """Autograd's gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
-        loss, self._loss = self._loss, None
-        if loss is None:
-            raise no_forward()
-        leaves = list(self._leaves.values())
-        found = torch.autograd.grad(loss, leaves, allow_unused=True)
-        zipped = zip(self._leaves.items(), found, strict=True)
-        return {name: torch.zeros_like(leaf) if each is None else each for (name, leaf), each in zipped}
-
-    def on_gradient(self, callback: Callable[[str, Tensor], None] | None) -> bool:
-        """Uses hooks on the leaves, which autograd runs one by one; a compiled backward runs them all at the end."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
-        if callback is not None:
-            self._hooks = [leaf.register_hook(partial(callback, name)) for name, leaf in self._leaves.items()]
-        return True
 
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
         """The times of the innermost modules that run, by path; in mode ``eager`` only."""

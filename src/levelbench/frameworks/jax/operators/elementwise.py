@@ -34,19 +34,17 @@ def _absolute_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arra
     return jnp.abs(x), jnp.sign(x) * tangent
 
 
-table({name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
+table(**{name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
 table(
-    {
-        "Abs": _absolute,
-        "Erf": lax.erf,
-        "Identity": lambda x: x,
-        "Max": lambda *inputs: reduce(jnp.maximum, inputs),
-        "Mean": lambda *inputs: reduce(jnp.add, inputs) / len(inputs),
-        "Min": lambda *inputs: reduce(jnp.minimum, inputs),
-        "Mod": lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
-        "Round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-        "Sum": lambda *inputs: reduce(jnp.add, inputs),
-    }
+    Abs=_absolute,
+    Erf=lax.erf,
+    Identity=lambda x: x,
+    Max=lambda *inputs: reduce(jnp.maximum, inputs),
+    Mean=lambda *inputs: reduce(jnp.add, inputs) / len(inputs),
+    Min=lambda *inputs: reduce(jnp.minimum, inputs),
+    Mod=lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
+    Round=lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    Sum=lambda *inputs: reduce(jnp.add, inputs),
 )
 
 
@@ -76,11 +74,9 @@ def _power(base: Array, exponent: Array) -> Array:
 
 
 table(
-    {
-        "BitShift": lambda x, bits, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(x, bits),
-        "Div": _divide,
-        "Pow": _power,
-    }
+    BitShift=lambda x, bits, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(x, bits),
+    Div=_divide,
+    Pow=_power,
 )
 
 
@@ -93,44 +89,25 @@ def _ramp(x: Array) -> Array:
 
 
 table(
-    {
-        "HardSwish": lambda x: x * _ramp(x / 6 + 0.5),
-        "Mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
-        "PRelu": lambda x, slope: jnp.where(x > 0, x, slope * x),
-        "Relu": jax.nn.relu,
-        "Sigmoid": jax.nn.sigmoid,
-        "Softplus": jax.nn.softplus,
-        "Softsign": jax.nn.soft_sign,
-    }
-)
-
-
-table(
-    {
-        "Elu": lambda x, *, alpha: jax.nn.elu(x, alpha),
-        "Celu": lambda x, *, alpha: jax.nn.celu(x, alpha),
-        "Selu": lambda x, *, alpha, gamma: gamma * jax.nn.elu(x, alpha),
-        "LeakyRelu": lambda x, *, alpha: jnp.where(x > 0, x, alpha * x),
-        "ThresholdedRelu": lambda x, *, alpha: jnp.where(x > alpha, x, 0),
-        "HardSigmoid": lambda x, *, alpha, beta: _ramp(alpha * x + beta),
-    }
-)
-
-
-@operator("Gelu")
-def _gelu(x: Array, *, approximate: str) -> Array:
-    tanh = approximate == "tanh"
-    return jax.nn.gelu(x, approximate=tanh)
-
-
-table(
-    {
-        "Swish": lambda x, *, alpha: x * jax.nn.sigmoid(alpha * x),
-        "SwiGLU": lambda gate, x, *, alpha=1.0: gate * jax.nn.sigmoid(alpha * gate) * x,
-        "Softmax": lambda x, *, axis: jax.nn.softmax(x, axis),
-        "LogSoftmax": lambda x, *, axis: jax.nn.log_softmax(x, axis),
-        "Hardmax": lambda x, *, axis: jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis),
-    }
+    HardSwish=lambda x: x * _ramp(x / 6 + 0.5),
+    Mish=lambda x: x * jnp.tanh(jax.nn.softplus(x)),
+    PRelu=lambda x, slope: jnp.where(x > 0, x, slope * x),
+    Relu=jax.nn.relu,
+    Sigmoid=jax.nn.sigmoid,
+    Softplus=jax.nn.softplus,
+    Softsign=jax.nn.soft_sign,
+    Elu=lambda x, *, alpha: jax.nn.elu(x, alpha),
+    Celu=lambda x, *, alpha: jax.nn.celu(x, alpha),
+    Selu=lambda x, *, alpha, gamma: gamma * jax.nn.elu(x, alpha),
+    LeakyRelu=lambda x, *, alpha: jnp.where(x > 0, x, alpha * x),
+    ThresholdedRelu=lambda x, *, alpha: jnp.where(x > alpha, x, 0),
+    HardSigmoid=lambda x, *, alpha, beta: _ramp(alpha * x + beta),
+    Gelu=lambda x, *, approximate: jax.nn.gelu(x, approximate=approximate == "tanh"),
+    Swish=lambda x, *, alpha: x * jax.nn.sigmoid(alpha * x),
+    SwiGLU=lambda gate, x, *, alpha=1.0: gate * jax.nn.sigmoid(alpha * gate) * x,
+    Softmax=lambda x, *, axis: jax.nn.softmax(x, axis),
+    LogSoftmax=lambda x, *, axis: jax.nn.log_softmax(x, axis),
+    Hardmax=lambda x, *, axis: jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis),
 )
 
 

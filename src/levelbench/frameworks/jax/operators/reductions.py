@@ -15,10 +15,8 @@ from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
 table(
-    {
-        "Det": jnp.linalg.det,
-        "MatMul": lambda a, b: jnp.matmul(a, b, precision=PRECISION),
-    }
+    Det=jnp.linalg.det,
+    MatMul=lambda a, b: jnp.matmul(a, b, precision=PRECISION),
 )
 
 

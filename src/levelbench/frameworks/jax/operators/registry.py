@@ -6,7 +6,7 @@ readability. The shared operators are registered first, and may be replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ def operator(
     return register
 
 
-def table(functions: Mapping[str, Function]) -> None:
+def table(**functions: Function) -> None:
     """Register the functions of operators by name."""
     for name, function in functions.items():
         operator(name)(function)

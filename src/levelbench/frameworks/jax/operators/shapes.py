@@ -26,16 +26,12 @@ def _squeeze(x: Array, axes: Host | None = None) -> Array:
 
 
 table(
-    {
-        "Unsqueeze": lambda x, axes: jnp.expand_dims(x, tuple(int(each) for each in np.atleast_1d(axes))),
-        "Transpose": lambda x, *, perm=None: jnp.transpose(x, perm),
-    }
+    Concat=lambda *inputs, axis: jnp.concatenate(inputs, axis),
+    Gather=lambda x, indices, *, axis: jnp.take(x, indices, axis),
+    Tile=lambda x, repeats: jnp.tile(x, tuple(int(each) for each in repeats)),
+    Unsqueeze=lambda x, axes: jnp.expand_dims(x, tuple(int(each) for each in np.atleast_1d(axes))),
+    Transpose=lambda x, *, perm=None: jnp.transpose(x, perm),
 )
-
-
-@operator("Concat")
-def _concat(*inputs: Array, axis: int) -> Array:
-    return jnp.concatenate(inputs, axis)
 
 
 @operator("Split")
@@ -64,11 +60,6 @@ def _range(start: int, end: int, step: int, length: int) -> slice:
     if step < 0:
         return slice(max(start, -length), None if end < -length else end, step)
     return slice(start, end, step)
-
-
-@operator("Tile")
-def _tile(x: Array, repeats: Array) -> Array:
-    return jnp.tile(x, tuple(int(each) for each in repeats))
 
 
 @maker("Pad")
@@ -103,11 +94,6 @@ def _center_crop_pad(x: Array, shape: Host, *, axes: Sequence[int] | None = None
 
 
 # Gathering and scattering by index, NonZero, Unique.
-
-
-@operator("Gather")
-def _gather(x: Array, indices: Array, *, axis: int) -> Array:
-    return jnp.take(x, indices, axis)
 
 
 @operator("GatherElements")

@@ -236,10 +236,8 @@ def _lp_pool(x: Array, *, node: OperatorNode, p: int) -> Array:
 
 
 table(
-    {
-        "GlobalAveragePool": lambda x: jnp.mean(x, _spatial(x), keepdims=True),
-        "GlobalMaxPool": lambda x: jnp.max(x, _spatial(x), keepdims=True),
-    }
+    GlobalAveragePool=lambda x: jnp.mean(x, _spatial(x), keepdims=True),
+    GlobalMaxPool=lambda x: jnp.max(x, _spatial(x), keepdims=True),
 )
 
 

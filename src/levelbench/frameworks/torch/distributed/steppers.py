@@ -25,7 +25,7 @@ from levelbench.distributed.schemes.base import (
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.torch.communicator import raise_lost
-from levelbench.frameworks.torch.executor import TorchExecutor
+from levelbench.frameworks.torch.executor import LeafExecutor, TorchExecutor
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
@@ -39,24 +39,12 @@ if TYPE_CHECKING:
 _FORWARD, _BACKWARD = (f"a {name} pass through PyTorch's data parallelism" for name in ("forward", "backward"))
 
 
-def leaves_of(executor: Executor, scheme: str) -> dict[str, Tensor]:
-    """The leaf tensors of the parameters that the loss may depend on, by name."""
-    leaves: dict[str, Tensor] | None = getattr(executor, "_leaves", None)
-    if leaves is None:
-        raise UnsupportedError(
-            f"scheme {scheme!r} on a {type(executor).__name__}",
-            "it has no autograd tensors",
-            "use framework torch",
-        )
-    read = getattr(executor, "_trained_names", leaves)
-    return {name: leaves[name] for name in read}
-
-
-def loss_of(executor: Any) -> Tensor:
-    """The loss of the last forward pass with its graph, which is removed from the executor."""
-    loss, executor._loss = executor._loss, None
-    found: Tensor = loss
-    return found
+def leaf_executor(executor: Executor, scheme: str) -> LeafExecutor:
+    """The executor; ``UnsupportedError`` if autograd does not differentiate it."""
+    if not isinstance(executor, LeafExecutor):
+        asked = f"scheme {scheme!r} on a {type(executor).__name__}"
+        raise UnsupportedError(asked, "it has no autograd tensors", "use framework torch")
+    return executor
 
 
 class WrappedExecutor(Executor):
@@ -124,7 +112,7 @@ class WrappedExecutor(Executor):
 class _Network(torch.nn.Module):
     """An executor's forward pass, over the executor's own tensors."""
 
-    def __init__(self, executor: Executor, leaves: Mapping[str, Tensor]) -> None:
+    def __init__(self, executor: LeafExecutor, leaves: Mapping[str, Tensor]) -> None:
         super().__init__()
         self._executor = executor
         # Not register_parameter: it requires nn.Parameter, and the graph depends on these very tensors.
@@ -134,7 +122,7 @@ class _Network(torch.nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         """The loss."""
         self._executor.forward(*inputs)
-        return loss_of(self._executor)
+        return self._executor.take_loss()
 
 
 class DdpStepper(BaseStepper):
@@ -144,8 +132,8 @@ class DdpStepper(BaseStepper):
 
     def __init__(self, scheme: DistributedDataParallel, worker: Worker) -> None:
         super().__init__(worker)
-        executor, size = worker.executor, worker.communicator.size
-        leaves = leaves_of(executor, scheme.name)
+        executor, size = leaf_executor(worker.executor, scheme.name), worker.communicator.size
+        leaves = executor.trained
         self._hook = scheme.hook
         self._unread = [name for name in executor.parameters if name not in leaves]
         try:
@@ -230,7 +218,7 @@ class _ShardedNetwork(torch.nn.Module):
             arrays[place] = getattr(self, f"p{at}")
         self._runner.arrays = tuple(arrays)
         self._executor.forward(*inputs)
-        return loss_of(self._executor)
+        return self._executor.take_loss()
 
 
 class FsdpStepper(SchemeStepper):
@@ -246,7 +234,7 @@ class FsdpStepper(SchemeStepper):
         _require_elementwise(worker.optimizer)
         begin_as_rank_zero(worker)
         self._worker, self._whole = worker, executor.parameters
-        leaves = leaves_of(executor, scheme.name)
+        leaves = executor.trained
         module = _ShardedNetwork(executor, leaves)
         device = next(iter(leaves.values())).device.type
         mesh = init_device_mesh(device, (communicator.size,))

@@ -147,19 +147,15 @@ def _pow(base: Tensor, exponent: Tensor) -> Tensor:
 
 
 table(
-    {
-        "Max": lambda *inputs: reduce(torch.maximum, inputs),
-        "Min": lambda *inputs: reduce(torch.minimum, inputs),
-    },
     unsigned=ordered,
+    Max=lambda *inputs: reduce(torch.maximum, inputs),
+    Min=lambda *inputs: reduce(torch.minimum, inputs),
 )
 table(
-    {
-        "Erf": torch.erf,
-        "Identity": lambda x: x,
-        "Mean": lambda *inputs: reduce(torch.add, inputs) / len(inputs),
-        "Sum": lambda *inputs: reduce(torch.add, inputs),
-    }
+    Erf=torch.erf,
+    Identity=lambda x: x,
+    Mean=lambda *inputs: reduce(torch.add, inputs) / len(inputs),
+    Sum=lambda *inputs: reduce(torch.add, inputs),
 )
 
 
@@ -188,24 +184,17 @@ def _bit_shift(x: Tensor, bits: Tensor, *, direction: str) -> Tensor:
 _STRAIGHT = 40.0
 
 table(
-    {
-        "HardSwish": functional.hardswish,
-        "Mish": functional.mish,
-        "Relu": torch.relu,
-        "Sigmoid": torch.sigmoid,
-        "Softsign": functional.softsign,
-    }
-)
-
-
-table(
-    {
-        "Softplus": lambda x: functional.softplus(x, 1.0, _STRAIGHT),
-        "LeakyRelu": lambda x, *, alpha: functional.leaky_relu(x, alpha),
-        "Elu": lambda x, *, alpha: functional.elu(x, alpha),
-        "Celu": lambda x, *, alpha: functional.celu(x, alpha),
-        "Selu": lambda x, *, alpha, gamma: functional.elu(x, alpha) * gamma,
-    }
+    HardSigmoid=lambda x, *, alpha, beta: torch.clamp(x * alpha + beta, 0.0, 1.0),
+    HardSwish=functional.hardswish,
+    Mish=functional.mish,
+    Relu=torch.relu,
+    Sigmoid=torch.sigmoid,
+    Softsign=functional.softsign,
+    Softplus=lambda x: functional.softplus(x, 1.0, _STRAIGHT),
+    LeakyRelu=lambda x, *, alpha: functional.leaky_relu(x, alpha),
+    Elu=lambda x, *, alpha: functional.elu(x, alpha),
+    Celu=lambda x, *, alpha: functional.celu(x, alpha),
+    Selu=lambda x, *, alpha, gamma: functional.elu(x, alpha) * gamma,
 )
 
 
@@ -214,11 +203,6 @@ def _gelu(node: OperatorNode) -> Function:
     if node["approximate"] == "tanh":
         return lambda x: functional.gelu(x, approximate="tanh")
     return functional.gelu
-
-
-@operator("HardSigmoid")
-def _hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Tensor:
-    return torch.clamp(x * alpha + beta, 0.0, 1.0)
 
 
 @operator("PRelu")
@@ -250,12 +234,10 @@ def _swish_of(alpha: float) -> Function:
 
 
 table(
-    {
-        "ThresholdedRelu": lambda x, *, alpha: functional.threshold(x, alpha, 0.0),
-        "Softmax": lambda x, *, axis: torch.softmax(x, axis),
-        "LogSoftmax": lambda x, *, axis: torch.log_softmax(x, axis),
-        "Hardmax": lambda x, *, axis: torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1),
-    }
+    ThresholdedRelu=lambda x, *, alpha: functional.threshold(x, alpha, 0.0),
+    Softmax=lambda x, *, axis: torch.softmax(x, axis),
+    LogSoftmax=lambda x, *, axis: torch.log_softmax(x, axis),
+    Hardmax=lambda x, *, axis: torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1),
 )
 
 

@@ -143,8 +143,8 @@ def _top_k(x: Tensor, count: Host, *, axis: int, largest: int) -> tuple[Tensor, 
 # Matrix products: MatMul, Gemm and Einsum; determinants.
 
 
-table({"MatMul": torch.matmul}, unsigned=modular)
-table({"Det": torch.linalg.det})
+table(unsigned=modular, MatMul=torch.matmul)
+table(Det=torch.linalg.det)
 
 
 @maker("Gemm", unsigned=modular)

@@ -6,7 +6,7 @@ operators are registered first, and may be replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -69,7 +69,7 @@ def operator(*names: str, domain: str = "", unsigned: Retry | None = None) -> Ca
     return register
 
 
-def table(functions: Mapping[str, Function], unsigned: Retry | None = None) -> None:
+def table(unsigned: Retry | None = None, **functions: Function) -> None:
     """Register the functions of operators by name."""
     for name, function in functions.items():
         operator(name, unsigned=unsigned)(function)

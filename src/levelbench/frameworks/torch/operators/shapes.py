@@ -40,11 +40,6 @@ def _transpose(node: OperatorNode) -> Function:
     return lambda x: x.permute(order)
 
 
-@operator("Squeeze")
-def _squeeze(x: Tensor, axes: Host | None = None) -> Tensor:
-    return x.squeeze() if axes is None else x.squeeze(axes.tolist())
-
-
 @operator("Unsqueeze")
 def _unsqueeze(x: Tensor, axes: Host) -> Tensor:
     if axes.size == 1:
@@ -55,9 +50,13 @@ def _unsqueeze(x: Tensor, axes: Host) -> Tensor:
     return x
 
 
-@operator("Concat")
-def _concat(*inputs: Tensor, axis: int) -> Tensor:
-    return torch.cat(inputs, axis)
+table(
+    Concat=lambda *inputs, axis: torch.cat(inputs, axis),
+    GatherElements=lambda x, indices, *, axis: torch.gather(x, axis, non_negative(indices, x.shape[axis])),
+    NonZero=lambda x: torch.nonzero(x).t(),
+    Squeeze=lambda x, axes=None: x.squeeze() if axes is None else x.squeeze(axes.tolist()),
+    Tile=lambda x, repeats: x.repeat(repeats.tolist()),
+)
 
 
 @operator("Split")
@@ -93,9 +92,6 @@ def _slice(x: Tensor, starts: Host, ends: Host, axes: Host | None = None, steps:
 def _end(end: int) -> int | None:
     """A very negative end means before the first element, which Python writes as ``None``."""
     return None if end <= -(2**31) else end
-
-
-table({"Tile": lambda x, repeats: x.repeat(repeats.tolist())})
 
 
 @maker("CenterCropPad")
@@ -195,19 +191,6 @@ def _gather(node: OperatorNode, device: torch.device) -> Function:
         return take(x, non_negative(indices, x.shape[axis]))
 
     return gather
-
-
-@operator("GatherElements")
-def _gather_elements(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    return torch.gather(x, axis, non_negative(indices, x.shape[axis]))
-
-
-def _non_zero(x: Tensor) -> Tensor:
-    """Indices of shape (rank, count); for a scalar the rank is 0."""
-    return torch.nonzero(x).t()
-
-
-table({"NonZero": _non_zero})
 
 
 @operator("Unique")

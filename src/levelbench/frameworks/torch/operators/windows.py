@@ -242,11 +242,9 @@ def _spatial(x: Tensor) -> tuple[int, ...]:
 
 
 table(
-    {
-        "GlobalAveragePool": lambda x: x.mean(_spatial(x), True),
-        "GlobalMaxPool": lambda x: torch.amax(x, _spatial(x), True),
-        "GlobalLpPool": lambda x, *, p: torch.linalg.vector_norm(x, p, _spatial(x), True),
-    }
+    GlobalAveragePool=lambda x: x.mean(_spatial(x), True),
+    GlobalMaxPool=lambda x: torch.amax(x, _spatial(x), True),
+    GlobalLpPool=lambda x, *, p: torch.linalg.vector_norm(x, p, _spatial(x), True),
 )
 
 
