@@ -133,8 +133,8 @@ _LEARNING = "ai.onnx.ml"
 _TRAINING = "ai.onnx.preview.training"
 
 
-def _maker(*names: str, domain: str = "") -> Callable[[SharedMaker], SharedMaker]:
-    """Register a maker: it returns the function of a node."""
+def shared_maker(*names: str, domain: str = "") -> Callable[[SharedMaker], SharedMaker]:
+    """Register a maker: it returns the function of a node on a framework's arrays."""
 
     def register(make: SharedMaker) -> SharedMaker:
         for name in names:
@@ -148,7 +148,7 @@ def _shared(*names: str, domain: str = "") -> Callable[[Function], Function]:
     """Register a function of arrays."""
 
     def register(function: Function) -> Function:
-        _maker(*names, domain=domain)(lambda node, library: with_attributes(function, node, library._asdict()))
+        shared_maker(*names, domain=domain)(lambda node, library: with_attributes(function, node, library._asdict()))
         return function
 
     return register
@@ -344,7 +344,7 @@ _WINDOWS = {
 """Coefficients of the cosines with 0, 1 and 2 periods."""
 
 
-@_maker(*_WINDOWS)
+@shared_maker(*_WINDOWS)
 def _window(node: OperatorNode, library: ArrayLibrary) -> Function:
     coefficients, periodic, dtype = _WINDOWS[node.op_type], bool(node["periodic"]), _type_of(node)
 
@@ -357,7 +357,7 @@ def _window(node: OperatorNode, library: ArrayLibrary) -> Function:
     return window
 
 
-@_maker("MelWeightMatrix")
+@shared_maker("MelWeightMatrix")
 def _mel_weight_matrix(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Triangles with centres equally spaced on the mel scale, 2595 log10(1 + f / 700) (ONNX's reference)."""
     dtype = _type_of(node)
@@ -479,7 +479,7 @@ def _samples(
 # N-gram counts, and optimizers as operators.
 
 
-@_maker("TfIdfVectorizer")
+@shared_maker("TfIdfVectorizer")
 def _tfidf(node: OperatorNode, library: ArrayLibrary) -> Function:
     """How often each listed sequence occurs in a row, with up to ``max_skip_count`` elements skipped in between."""
     if node.get("pool_int64s") is None:
@@ -555,7 +555,7 @@ def _each(rule: Callable[..., tuple[Array, ...]], kinds: int) -> Function:
     return update
 
 
-@_maker("Adagrad", domain=_TRAINING)
+@shared_maker("Adagrad", domain=_TRAINING)
 def _adagrad(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Duchi et al. 2011, with ONNX's decay of the rate and regularisation."""
     decay, epsilon, norm = float(node["decay_factor"]), float(node["epsilon"]), float(node["norm_coefficient"])
@@ -570,7 +570,7 @@ def _adagrad(node: OperatorNode, library: ArrayLibrary) -> Function:
     return _each(adagrad, 3)
 
 
-@_maker("Adam", domain=_TRAINING)
+@shared_maker("Adam", domain=_TRAINING)
 def _adam(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Kingma and Ba 2015, with ONNX's regularisation before and after."""
     alpha, beta, epsilon = float(node["alpha"]), float(node["beta"]), float(node["epsilon"])
@@ -589,7 +589,7 @@ def _adam(node: OperatorNode, library: ArrayLibrary) -> Function:
     return _each(adam, 4)
 
 
-@_maker("Momentum", domain=_TRAINING)
+@shared_maker("Momentum", domain=_TRAINING)
 def _momentum(node: OperatorNode, library: ArrayLibrary) -> Function:
     alpha, beta, norm = float(node["alpha"]), float(node["beta"]), float(node["norm_coefficient"])
     nesterov, xp = node["mode"] == "nesterov", library.xp

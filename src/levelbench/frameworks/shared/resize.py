@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.shared.operators import ArrayLibrary, Host
+from levelbench.frameworks.shared.operators import ArrayLibrary, Host, shared_maker
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
@@ -56,7 +56,7 @@ class Taps(NamedTuple):
 def rule_of(node: OperatorNode) -> ResizeRule:
     """The rule of a Resize or Upsample node; ``UnsupportedError`` for a mode that ONNX does not define."""
     if node["mode"] not in _MODES:
-        raise UnsupportedError(node.title, f"there is no mode {node['mode']!r}", f"use one of {', '.join(_MODES)}")
+        raise UnsupportedError(node.title, f"unknown mode {node['mode']!r}", f"use one of {', '.join(_MODES)}")
     if node.op_type == "Upsample":
         return ResizeRule(node["mode"])
     return ResizeRule(
@@ -170,6 +170,7 @@ Kernel = Callable[[Array, Sequence[AxisChange], ResizeRule], Array | None]
 """The result of a framework's own kernel, where it uses the same elements and weights; else ``None``."""
 
 
+@shared_maker("Resize", "Upsample")
 def resizing(node: OperatorNode, library: ArrayLibrary, kernel: Kernel | None = None) -> Function:
     """Resizes one axis after the other, in float32 or wider; integers are rounded at the end."""
     rule, xp, array = rule_of(node), library.xp, library.array

@@ -15,11 +15,11 @@ import numpy as np
 from onnx import TensorProto
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.shared.operators import ArrayLibrary
+from levelbench.frameworks.shared.operators import ArrayLibrary, shared_maker
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
-USUAL = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
+DEFAULT_ACTIVATIONS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
 """The default activations of one direction."""
 
 # Default alpha and beta; ``None`` where the function does not take it.
@@ -43,7 +43,7 @@ class Activation(NamedTuple):
 
 def activations_of(node: OperatorNode) -> list[Activation]:
     """The activations of all directions; alphas and betas go, in order, to the functions that take them."""
-    usual, directions = USUAL[node.op_type], 2 if node["direction"] == "bidirectional" else 1
+    usual, directions = DEFAULT_ACTIVATIONS[node.op_type], 2 if node["direction"] == "bidirectional" else 1
     names = [name.lower() for name in node.attributes.get("activations") or usual * directions]
     alphas, betas = iter(node.get("activation_alpha") or ()), iter(node.get("activation_beta") or ())
     found = []
@@ -185,6 +185,7 @@ def recurrent(node: OperatorNode, library: ArrayLibrary, functions: list[Functio
     return layer
 
 
+@shared_maker("LinearAttention")
 def linear_attention(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Each token decays the state (keys by values), corrects it by the delta rule, and adds to it; in float32."""
     heads, kv_heads, rule = node["q_num_heads"], node["kv_num_heads"], node["update_rule"]
@@ -270,6 +271,7 @@ def allowed_by(node: OperatorNode, arange: Callable[[int], Array]) -> Allowed:
     return allowed
 
 
+@shared_maker("Attention")
 def attention(node: OperatorNode, library: ArrayLibrary, fused: Fused | None = None) -> Function:
     """softmax(cap(q k^T scale) + bias) v; by ``fused``, if given, wherever only the result is needed.
 

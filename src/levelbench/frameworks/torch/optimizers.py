@@ -140,13 +140,17 @@ def _roots(value: list[Tensor]) -> list[Tensor]:
     return found
 
 
+_PLAIN = ("abs", "add", "div", "mul", "neg", "pow", "sign", "sub")
+_IN_PLACE = ("add", "div", "mul", "sub")
+
+
 class TensorList(Tensors):
     """A list of tensors."""
 
     __slots__ = ()
     table: ClassVar[Table] = {
-        "abs": torch._foreach_abs,
-        "add": torch._foreach_add,
+        **{name: getattr(torch, f"_foreach_{name}") for name in (*_PLAIN, "maximum", "minimum")},
+        **{f"i{name}": getattr(torch, f"_foreach_{name}_") for name in _IN_PLACE},
         "add_product": lambda target, left, right, factor: torch._foreach_addcmul_(target, left, right, value=factor),
         "add_quotient": lambda target, upper, lower, factor: torch._foreach_addcdiv_(
             target, upper, lower, value=factor
@@ -154,22 +158,10 @@ class TensorList(Tensors):
         "add_scaled": lambda target, array, factor: torch._foreach_add_(target, array, alpha=factor),
         "copy": lambda value: [each.clone() for each in value],
         "copy_": torch._foreach_copy_,
-        "div": torch._foreach_div,
-        "iadd": torch._foreach_add_,
-        "idiv": torch._foreach_div_,
-        "imul": torch._foreach_mul_,
-        "isub": torch._foreach_sub_,
-        "maximum": torch._foreach_maximum,
-        "minimum": torch._foreach_minimum,
         "mix": torch._foreach_lerp_,
-        "mul": torch._foreach_mul,
-        "neg": torch._foreach_neg,
-        "pow": torch._foreach_pow,
         "rdiv": lambda value, other: [other / each for each in value],
         "rpow": lambda value, other: torch._foreach_pow(other, value),
-        "sign": torch._foreach_sign,
         "sqrt": _roots,
-        "sub": torch._foreach_sub,
         "zeros_like": lambda value: [torch.zeros_like(each) for each in value],
     }
 
@@ -188,29 +180,19 @@ class OneTensor(Tensors):
 
     __slots__ = ()
     table: ClassVar[Table] = {
-        "abs": torch.abs,
-        "add": torch.add,
+        **{name: getattr(torch, name) for name in _PLAIN},
+        **{f"i{name}": getattr(Tensor, f"{name}_") for name in _IN_PLACE},
         "add_product": lambda target, left, right, factor: target.addcmul_(left, right, value=factor),
         "add_quotient": lambda target, upper, lower, factor: target.addcdiv_(upper, lower, value=factor),
         "add_scaled": lambda target, array, factor: target.add_(array, alpha=factor),
         "copy": torch.clone,
         "copy_": Tensor.copy_,
-        "div": torch.div,
-        "iadd": Tensor.add_,
-        "idiv": Tensor.div_,
-        "imul": Tensor.mul_,
-        "isub": Tensor.sub_,
         "maximum": _extremum(torch.maximum, "min"),
         "minimum": _extremum(torch.minimum, "max"),
         "mix": Tensor.lerp_,
-        "mul": torch.mul,
-        "neg": torch.neg,
-        "pow": torch.pow,
         "rdiv": lambda value, other: other / value,
         "rpow": lambda value, other: other**value,
-        "sign": torch.sign,
         "sqrt": _root,
-        "sub": torch.sub,
         "zeros_like": torch.zeros_like,
     }
 

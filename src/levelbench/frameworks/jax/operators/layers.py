@@ -16,7 +16,7 @@ from jax import Array, lax
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.jax.arrays import numpy_dtype
 from levelbench.frameworks.jax.operators.registry import LIBRARY, maker, operator, refuse
-from levelbench.frameworks.shared.sequences import activation_functions, attention, linear_attention, recurrent
+from levelbench.frameworks.shared.sequences import activation_functions, recurrent
 from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -143,16 +143,6 @@ _ACTIVATIONS: dict[str, Function] = {
 @maker("RNN", "GRU", "LSTM")
 def _recurrent(node: OperatorNode) -> Function:
     return recurrent(node, LIBRARY, activation_functions(node, LIBRARY, _ACTIVATIONS, refuse))
-
-
-@maker("LinearAttention")
-def _linear_attention(node: OperatorNode) -> Function:
-    return linear_attention(node, LIBRARY)
-
-
-@maker("Attention")
-def _attention(node: OperatorNode) -> Function:
-    return attention(node, LIBRARY)
 
 
 def _trains(training: Array) -> bool:

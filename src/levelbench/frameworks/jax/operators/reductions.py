@@ -47,25 +47,13 @@ def _log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return jax.nn.logsumexp(x, axis=axis, keepdims=keepdims)
 
 
-def _maximum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return jnp.max(x, axis=axis, keepdims=keepdims, initial=_lowest(x.dtype))
-
-
-def _minimum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return jnp.min(x, axis=axis, keepdims=keepdims, initial=_highest(x.dtype))
-
-
-def _lowest(dtype: DType) -> Array:
-    """The maximum of an empty set."""
+def extreme(dtype: DType, largest: bool) -> Array:
+    """The minimum (``largest``) or maximum of an empty set."""
     if dtype.kind == "b":
-        return False
-    return -jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
-
-
-def _highest(dtype: DType) -> Array:
-    if dtype.kind == "b":
-        return True
-    return jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
+        return largest
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.inf if largest else -jnp.inf
+    return jnp.iinfo(dtype).max if largest else jnp.iinfo(dtype).min
 
 
 _REDUCTIONS: dict[str, Reduce] = {
@@ -73,9 +61,9 @@ _REDUCTIONS: dict[str, Reduce] = {
     "ReduceL2": lambda x, axis, keepdims: jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=keepdims)),
     "ReduceLogSum": lambda x, axis, keepdims: jnp.log(jnp.sum(x, axis=axis, keepdims=keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": _maximum,
+    "ReduceMax": lambda x, axis, keepdims: jnp.max(x, axis, keepdims=keepdims, initial=extreme(x.dtype, False)),
     "ReduceMean": lambda x, axis, keepdims: jnp.mean(x, axis=axis, keepdims=keepdims),
-    "ReduceMin": _minimum,
+    "ReduceMin": lambda x, axis, keepdims: jnp.min(x, axis, keepdims=keepdims, initial=extreme(x.dtype, True)),
     "ReduceProd": lambda x, axis, keepdims: jnp.prod(x, axis=axis, keepdims=keepdims),
     "ReduceSum": lambda x, axis, keepdims: jnp.sum(x, axis=axis, keepdims=keepdims),
     "ReduceSumSquare": lambda x, axis, keepdims: jnp.sum(x * x, axis=axis, keepdims=keepdims),

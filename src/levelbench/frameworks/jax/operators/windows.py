@@ -1,4 +1,4 @@
-"""Sliding windows and images: convolutions, pooling, Resize, sampling between elements, NonMaxSuppression.
+"""Sliding windows and images: convolutions, pooling, sampling between elements, NonMaxSuppression.
 
 Every padding rule of ONNX (``auto_pad``, ``ceil_mode``) results in a number of elements before and after each axis,
 which may be negative; XLA takes exactly these.
@@ -17,11 +17,11 @@ import numpy as np
 from jax import Array, lax
 
 from levelbench.frameworks.jax.operators.elementwise import requantise, shifted
-from levelbench.frameworks.jax.operators.registry import LIBRARY, PRECISION, maker, operator, refuse, table
+from levelbench.frameworks.jax.operators.reductions import extreme
+from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, refuse, table
 from levelbench.frameworks.shared.operators import Host
-from levelbench.frameworks.shared.resize import resizing
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
-from levelbench.operators.contract import DType, Function
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
@@ -168,11 +168,6 @@ def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Arra
     )
 
 
-def _lowest(dtype: DType) -> Array:
-    value = -np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
-    return np.array(value, dtype)
-
-
 def _elements(x: Array, windows: Windows, fill: Array) -> Array:
     """(N, C, outputs..., kernel elements): the windows, where ``reduce_window`` has no derivative."""
     padded = lax.pad(
@@ -206,7 +201,7 @@ def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> 
 def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array | tuple[Array, ...]:
     indexed = len(node.outputs) > 1 and bool(node.outputs[1])
     windows = Window.of(node).over(x.shape[2:])
-    lowest = _lowest(x.dtype)
+    lowest = np.array(extreme(x.dtype, False), x.dtype)
     if not indexed and set(windows.dilations) == {1}:
         return _reduce(x, lowest, lax.max, windows)
     elements = _elements(x, windows, lowest)
@@ -258,11 +253,6 @@ def _max_unpool(x: Array, indices: Array, shape: Host | None = None, *, node: Op
     wanted = [int(each) for each in shape]
     zero = jnp.zeros((), x.dtype)
     return lax.pad(full, zero, [(0, want - have, 0) for want, have in zip(wanted, full.shape, strict=True)])
-
-
-@maker("Resize", "Upsample")
-def _resize(node: OperatorNode) -> Function:
-    return resizing(node, LIBRARY)
 
 
 # Sampling between the elements of an image. A point is a weighted sum over its neighbours along each axis; a tap is one

@@ -22,7 +22,7 @@ from levelbench.frameworks.numpy.operators.kernel import (
     quiet,
     register,
 )
-from levelbench.frameworks.shared.sequences import USUAL, activations_of
+from levelbench.frameworks.shared.sequences import DEFAULT_ACTIVATIONS, activations_of
 from levelbench.operators.node import OperatorNode
 
 
@@ -69,7 +69,7 @@ _MAKERS: dict[str, Callable[[Any, Any], Gate]] = {
 
 def gates_of(node: OperatorNode) -> list[list[Gate]]:
     """The gates of each direction; ``UnsupportedError`` for an activation that ONNX does not list."""
-    gates, each = [_gate(*chosen) for chosen in activations_of(node)], len(USUAL[node.op_type])
+    gates, each = [_gate(*chosen) for chosen in activations_of(node)], len(DEFAULT_ACTIVATIONS[node.op_type])
     return [gates[at : at + each] for at in range(0, len(gates), each)]
 
 

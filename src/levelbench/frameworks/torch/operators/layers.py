@@ -12,11 +12,10 @@ from torch.nn import functional
 
 from levelbench.frameworks.shared.operators import Host
 from levelbench.frameworks.shared.sequences import (
-    USUAL,
+    DEFAULT_ACTIVATIONS,
     activation_functions,
     activations_of,
     attention,
-    linear_attention,
     recurrent,
 )
 from levelbench.frameworks.torch.arrays import torch_dtype
@@ -170,7 +169,8 @@ def _recurrent(node: OperatorNode, device: torch.device) -> Function:
     kind, lent = node.op_type, library(device)
     loop = recurrent(node, lent, activation_functions(node, lent, _ACTIVATIONS, refuse))
     names = tuple(each.name for each in activations_of(node))
-    usual = names in (USUAL[kind], USUAL[kind] * 2) or (kind == "RNN" and set(names) == {"relu"})
+    default = DEFAULT_ACTIVATIONS[kind]
+    usual = names in (default, default * 2) or (kind == "RNN" and set(names) == {"relu"})
     usual = usual and node.get("clip") is None and not node.get("input_forget", 0)
     if not usual or (kind == "GRU" and not node["linear_before_reset"]):
         return loop
@@ -204,11 +204,6 @@ def _recurrent(node: OperatorNode, device: torch.device) -> Function:
         return found[0].permute(2, 0, 1, 3), *(each.transpose(0, 1) for each in found[1:])
 
     return layer
-
-
-@device_maker("LinearAttention")
-def _linear_attention(node: OperatorNode, device: torch.device) -> Function:
-    return linear_attention(node, library(device))
 
 
 class _Kernel:

@@ -35,18 +35,6 @@ def _product(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
     return x
 
 
-def _largest(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
-    if x.numel() == 0:
-        return _of_nothing(x, axes, keep, False)
-    return torch.amax(x, axes, keep)
-
-
-def _smallest(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
-    if x.numel() == 0:
-        return _of_nothing(x, axes, keep, True)
-    return torch.amin(x, axes, keep)
-
-
 def _of_nothing(x: Tensor, axes: Sequence[int], keep: bool, largest: bool) -> Tensor:
     """The result for an empty set: the neutral element of a minimum (``largest``) or maximum."""
     if x.dtype == torch.bool:
@@ -76,9 +64,9 @@ _REDUCTIONS: dict[str, Reduce] = {
     "L2": _norm,
     "LogSum": lambda x, axes, keep: torch.log(_total(x, axes, keep)).to(x.dtype),
     "LogSumExp": _log_sum_exp,
-    "Max": _largest,
+    "Max": lambda x, axes, keep: torch.amax(x, axes, keep) if x.numel() else _of_nothing(x, axes, keep, False),
     "Mean": _mean,
-    "Min": _smallest,
+    "Min": lambda x, axes, keep: torch.amin(x, axes, keep) if x.numel() else _of_nothing(x, axes, keep, True),
     "Prod": _product,
     "Sum": _total,
     "SumSquare": lambda x, axes, keep: _total(x * x, axes, keep),

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from levelbench.frameworks.shared import resize, sequences  # noqa: F401  # they register shared operators, too
 from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
 from levelbench.frameworks.torch.arrays import from_numpy, torch_dtype
 from levelbench.operators.contract import Function
