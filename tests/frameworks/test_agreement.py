@@ -57,7 +57,7 @@ def test_a_norm_of_zeros_makes_zeros(backend):
     assert call(backend, operator_node("LpNormalization"), f32(0, 0))[0].tolist() == [0, 0]
 
 
-def test_a_slice_that_goes_down_from_below_the_first_element_begins_there(backend):
+def test_a_slice_that_goes_down_from_below_the_first_element_starts_there(backend):
     node = operator_node("Slice", ["x", "starts", "ends", "axes", "steps"])
     bounds = [np.array([each]) for each in (-5, np.iinfo(np.int64).min, 0, -1)]
     assert call(backend, node, f32(0, 1, 2), *bounds)[0].tolist() == [0]

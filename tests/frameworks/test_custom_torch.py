@@ -306,7 +306,7 @@ def test_results_of_one_call_never_share_memory():
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_name_of_a_backward_is_nobody_elses(first):
+def test_the_name_of_a_backward_is_unique(first):
     def forward(self, x):
         return x * self.factor
 
@@ -325,7 +325,7 @@ def test_the_name_of_a_backward_is_nobody_elses(first):
         assert slope.tolist() == [at + 2] * 2
 
 
-def test_a_class_that_is_defined_anew_takes_effect():
+def test_a_class_that_is_redefined_takes_effect():
     def define(step):
         class Step(CustomOperator):
             def forward(self, x):
@@ -390,7 +390,7 @@ def test_sorting_is_stable_in_either_direction():
     assert NAMESPACE.sort(x[None], descending=True)[0].tolist() == sorted(x.tolist(), reverse=True)
 
 
-def test_types_are_told_apart_as_in_the_standard():
+def test_types_are_distinguished_as_in_the_standard():
     assert NAMESPACE.isdtype(torch.float16, "real floating")
     assert NAMESPACE.isdtype(torch.uint8, ("bool", "integral"))
     assert not NAMESPACE.isdtype(torch.float32, torch.float64)

@@ -42,7 +42,7 @@ class TestCutting:
         seen = cut(opened("torch"), {"large": (60, 70)})
         assert seen == [[896], [896], [896], [896], [616]]
 
-    def test_small_tensors_are_together_whatever_lies_between_them(self):
+    def test_small_tensors_are_grouped_whatever_lies_between_them(self):
         seen = cut(opened("torch"), {"first": (4,), "large": (600,), "second": (3,), "larger": (60, 70), "third": (5,)})
         assert [4, 3, 5] in seen
         assert sum(len(each) > 1 for each in seen) == 1

@@ -46,7 +46,7 @@ def test_outputs_can_be_what_another_network_is_trained_on(torch_backend):
     assert trained.infer_and_backprop(made, made)[1]["layer0.weight"].any()
 
 
-def test_an_executor_for_inference_alone_makes_tensors_that_autograd_does_not_know(torch_backend):
+def test_an_executor_for_inference_only_makes_tensors_that_autograd_does_not_know(torch_backend):
     inputs = torch_backend.array(np.ones((1, 4), np.float32))
     (found,) = torch_backend.executor(zoo.mlp(4, 3, 2), trains=False).infer(inputs)
     assert found.is_inference()
@@ -141,7 +141,7 @@ def test_rows_are_taken_at_indices(torch_backend):
     assert torch_backend.host(rows).tolist() == [[4, 5], [0, 1]]
 
 
-def test_a_network_with_an_operator_that_is_not_there_is_refused(torch_backend):
+def test_a_network_with_an_operator_that_does_not_exist_is_refused(torch_backend):
     graph = GraphBuilder("strange")
     strange = graph.node("NoSuchOperator", graph.input("x", (2,)), domain="strange", shape=(2,))
     graph.output(graph.node("Relu", strange))
@@ -149,13 +149,13 @@ def test_a_network_with_an_operator_that_is_not_there_is_refused(torch_backend):
         torch_backend.executor(graph.build())
 
 
-def test_a_mode_that_is_not_there_is_refused_with_those_that_are(torch_backend):
+def test_a_mode_that_does_not_exist_is_refused_with_the_known_modes(torch_backend):
     with pytest.raises(UnknownNameError, match="compiled, eager"):
         torch_backend.executor(zoo.mlp(4, 3, 2), mode="jit")
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense", "meta"])
-def test_a_device_that_is_not_there_is_an_error_that_says_so(device):
+def test_a_device_that_does_not_exist_is_an_error_that_says_so(device):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from levelbench.frameworks.torch import framework
 

@@ -197,7 +197,7 @@ def test_running_statistics_that_only_normalise_are_not_copied_at_each_step(torc
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(torch_backend, mode):
+def test_a_call_with_too_few_or_too_many_inputs_reports_the_expected_ones(torch_backend, mode):
     network = zoo.mlp(4, 3, 2).with_loss()
     executor = torch_backend.executor(network, mode=mode)
     x, labels = native(torch_backend, network.make_inputs(2))

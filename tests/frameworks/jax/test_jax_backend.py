@@ -35,7 +35,7 @@ def test_where_it_is_not_installed_it_says_how_to_get_it(monkeypatch):
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "tpu", "cuda:x"])
-def test_a_device_that_is_not_there_cannot_be_opened(device):
+def test_a_device_that_does_not_exist_cannot_be_opened(device):
     pytest.importorskip("jax")
     with pytest.raises(MissingError, match="jax"):
         framework.open(device)
@@ -73,7 +73,7 @@ def test_its_gemm_is_a_product_of_square_matrices():
 
 
 @pytest.mark.parametrize("operator", ["StringConcat", "RegexFullMatch", "ImageDecoder", "NoSuchOperator"])
-def test_an_operator_that_it_has_not_is_refused_when_it_is_made(backend, operator):
+def test_an_operator_that_is_not_supported_is_refused_when_it_is_made(backend, operator):
     with pytest.raises(UnsupportedError, match=operator):
         backend.operator(OperatorNode(operator, ("x",), ("y",)))
 
@@ -154,7 +154,7 @@ def test_every_value_of_float16_rounds_as_onnx_says(backend, values, name, satur
 
 @pytest.mark.parametrize("mode", ["up", "down", "nearest"])
 @pytest.mark.parametrize("saturate", [0, 1])
-def test_powers_of_two_are_rounded_as_asked(backend, mode, saturate):
+def test_powers_of_two_are_rounded_as_requested(backend, mode, saturate):
     some = np.exp2(np.linspace(-130, 127.99, 4001)).astype(np.float32)
     node = operator_node("Cast", to=TensorProto.FLOAT8E8M0, round_mode=mode, saturate=saturate, opset=24)
     found = backend.host(backend.operator(node).forward(backend.array(some))[0])
@@ -188,12 +188,12 @@ def test_a_shape_that_depends_on_values_runs_eagerly_and_is_refused_when_compile
         backend.executor(values_in_shapes(), mode="jit").infer(x)
 
 
-def test_an_unknown_mode_lists_those_there_are(backend):
+def test_an_unknown_mode_lists_the_known_ones(backend):
     with pytest.raises(UnknownNameError, match="eager, jit"):
         backend.executor(tiny(), mode="compiled")
 
 
-def test_what_cannot_be_meant_is_refused(backend):
+def test_what_is_invalid_is_refused(backend):
     network = tiny()
     executor, inputs = backend.executor(network), given(backend, network)
     with pytest.raises(UsageError, match="no forward pass"):
@@ -214,7 +214,7 @@ def test_training_without_a_loss_is_refused(backend):
 
 
 @MODES
-def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(backend, mode):
+def test_a_call_with_too_few_or_too_many_inputs_reports_the_expected_ones(backend, mode):
     network = tiny()
     executor, (x, labels) = backend.executor(network, mode=mode), given(backend, network)
     for inputs in [(), (x, labels)]:
@@ -225,7 +225,7 @@ def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(backend,
             executor.forward(*inputs)
 
 
-def test_an_inference_timed_with_too_few_inputs_is_told_which_there_are(backend):
+def test_an_inference_timed_with_too_few_inputs_reports_the_expected_ones(backend):
     with pytest.raises(UsageError, match=r"there are 1 \(x\), and 0 were given"):
         backend.executor(tiny(), mode="eager").operator_times()
 

@@ -66,14 +66,14 @@ def test_a_function_whose_parameters_have_64_bits_computes_in_64(backend, mode):
 
 
 @MODES
-def test_a_parameter_of_a_function_that_is_replaced_counts_at_once(backend, mode):
+def test_a_parameter_of_a_function_that_is_replaced_takes_effect_at_once(backend, mode):
     executor, x = backend.native(native(), mode), backend.array(np.ones((2, 4), np.float32))
     executor.parameters["scale"] = np.zeros(3)
     assert not np.any(np.asarray(executor.infer(x)[1]))
 
 
 @MODES
-def test_a_function_without_parameters_takes_its_inputs_alone(backend, mode):
+def test_a_function_without_parameters_takes_only_its_inputs(backend, mode):
     executor = backend.native(native(model=lambda x: x * 2, parameters=None), mode)
     assert np.asarray(executor.infer(backend.array(np.ones(2, np.float32)))[0]).tolist() == [2, 2]
 

@@ -1,6 +1,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -33,7 +34,7 @@ ACTIVATIONS = {
 
 
 @pytest.mark.parametrize("title", ACTIVATIONS)
-def test_an_activation_and_its_gradient_are_torchs(title, same_as_torch):
+def test_an_activation_and_its_gradient_match_torch(title, same_as_torch):
     reference, attributes = ACTIVATIONS[title]
     same_as_torch(reference, title.split()[0], X, **attributes)
     same_as_torch(reference, title.split()[0], X.reshape(3, 5).T, **attributes)
@@ -53,7 +54,7 @@ def test_an_activation_and_its_gradient_are_torchs(title, same_as_torch):
         ("Shrink", lambda x: F.hardshrink(x, 0.5), [-0.5, 0.5]),
     ],
 )
-def test_the_gradient_at_a_kink_is_torchs(name, reference, kinks, same_as_torch):
+def test_the_gradient_at_a_kink_matches_torch(name, reference, kinks, same_as_torch):
     same_as_torch(reference, name, np.array(kinks))
 
 
@@ -109,13 +110,9 @@ def test_swiglu_is_a_swish_times_a_gate(same_as_torch):
     same_as_torch(lambda a, b: a * torch.sigmoid(2 * a) * b, "SwiGLU", a, b, alpha=2.0)
 
 
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).normal(size=shape)
-
-
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
 @pytest.mark.parametrize(("name", "reference"), [("Softmax", torch.softmax), ("LogSoftmax", torch.log_softmax)])
-def test_softmax_along_any_axis_and_its_gradient_are_torchs(name, reference, axis, same_as_torch):
+def test_softmax_along_any_axis_and_its_gradient_match_torch(name, reference, axis, same_as_torch):
     x = normal(3, 4, 5)
     same_as_torch(lambda x: reference(x, axis), name, x, axis=axis)
     same_as_torch(lambda x: reference(x, axis), name, x.transpose(2, 0, 1), axis=axis)
@@ -123,7 +120,7 @@ def test_softmax_along_any_axis_and_its_gradient_are_torchs(name, reference, axi
 
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
 @pytest.mark.parametrize("shape", [(1,), (7,), (300, 400), (1, 1, 9), (0, 3), (3, 0)], ids=str)
-def test_softmax_of_any_shape_is_torchs(name, shape, same_as_torch):
+def test_softmax_of_any_shape_matches_torch(name, shape, same_as_torch):
     reference = torch.softmax if name == "Softmax" else torch.log_softmax
     same_as_torch(lambda x: reference(x, -1), name, normal(*shape))
 

@@ -1,17 +1,13 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators import OPERATORS, Kernel
 from levelbench.frameworks.numpy.operators.kernel import register
 from levelbench.operators.node import OPSETS, OperatorNode, operator_node
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
-
 
 IMAGE, CHANNELS, QUERY = (2, 4, 6, 6), (4,), (2, 2, 5, 3)
 CASES = {
@@ -55,7 +51,7 @@ def test_inputs_and_gradients_are_not_written_to(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_pullback_may_be_asked_twice(name):
+def test_a_pullback_may_be_called_twice(name):
     operator, inputs = case(name)
     outputs, pullback = operator.vjp(*inputs)
     gradient = normal(*outputs[0].shape)
@@ -144,7 +140,7 @@ def test_a_mode_that_ours_does_not_cover_is_onnx_references():
     assert found[-1] == 10
 
 
-def test_an_operator_that_nobody_implements_is_refused():
+def test_an_operator_that_is_not_implemented_is_refused():
     with pytest.raises(UnsupportedError, match="Unheard"):
         NumpyOperator(OperatorNode("Unheard", ("x",), ("y",)))
 

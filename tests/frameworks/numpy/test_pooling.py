@@ -1,15 +1,12 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 MAXIMA = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
 MEANS = {1: functional.avg_pool1d, 2: functional.avg_pool2d, 3: functional.avg_pool3d}
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 # spatial sizes, kernel, strides, padding, dilations
@@ -25,7 +22,7 @@ POOLS = [
 
 @pytest.mark.parametrize("case", POOLS, ids=str)
 @pytest.mark.parametrize("ceil", [0, 1])
-def test_a_maximum_its_index_and_its_gradient_are_torchs(case, ceil, same_as_torch):
+def test_a_maximum_its_index_and_its_gradient_match_torch(case, ceil, same_as_torch):
     spatial, kernel, strides, padding, dilations = case
 
     def reference(x):
@@ -69,7 +66,7 @@ def test_column_major_indices_count_down_the_columns(run):
 @pytest.mark.parametrize("case", [each for each in POOLS if max(each[-1]) == 1], ids=str)
 @pytest.mark.parametrize("ceil", [0, 1])
 @pytest.mark.parametrize("border", [0, 1])
-def test_an_average_and_its_gradient_are_torchs(case, ceil, border, same_as_torch):
+def test_an_average_and_its_gradient_match_torch(case, ceil, border, same_as_torch):
     spatial, kernel, strides, padding, _ = case
 
     def reference(x):
@@ -87,7 +84,7 @@ def test_a_dilated_average_is_that_of_the_elements_it_sees(same_as_torch):
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_a_norm_over_windows_and_its_gradient_are_torchs(p, same_as_torch):
+def test_a_norm_over_windows_and_its_gradient_match_torch(p, same_as_torch):
     def reference(x):
         return functional.lp_pool2d(x.abs(), p, (3, 2), 2)
 
@@ -95,7 +92,7 @@ def test_a_norm_over_windows_and_its_gradient_are_torchs(p, same_as_torch):
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 2)])
-def test_global_pools_and_their_gradients_are_torchs(shape, same_as_torch):
+def test_global_pools_and_their_gradients_match_torch(shape, same_as_torch):
     axes = tuple(range(2, len(shape)))
     same_as_torch(lambda x: x.mean(axes, keepdim=True), "GlobalAveragePool", normal(*shape))
     same_as_torch(lambda x: x.amax(axes, keepdim=True), "GlobalMaxPool", normal(*shape))
@@ -120,7 +117,7 @@ def sizes(*spatial, batch=2, channels=3):
 @pytest.mark.parametrize("out", [(10, 6), (4, 3), (7, 9), (5, 1)], ids=str)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("corners", [False, True])
-def test_linear_and_cubic_and_their_gradients_are_torchs(out, mode, corners, same_as_torch):
+def test_linear_and_cubic_and_their_gradients_match_torch(out, mode, corners, same_as_torch):
     names = {"linear": "bilinear", "cubic": "bicubic"}
     coordinates = "align_corners" if corners else "half_pixel"
 
@@ -134,7 +131,7 @@ def test_linear_and_cubic_and_their_gradients_are_torchs(out, mode, corners, sam
 
 @pytest.mark.parametrize("out", [(4, 3), (2, 6)], ids=str)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_antialiasing_and_its_gradient_are_torchs(out, mode, same_as_torch):
+def test_antialiasing_and_its_gradient_match_torch(out, mode, same_as_torch):
     names = {"linear": "bilinear", "cubic": "bicubic"}
 
     def reference(x, *_):
@@ -148,7 +145,7 @@ def test_antialiasing_and_its_gradient_are_torchs(out, mode, same_as_torch):
 @pytest.mark.parametrize(
     ("shape", "out"), [((5,), (10,)), ((5, 6), (10, 12)), ((5, 6), (7, 3)), ((2, 3, 4), (4, 5, 6))]
 )
-def test_nearest_and_its_gradient_are_torchs(shape, out, same_as_torch):
+def test_nearest_and_its_gradient_match_torch(shape, out, same_as_torch):
     def reference(x, *_):
         return interpolate(x, out, mode="nearest")
 

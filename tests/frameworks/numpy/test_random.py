@@ -67,7 +67,7 @@ def test_a_mask_that_cannot_be_read_is_not_guessed():
 
 @pytest.mark.parametrize("name", ["RandomNormal", "RandomUniform"])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
-def test_random_tensors_have_the_shape_the_dtype_and_the_moments_they_are_asked_for(name, dtype, run):
+def test_random_tensors_have_the_shape_the_dtype_and_the_moments_that_is_requested(name, dtype, run):
     from onnx import helper
 
     given = {"mean": 2.0, "scale": 0.5} if name == "RandomNormal" else {"low": 1.0, "high": 3.0}

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
 
@@ -7,10 +8,6 @@ STEPS, BATCH, INPUT, HIDDEN = 5, 3, 4, 6
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 # PyTorch's gate order, as positions in ONNX's.
 ORDER = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 def problem(name, directions=1, with_bias=True, with_states=True):
@@ -71,7 +68,7 @@ def options(name, directions=1):
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("full", [True, False])
-def test_a_layer_and_its_gradients_are_torchs(name, directions, full, same_as_torch):
+def test_a_layer_and_its_gradients_match_torch(name, directions, full, same_as_torch):
     arrays = problem(name, directions, with_bias=full, with_states=full)
     same_as_torch(of_torch(name, directions), name, *arrays, **options(name, directions))
 

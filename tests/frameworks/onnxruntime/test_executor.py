@@ -31,7 +31,7 @@ def test_a_network_with_a_loss_is_inferred_without_its_labels(backend, mode):
 
 
 @MODES
-def test_intermediate_values_can_be_asked_for(backend, mode):
+def test_intermediate_values_can_be_requested(backend, mode):
     network = build()
     names = [each.outputs[0] for each in network.nodes if each.op_type in ("Conv", "Gemm")]
     found = backend.executor(network.with_outputs(names), mode=mode).infer(backend.array(data(network)))
@@ -41,7 +41,7 @@ def test_intermediate_values_can_be_asked_for(backend, mode):
 
 
 @MODES
-def test_a_parameter_that_is_replaced_counts_from_the_next_call_on(backend, mode):
+def test_a_parameter_that_is_replaced_takes_effect_at_the_next_call(backend, mode):
     network = build()
     executor, x = backend.executor(network, mode=mode), backend.array(data(network))
     executor.infer(x)
@@ -52,7 +52,7 @@ def test_a_parameter_that_is_replaced_counts_from_the_next_call_on(backend, mode
     assert np.array_equal(backend.host(executor.parameters["w1"]), values["w1"])
 
 
-def test_the_session_is_made_anew_only_when_a_parameter_that_it_reads_was_replaced(backend):
+def test_the_session_is_recreated_only_when_a_parameter_that_it_reads_was_replaced(backend):
     network = build()
     executor, x = backend.executor(network), backend.array(data(network))
     session = executor.session
@@ -227,7 +227,7 @@ def test_training_is_refused(backend):
     assert framework.trains is False
 
 
-def test_an_operator_that_it_has_not_is_refused_and_nothing_is_printed(backend, capfd):
+def test_an_operator_that_is_not_supported_is_refused_and_nothing_is_printed(backend, capfd):
     model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 21, "elsewhere" : 1]>
         g (float[N] x) => (float[N] y) { y = elsewhere.Frobnicate(x) }""")
     with pytest.raises(UnsupportedError, match="Frobnicate"):
@@ -286,14 +286,14 @@ def test_a_parameter_of_another_shape_or_type_is_refused(backend):
         del parameters["w1"]
 
 
-def test_an_unknown_mode_lists_those_there_are(backend):
+def test_an_unknown_mode_lists_the_known_ones(backend):
     with pytest.raises(UnknownNameError, match="optimised, unoptimised"):
         backend.executor(build(), mode="eager")
 
 
 @MODES
 @pytest.mark.parametrize("count", [0, 2])
-def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(backend, mode, count):
+def test_a_call_with_too_few_or_too_many_inputs_reports_the_expected_ones(backend, mode, count):
     network = build()
     with pytest.raises(UsageError, match=rf"there are 1 \(x\), and {count} were given"):
         backend.executor(network, mode=mode).infer(*[backend.array(data(network))] * count)

@@ -94,6 +94,6 @@ def test_what_is_on_the_host_is_a_copy(backend):
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128, "datetime64[s]"], ids=str)
-def test_a_type_that_onnx_runtime_has_not_is_refused(backend, dtype):
+def test_a_type_that_onnx_runtime_lacks_is_refused(backend, dtype):
     with pytest.raises(UnsupportedError, match="no such type"):
         backend.array(np.zeros(2, dtype))

@@ -77,7 +77,7 @@ def test_an_optimizer_that_wraps_another_tells_its_updates(tmp_path):
 
 
 @pytest.mark.parametrize("evaluate_inside", [True, False])
-def test_forward_backward_update_and_evaluation_are_told_apart(tmp_path, evaluate_inside):
+def test_forward_backward_update_and_evaluation_are_distinguished(tmp_path, evaluate_inside):
     record, _, _ = trained(tmp_path, evaluate_inside=evaluate_inside)
     phases = record.end.phases_ns
     assert phases["forward"] >= 40e6

@@ -108,7 +108,7 @@ def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():
 
 
 @started
-def test_a_peer_that_does_not_come_is_told_as_a_lost_rank(ranks):
+def test_a_peer_that_does_not_come_is_reported_as_a_lost_rank(ranks):
     for kind, text in ranks[0]["lost"]:
         assert kind == "CommunicationError"
         assert "pass through PyTorch's data parallelism" in text
@@ -155,7 +155,7 @@ def test_an_optimizer_that_looks_across_a_parameter_is_refused_by_fsdp2(optimize
         _require_elementwise(optimizer)
 
 
-def test_settings_that_cannot_be_meant_are_refused():
+def test_settings_that_is_invalid_are_refused():
     with pytest.raises(UnknownNameError, match="fp16"):
         DistributedDataParallel(hook="fp61")
     with pytest.raises(DefinitionError, match="bucket_mb"):

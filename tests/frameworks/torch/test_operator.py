@@ -30,7 +30,7 @@ def test_there_are_as_many_outputs_as_the_node_names(call):
         assert len(call(node, x, np.ones(3, np.float32))) == len(names)
 
 
-def test_an_operator_that_is_not_there_is_refused_when_it_is_made(torch_backend):
+def test_an_operator_that_does_not_exist_is_refused_when_it_is_made(torch_backend):
     with pytest.raises(UnsupportedError, match="StringConcat on torch"):
         torch_backend.operator(OperatorNode("StringConcat", ("x", "y"), ("z",)))
 

@@ -35,7 +35,7 @@ def test_a_kernel_and_a_loop_over_time_agree(torch_backend, kind, gates, directi
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-def test_behind_its_end_a_sequence_stands_still(torch_backend):
+def test_after_its_end_a_sequence_keeps_its_state(torch_backend):
     names = ["x", "w", "r", "b", "l"]
     x, w, r, b = draw(4, 2, 3), draw(1, 8, 3), draw(1, 8, 2), draw(1, 16)
     node = operator_node("LSTM", names, ["y", "h", "c"], hidden_size=2, direction="reverse")

@@ -168,7 +168,7 @@ def test_a_custom_operator_is_given_float32_in_the_usual_layout(torch_backend):
     assert set(seen) == {("float32", True)}
 
 
-def test_operators_are_timed_in_the_precision_that_was_asked_for(torch_backend):
+def test_operators_are_timed_in_the_precision_that_was_requested(torch_backend):
     network = images().for_inference
     executor = torch_backend.executor(network, network.initialise(1), precision="bfloat16", channels_last=True)
     times = executor.operator_times(torch_backend.array(network.make_inputs(2)["input"]), repeats=2)
