@@ -101,6 +101,7 @@ class ArrayLibrary(NamedTuple):
 
 
 SharedMaker = Callable[[OperatorNode, ArrayLibrary], Function]
+Make = TypeVar("Make", bound=SharedMaker)
 SHARED: dict[tuple[str, str], SharedMaker] = {}
 """The makers by (domain, name)."""
 
@@ -133,10 +134,10 @@ _LEARNING = "ai.onnx.ml"
 _TRAINING = "ai.onnx.preview.training"
 
 
-def shared_maker(*names: str, domain: str = "") -> Callable[[SharedMaker], SharedMaker]:
+def shared_maker(*names: str, domain: str = "") -> Callable[[Make], Make]:
     """Register a maker: it returns the function of a node on a framework's arrays."""
 
-    def register(make: SharedMaker) -> SharedMaker:
+    def register(make: Make) -> Make:
         for name in names:
             SHARED[domain, name] = make
         return make
