@@ -84,7 +84,7 @@ def test_a_second_backward_of_one_forward_is_refused(torch_backend):
     network = zoo.mlp(4, 3, 2).with_loss()
     executor = torch_backend.executor(network)
     executor.infer_and_backprop(*native(torch_backend, network.make_inputs(1)))
-    with pytest.raises(UsageError, match="forward first"):
+    with pytest.raises(UsageError, match="forward before each"):
         executor.backward()
 
 
